@@ -1,0 +1,330 @@
+"""Finding and reading kernels: folders with a kernel.toml, beside the package and on GREENFAST_TEMPLATE_PATH."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from search.errors import GreenfastError, SpecError, UsageError, unknown_name
+from search.expressions import Expression, Value, expression, require_names
+from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
+                         TemplateSpec, Workload, Workspace)
+from search.tables import Table
+
+REPOSITORY_TEMPLATES = Path(__file__).resolve().parent.parent / "kernel_templates"
+PATH_VARIABLE = "GREENFAST_TEMPLATE_PATH"
+LAYOUTS = ("contiguous", "padded", "bshd")
+TILE_NAMES = ("tile_q", "tile_kv", "depth")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+_STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
+
+
+class Catalogue:
+    """The kernels that can be asked for. A broken one is refused when it is asked for, not when others are."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = tuple(roots)
+        self._loaded: dict[str, KernelSpec] = {}
+
+    @classmethod
+    def from_environment(cls) -> Catalogue:
+        extra = os.environ.get(PATH_VARIABLE, "")
+        return cls([REPOSITORY_TEMPLATES, *(Path(one) for one in extra.split(os.pathsep) if one)])
+
+    @cached_property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """Where `#include "gf/..."` is looked up."""
+        return tuple(root / "include" for root in self._roots if (root / "include").is_dir())
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """Kernel name -> folder; a later root wins, so that a user's kernel can replace ours."""
+        found: dict[str, Path] = {}
+        for root in self._roots:
+            if not root.is_dir():
+                raise UsageError(f"the template folder {root} does not exist", code="missing_template_path",
+                                 mend=f"correct {PATH_VARIABLE}")
+            found.update({path.parent.name: path.parent for path in sorted(root.glob("*/kernel.toml"))})
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.folders))
+
+    def kernel(self, name: str) -> KernelSpec:
+        """The kernel of that name; UsageError when unknown, SpecError when its files do not hold together."""
+        if name not in self._loaded:
+            folders = self.folders
+            if name not in folders:
+                raise unknown_name("kernel", name, folders)
+            self._loaded[name] = load_kernel(folders[name])
+        return self._loaded[name]
+
+    def kernels(self) -> tuple[KernelSpec | GreenfastError, ...]:
+        """Every kernel, or the error that stands in its place: one broken folder does not hide the others."""
+        found: list[KernelSpec | GreenfastError] = []
+        for name in self.names():
+            try:
+                found.append(self.kernel(name))
+            except GreenfastError as error:
+                found.append(error)
+        return tuple(found)
+
+
+def load_kernel(folder: Path) -> KernelSpec:
+    """Read one kernel's folder: kernel.toml, reference.py, and each template's .toml with its .cu.j2."""
+    table = Table.read(folder / "kernel.toml", f"{folder.name}/kernel.toml")
+    name = _name(table.get("name", str), table.where)
+    if name != folder.name:
+        raise SpecError(f"{table.where}: name is {name!r} in a folder called {folder.name!r}", code="bad_spec")
+    options, dims = _options(table.table("options")), _dims(table.table("dims"))
+    constants = tuple((key, expression(text, f"{table.where}, [constants] {key}"))
+                      for key, text in table.table("constants").items())
+    known = {one.name for one in (*options, *dims)} | {key for key, _ in constants}
+    work, alignment = table.table("work"), table.table("alignment")
+    work_flop, work_bytes = work.expression("flop"), work.expression("bytes")
+    for one in (work_flop, work_bytes):
+        require_names(one, known)
+    spec = KernelSpec(
+        name=name, title=table.get("title", str), baseline=table.get("baseline", str), options=options, dims=dims,
+        arguments=_arguments(table, known), constants=constants, work_flop=work_flop, work_bytes=work_bytes,
+        pointer_bytes=alignment.get("pointer_bytes", int, 16),
+        stride_elements=alignment.get("stride_elements", int, 1),
+        workloads=tuple(_workload(key, one, dims, options) for key, one in table.named("workloads")),
+        checks=_checks(table, dims, options),
+        templates=tuple(_template(path, folder, dims, options) for path in sorted(folder.glob("*.toml"))
+                        if path.name != "kernel.toml"),
+        reference_text=_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder)
+    for one in (work, alignment, table):
+        one.finish()
+    try:
+        spec.preset(spec.baseline)
+    except UsageError as error:
+        raise SpecError(f"{table.where}: the baseline: {error}", code="bad_spec") from error
+    return spec
+
+
+def _text(path: Path, shown_as: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{shown_as}: the file is missing or unreadable", code="missing_file") from error
+
+
+def _name(text: str, where: str) -> str:
+    if not _NAME.match(text):
+        raise SpecError(f"{where}: the name {text!r}; names are small letters, digits and _", code="bad_spec")
+    return text
+
+
+def _options(table: Table) -> tuple[Option, ...]:
+    found = []
+    for name, data in table.items():
+        one = Table(data, f"{table.where} {name}")
+        values = one.strings("values")
+        found.append(Option(_name(name, one.where), values, one.one_of("default", values)))
+        one.finish()
+    return tuple(found)
+
+
+def _dims(table: Table) -> tuple[Dim, ...]:
+    found = []
+    for name, data in table.items():
+        one = Table(data, f"{table.where} {name}")
+        found.append(Dim(name, one.one_of("time", ("compile", "run")), one.get("doc", str, ""),
+                         one.expression("default", None), tuple(one.get("values", list, []))))
+        one.finish()
+    return tuple(found)
+
+
+def _arguments(table: Table, known: set[str]) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    for one in table.tables("arguments"):
+        kind = one.one_of("kind", ("input", "output", "scalar"))
+        value, stride_of = None, None
+        if kind == "scalar":
+            text = str(one.get("value", (str, int, float)))
+            if match := _STRIDE.match(text):
+                stride_of = (match.group(1), int(match.group(2)))
+                owner = next((a for a in found if a.name == stride_of[0]), None)
+                if owner is None or stride_of[1] >= len(owner.shape):
+                    raise SpecError(f"{one.where}: {text} names no axis of an argument before it", code="bad_spec")
+            else:
+                value = expression(text, f"{one.where}, value")
+                require_names(value, known)
+        shape = () if kind == "scalar" else one.strings("shape")
+        found.append(Argument(one.get("name", str), kind,
+                              one.one_of("dtype", ("dtype", "fp16", "bf16", "float32", "int32", "int64")),
+                              shape, value, stride_of, one.get("optional", bool, False),
+                              one.get("contiguous", bool, False)))
+        one.finish()
+    if not any(one.kind == "output" for one in found):
+        raise SpecError(f"{table.where}: no [[arguments]] of kind output", code="bad_spec")
+    return tuple(found)
+
+
+def _workload(name: str, table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...]) -> Workload:
+    given = dict(table.table("dims").items())
+    chosen = dict(table.table("options").items())
+    title = table.get("title", str, name)
+    table.finish()
+    return Workload(_name(name, table.where), title, complete_dims(given, dims, table.where),
+                    complete_options(chosen, options, table.where))
+
+
+def complete_dims(given: dict[str, Value], dims: tuple[Dim, ...], where: str) -> tuple[tuple[str, Value], ...]:
+    """Every dim with a value: the given ones, then defaults over them. SpecError for unknown or missing ones."""
+    for name in given:
+        if name not in {dim.name for dim in dims}:
+            raise SpecError(f"{where}: unknown dim {name!r}", code="unknown_dim",
+                            mend="known: " + ", ".join(dim.name for dim in dims))
+    values = dict(given)
+    for dim in dims:
+        if dim.name not in values:
+            if dim.default is None:
+                raise SpecError(f"{where}: dim {dim.name} has no value", code="bad_spec")
+            values[dim.name] = dim.default(values)
+        if dim.values and values[dim.name] not in dim.values:
+            raise SpecError(f"{where}: {dim.name} = {values[dim.name]}; it may be "
+                            + ", ".join(map(str, dim.values)), code="bad_spec")
+    return tuple((dim.name, values[dim.name]) for dim in dims)
+
+
+def complete_options(given: dict[str, Value], options: tuple[Option, ...], where: str) -> tuple[tuple[str, Value], ...]:
+    for name, value in given.items():
+        option = next((one for one in options if one.name == name), None)
+        if option is None or value not in option.values:
+            known = [one.name for one in options] if option is None else option.values
+            raise SpecError(f"{where}: unknown option {name} = {value!r}", code="unknown_option",
+                            mend="known: " + ", ".join(map(str, known)))
+    return tuple((one.name, given.get(one.name, one.default)) for one in options)
+
+
+def _checks(table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...]) -> tuple[Check, ...]:
+    compiled = {dim.name for dim in dims if dim.time == "compile"}
+    known = set(TILE_NAMES) | compiled | {one.name for one in options}
+    found = []
+    for one in table.tables("checks"):
+        sizes = tuple((name, expression(text, f"{one.where}, {name}"))
+                      for name, text in one.table("dims").items())
+        when = one.expression("when", None)
+        for each in (*(size for _, size in sizes), *([when] if when else [])):
+            require_names(each, known)
+        found.append(Check(_name(one.get("name", str), one.where), sizes, one.get("inputs", str),
+                           one.one_of("layout", LAYOUTS, "contiguous"), one.get("seeds", int, 3), when))
+        one.finish()
+    return tuple(found)
+
+
+def _template(path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Option, ...]) -> TemplateSpec:
+    shown = f"{folder.name}/{path.name}"
+    table = Table.read(path, shown)
+    name = _name(table.get("name", str), shown)
+    if name != path.stem or table.get("kernel", str) != folder.name:
+        raise SpecError(f"{shown}: name and kernel must be {path.stem!r} and {folder.name!r}", code="bad_spec")
+    parameters = tuple(_parameter(key, one) for key, one in table.named("parameters"))
+    compiled = {dim.name for dim in dims if dim.time == "compile"} | {one.name for one in options}
+    known = {one.name for one in parameters} | compiled
+    for one in parameters:
+        if one.when is not None:
+            require_names(one.when, known)
+    local = _locals(table.table("locals"), known)
+    known |= {key for key, _ in local}
+    run_known = known | {dim.name for dim in dims}
+    text_path = path.with_suffix("").with_suffix(".cu.j2")
+    spec = TemplateSpec(
+        name=name, kernel=folder.name, idea=table.get("idea", str), minimum_sm=table.get("minimum_sm", int, 70),
+        supports=_supports(table.table("supports"), {dim.name for dim in dims} | {one.name for one in options}),
+        parameters=parameters, locals=local, constraints=_constraints(table, known),
+        tiles=tuple((key, _known(expression(text, f"{shown}, [tiles] {key}"), known))
+                    for key, text in table.table("tiles").items()),
+        launches=tuple(_launch(one, known, run_known) for one in table.tables("launches")),
+        workspaces=tuple(_workspace(one, run_known) for one in table.tables("workspaces")),
+        presets=tuple(_preset(key, one, parameters) for key, one in table.named("presets")),
+        deterministic=table.get("deterministic", bool, True),
+        text=_text(text_path, f"{folder.name}/{text_path.name}"), path=text_path)
+    table.finish()
+    if not spec.launches:
+        raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
+    return spec
+
+
+def _known(found: Expression, known: set[str]) -> Expression:
+    require_names(found, known)
+    return found
+
+
+def _supports(table: Table, known: set[str]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    for name, values in table.items():
+        if name not in known or not isinstance(values, list):
+            raise SpecError(f"{table.where}: {name!r} must be a dim or option with a list of values", code="bad_spec",
+                            mend="known: " + ", ".join(sorted(known)))
+    return tuple((name, tuple(values)) for name, values in table.items())
+
+
+def _parameter(name: str, table: Table) -> Parameter:
+    kind = table.one_of("type", ("int", "bool", "choice"))
+    python = {"int": int, "bool": bool, "choice": str}[kind]
+    values = tuple(table.get("values", list, [False, True] if kind == "bool" else None) or ())
+    if not values or any(type(one) is not python for one in values) or len(set(values)) != len(values):
+        raise SpecError(f"{table.where}: values must be a list of different {kind} values", code="bad_spec")
+    default = table.get("default", python)
+    if default not in values:
+        raise SpecError(f"{table.where}: the default {default!r} is not among the values", code="bad_spec")
+    numerics = table.one_of("numerics", ("same", "own"), "own")
+    found = Parameter(_name(name, table.where), kind, values, default, table.get("doc", str, ""), numerics == "same",
+                      table.expression("when", None))
+    table.finish()
+    return found
+
+
+def _locals(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]:
+    found: list[tuple[str, Expression]] = []
+    for name, text in table.items():
+        one = expression(text, f"{table.where} {name}")
+        require_names(one, known | {key for key, _ in found})
+        found.append((name, one))
+    return tuple(found)
+
+
+def _constraints(table: Table, known: set[str]) -> tuple[Constraint, ...]:
+    found = []
+    for one in table.tables("constraints"):
+        found.append(Constraint(_known(one.expression("expr"), known), one.get("because", str)))
+        one.finish()
+    return tuple(found)
+
+
+def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:
+    def three(key: str, names: set[str]) -> tuple[Expression, Expression, Expression]:
+        texts = table.get(key, list)
+        if len(texts) != 3:
+            raise SpecError(f"{table.where}: {key} needs three expressions", code="bad_spec")
+        x, y, z = (_known(expression(text, f"{table.where}, {key}"), names) for text in texts)
+        return x, y, z
+
+    found = LaunchSpec(table.get("entry", str), three("grid", run_known), three("block", known),
+                       _known(table.expression("smem_dynamic_bytes", 0), known))
+    table.finish()
+    return found
+
+
+def _workspace(table: Table, known: set[str]) -> Workspace:
+    found = Workspace(_name(table.get("name", str), table.where), _known(table.expression("bytes"), known),
+                      table.get("zero_fill", bool, False))
+    table.finish()
+    return found
+
+
+def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Preset:
+    given = dict(table.table("parameters").items())
+    by_name = {one.name: one for one in parameters}
+    for key, value in given.items():
+        if key not in by_name or value not in by_name[key].values:
+            raise SpecError(f"{table.where}: {key} = {value!r} is not a value of this template", code="bad_spec")
+    found = Preset(_name(name, table.where), table.get("doc", str, ""),
+                   tuple((one.name, given.get(one.name, one.default)) for one in parameters))
+    table.finish()
+    return found

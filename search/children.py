@@ -1,0 +1,171 @@
+"""Killable children: candidate code and compilers run only in these.
+
+A child is its own process group with an allow-listed environment and resource limits. The parent holds the
+deadline and kills the whole group. Requests and replies are length-prefixed JSON on a private pipe, never stdout,
+and never pickle: a child that ran candidate code is not believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from search.errors import Fault
+
+ENVIRONMENT_ALLOWED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+                       "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+LARGEST_MESSAGE_BYTES = 64 * 2**20
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a child may use. None: no limit of ours."""
+
+    cpu_s: int | None = None
+    memory_bytes: int | None = None
+    file_bytes: int | None = 512 * 2**20
+    processes: int | None = None
+
+
+class ChildDied(Exception):
+    """The child ended by itself; `signal_number` when a signal ended it."""
+
+    def __init__(self, returncode: int, tail: str) -> None:
+        super().__init__(f"the child ended with {returncode}")
+        self.returncode = returncode
+        self.signal_number = -returncode if returncode < 0 else 0
+        self.tail = tail
+
+
+class ChildTimeout(Exception):
+    """The deadline passed and the child's group was killed."""
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The allow-listed part of our environment: no secret of the service reaches a child."""
+    kept = {name: os.environ[name] for name in ENVIRONMENT_ALLOWED if name in os.environ}
+    return {**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(extra or {})}
+
+
+def limit(pid: int, limits: Limits) -> None:
+    """Put `limits` on a child that has not been given any work yet."""
+    wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, limits.cpu_s),
+              (resource.RLIMIT_AS, limits.memory_bytes), (resource.RLIMIT_FSIZE, limits.file_bytes),
+              (resource.RLIMIT_NPROC, limits.processes)]
+    for kind, value in wanted:
+        if value is not None:
+            resource.prlimit(pid, kind, (value, value))
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    """End the child and everything it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+class Child:
+    """A Python child that answers requests, one at a time: `python -m module READ_FD WRITE_FD`."""
+
+    def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
+        request_read, request_write = os.pipe()
+        reply_read, reply_write = os.pipe()
+        self._errors: BinaryIO = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, str(request_read), str(reply_write), *arguments],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors, close_fds=True,
+                pass_fds=(request_read, reply_write), env=child_environment(), start_new_session=True)
+            limit(self.process.pid, limits)
+        except OSError as error:
+            for one in (request_read, request_write, reply_read, reply_write):
+                os.close(one)
+            raise Fault(f"a child for {module} cannot be started: {error.strerror}", code="child_start") from error
+        os.close(request_read)
+        os.close(reply_write)
+        self._write, self._read = request_write, reply_read
+        os.set_blocking(self._read, False)
+
+    def call(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
+        """Send `request`, wait for the reply. ChildDied and ChildTimeout leave a dead child behind: make a new one."""
+        end = time.monotonic() + deadline_s
+        body = json.dumps(request).encode()
+        try:
+            _write_all(self._write, _LENGTH.pack(len(body)) + body)
+        except OSError:
+            self._died()
+        length = _LENGTH.unpack(self._receive(_LENGTH.size, end))[0]
+        if length > LARGEST_MESSAGE_BYTES:
+            self.close()
+            raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
+        return json.loads(self._receive(length, end))
+
+    def kill(self) -> None:
+        """End the child from another thread: the call in progress sees it die and cleans up."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        if self.process.returncode is None:
+            kill_group(self.process)
+        for one in ("_read", "_write"):
+            if getattr(self, one, -1) >= 0:
+                os.close(getattr(self, one))
+                setattr(self, one, -1)
+        self._errors.close()
+
+    def _receive(self, count: int, end: float) -> bytes:
+        chunks, missing = [], count
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._read, selectors.EVENT_READ)
+            while missing:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    self.close()
+                    raise ChildTimeout
+                chunk = os.read(self._read, min(missing, 1 << 20))
+                if not chunk:
+                    self._died()
+                chunks.append(chunk)
+                missing -= len(chunk)
+        return b"".join(chunks)
+
+    def _died(self) -> None:
+        try:
+            self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            pass
+        kill_group(self.process)
+        self._errors.seek(0)
+        tail = self._errors.read()[-4000:].decode(errors="replace")
+        code = self.process.returncode
+        self.close()
+        raise ChildDied(code, tail)
+
+
+def serve_requests(answer: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int) -> None:
+    """The child's side: answer requests until the parent closes the pipe."""
+    with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
+        while head := requests.read(_LENGTH.size):
+            body = json.dumps(answer(json.loads(requests.read(_LENGTH.unpack(head)[0])))).encode()
+            replies.write(_LENGTH.pack(len(body)) + body)
+            replies.flush()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]

@@ -1,0 +1,111 @@
+"""One candidate's way: render -> compile -> gates, cheap first -> a verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.candidate import Candidate
+from search.errors import Fault, SpecError
+from search.gates import GATES, GateLimits, Subject
+from search.render import RenderedSource, RenderFailed, render
+from search.space import Resolved, resolve
+from search.spec import Items, KernelSpec, TemplateSpec, Workload
+from search.targets.base import Target
+from search.toolchain import CompileFailed, Toolchain
+from search.verdict import (Accepted, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason, Rejected, Stage,
+                            Timing, Verdict, performance_of)
+
+FAULT_RETRIES = 2
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What evaluating needs beside the candidate."""
+
+    kernel: KernelSpec
+    compiled: Items
+    workloads: tuple[Workload, ...]
+    target: Target
+    toolchain: Toolchain
+    include_dirs: tuple[Path, ...]
+    limits: GateLimits
+    seed: int
+    cancelled: Callable[[], bool] = lambda: False
+
+    def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
+        template = self.kernel.template(candidate.template)
+        return render(self.kernel, template, candidate, self._point(template, candidate), self.include_dirs)
+
+    def subject(self, candidate: Candidate, source: RenderedSource, cubin, baseline) -> Subject:
+        template = self.kernel.template(candidate.template)
+        return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
+                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled)
+
+    def _point(self, template: TemplateSpec, candidate: Candidate) -> Resolved:
+        return resolve(template, candidate.parameters, self.compiled)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    verdict: Verdict
+    source: RenderedSource | None
+    duration_s: float
+    attempts: int = 1
+
+
+def evaluate(candidate: Candidate, bench: Bench, baseline: tuple[Timing, ...] | None,
+             rendered: RenderedSource | RenderFailed | None = None) -> Evaluated:
+    """Take `candidate` through all steps. Our faults are retried, then returned as such."""
+    started = time.monotonic()
+    rendered = rendered if rendered is not None else bench.render(candidate)
+    source = rendered if isinstance(rendered, RenderedSource) else None
+    attempt = 0
+    while True:
+        attempt += 1
+        verdict = _through(candidate, bench, rendered, baseline)
+        if not isinstance(verdict, Faulted) or attempt > FAULT_RETRIES or bench.cancelled():
+            return Evaluated(verdict, source, time.monotonic() - started, attempt)
+
+
+def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | RenderFailed,
+             baseline: tuple[Timing, ...] | None) -> Verdict:
+    if isinstance(rendered, RenderFailed):
+        place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
+        return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
+    try:
+        compiled = bench.toolchain.compile(rendered, bench.target.device.arch)
+    except Fault as fault:
+        return Faulted(Stage.COMPILE, fault.code, str(fault))
+    if isinstance(compiled, CompileFailed):
+        return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
+    return _through_gates(bench.subject(candidate, rendered, compiled, baseline))
+
+
+def _through_gates(subject: Subject) -> Verdict:
+    results: list[GateResult] = []
+    for number, gate in enumerate(GATES):
+        try:
+            result = gate.judge(subject)
+        except (Fault, SpecError) as error:
+            return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
+        results.append(result)
+        if result.outcome is Outcome.FAILED:
+            results += [GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
+                        for later in GATES[number + 1:]]
+            return Rejected(Stage(gate.name), result.reason, result.sentence, tuple(results))
+    return _right(tuple(results))
+
+
+def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
+    """Accepted needs every gate to have said yes; what could not be judged here is at best green."""
+    if all(one.outcome is Outcome.PASSED for one in results):
+        return Accepted(results)
+    return Green(results)
+
+
+def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:
+    evidence = performance_of(verdict)
+    return evidence.timings if isinstance(evidence, PerformanceEvidence) else None

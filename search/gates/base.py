@@ -1,0 +1,65 @@
+"""What a gate is given, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from search.candidate import Candidate
+from search.render import RenderedSource
+from search.space import Resolved
+from search.spec import Items, KernelSpec, TemplateSpec, Workload
+from search.targets.base import Target
+from search.toolchain import Cubin
+from search.verdict import GateResult, Outcome, Timing
+
+
+@dataclass(frozen=True)
+class GateLimits:
+    """What a request may ask of the assembler's figures; None: no limit beyond the device's."""
+
+    max_registers: int | None = None
+    max_spill_bytes: int | None = 0
+    max_smem_bytes: int | None = None
+
+
+@dataclass
+class Subject:
+    """A compiled candidate on its way through the gates."""
+
+    kernel: KernelSpec
+    template: TemplateSpec
+    candidate: Candidate
+    compiled: Items                      # compile-time dims and options
+    point: Resolved
+    source: RenderedSource
+    cubin: Cubin
+    target: Target
+    workloads: tuple[Workload, ...]
+    limits: GateLimits
+    seed: int
+    baseline: tuple[Timing, ...] | None  # None: this is the baseline, or there is none
+    cancelled: Callable[[], bool] = lambda: False
+
+    @cached_property
+    def program(self) -> Any:
+        """Loaded on the target when the first gate needs it."""
+        return self.target.load(self.source, self.cubin)
+
+
+class Gate(Protocol):
+    """Judges one thing. A candidate's fault is a failed result; a fault of ours is raised."""
+
+    name: str
+
+    def judge(self, subject: Subject) -> GateResult: ...
+
+
+def passed(gate: str, sentence: str, evidence: Any) -> GateResult:
+    return GateResult(gate, Outcome.PASSED, sentence, evidence)
+
+
+def unavailable(gate: str, sentence: str, evidence: Any = None) -> GateResult:
+    return GateResult(gate, Outcome.UNAVAILABLE, sentence, evidence)

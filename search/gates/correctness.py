@@ -1,0 +1,172 @@
+"""Gate 2: every output of every case within two bounds of a float64 reference, and nothing else touched."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from search.cases import Case, derived_cases, workload_case
+from search.gates.base import Subject, passed
+from search.memory import POISON, Problem, Tensor, problem
+from search.reference import Expected, answer
+from search.targets.base import Execution
+from search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
+
+FROBENIUS_FACTOR = 2.0           # against a float64 model in which only stored values are rounded
+ENOUGH_FAILURES = 6              # then the pattern is clear, and the rest would only cost time
+
+
+class CorrectnessGate:
+    name = "correctness"
+
+    def judge(self, subject: Subject) -> GateResult:
+        checks: list[CheckEvidence] = []
+        first: tuple[Reason, str] | None = None
+        failures = 0
+        for execution in subject.target.execute(subject.program, _problems(subject)):
+            found, reason = compare(subject, execution)
+            checks += found
+            if reason is not None:
+                failures += 1
+                first = first or (reason, next(one.sentence for one in found if not one.passed))
+            if failures >= ENOUGH_FAILURES or (failures and execution.failure) or subject.cancelled():
+                break
+        evidence = CorrectnessEvidence(tuple(checks))
+        if first is not None:
+            runs = len({(one.workload, one.seed) for one in checks})
+            bad = len({(one.workload, one.seed) for one in checks if not one.passed})
+            return GateResult(self.name, Outcome.FAILED, f"{first[1]} ({bad} of {runs} runs failed)", evidence, first[0])
+        worst = evidence.max_abs_error
+        return passed(self.name, f"{len(checks)} outputs within both bounds; largest absolute error "
+                                 f"{worst:.3g}" if worst is not None else "nothing to compare", evidence)
+
+
+def _problems(subject: Subject) -> list[Problem]:
+    """The derived cases, then the timed workloads themselves where the target can afford them."""
+    tiles = subject.point.tiles
+    cases = list(derived_cases(subject.kernel, subject.compiled, tiles, subject.seed))
+    for workload in subject.workloads:
+        case = workload_case(workload, tiles, subject.seed)
+        if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
+            cases.append(case)
+    return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+            for case in cases]
+
+
+def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence], Reason | None]:
+    """Evidence for each output of one run, and the first reason to reject it."""
+    case = execution.problem.case
+    if execution.failure is not None:
+        sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
+        return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
+    right = answer(subject.kernel, case)
+    found, reason = [], None
+    for tensor in execution.problem.tensors:
+        image = execution.outputs.get(tensor.name)
+        if tensor.role == "input" or image is None:
+            continue
+        evidence, why = _compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
+        found.append(evidence)
+        reason = reason or why
+    return found, reason
+
+
+def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case: Case,
+                    order: str) -> tuple[CheckEvidence, Reason | None]:
+    values = tensor.view(image)
+    got = values.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.where(got == expected.value, 0.0, np.abs(got - expected.value))   # equal infinities are right
+        within = error <= expected.bound                                             # NaN is never within
+    finite = np.isfinite(error)
+    frobenius, allowed = _frobenius(error, expected)
+    reason, what = _why(tensor, image, values, got, expected, within, frobenius, allowed)
+    worst = _worst(error, within)
+    sentence = ""
+    if reason is not None:
+        share = 1 - within.mean() if within.size else 0.0
+        sentence = f"{_place(case, order)}: {what}"
+        if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
+            sentence += (f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
+                         f"within {expected.bound[worst]:.2g}; {share:.1%} of the elements are out of bound")
+    has_errors = finite.all() and error.size > 0
+    mean = float(error.mean()) if has_errors else None
+    return CheckEvidence(
+        workload=case.name, shape=_shape(case), inputs=case.inputs, layout=case.layout, seed=case.seed, order=order,
+        output=tensor.name, passed=reason is None,
+        max_abs_error=float(error.max()) if has_errors else (0.0 if not error.size else None), mean_abs_error=mean,
+        share_out_of_bound=float(1 - within.mean()) if within.size else 0.0,
+        sign_bias=_sign_bias(got, expected.value, mean), frobenius_error=frobenius, frobenius_allowed=allowed,
+        worst_index=tuple(int(one) for one in worst or ()),
+        worst_value=f"{got[worst]:.6g}" if worst else "",
+        worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
+        output_digest=hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(), sentence=sentence), reason
+
+
+def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray, expected: Expected,
+         within: np.ndarray, frobenius: float | None, allowed: float | None) -> tuple[Reason | None, str]:
+    """The first thing that is wrong with an output, most telling first."""
+    outside = tensor.gaps_changed(image)
+    if outside:
+        return Reason.OUT_OF_BOUNDS, f"{outside} bytes between the rows of {tensor.name} were written"
+    unwritten = _unwritten(values)
+    if unwritten:
+        return Reason.UNWRITTEN, f"{unwritten} of {values.size} elements of {tensor.name} were never written"
+    wrong_kind = np.isfinite(expected.value) & ~np.isfinite(got)
+    if wrong_kind.any():
+        return Reason.NOT_FINITE, f"{int(wrong_kind.sum())} of {values.size} elements of {tensor.name} are NaN or infinite"
+    if not within.all():
+        return Reason.WRONG_VALUES, f"{tensor.name} is wrong"
+    if frobenius is not None and allowed is not None and not frobenius <= allowed:
+        return Reason.WRONG_VALUES, (f"{tensor.name} is within the pointwise bound, but its relative Frobenius error "
+                                     f"{frobenius:.3g} exceeds {allowed:.3g}")
+    return None, ""
+
+
+def _unwritten(values: np.ndarray) -> int:
+    """Elements that still hold the poison, bit for bit."""
+    bits = np.ascontiguousarray(values).view(np.uint8).reshape(values.size, values.dtype.itemsize)
+    return int((bits == POISON).all(axis=1).sum()) if values.size else 0
+
+
+def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, float | None]:
+    """(relative error, what is allowed); None where the reference gives no rounded model or has no size."""
+    if expected.rounded is None or not error.size:
+        return None, None
+    finite = np.isfinite(expected.value)
+    norm = float(np.linalg.norm(expected.value[finite]))
+    if norm == 0.0:
+        return None, None
+    model = float(np.linalg.norm((expected.rounded - expected.value)[finite])) / norm
+    return float(np.linalg.norm(error[finite])) / norm, FROBENIUS_FACTOR * model
+
+
+def _worst(error: np.ndarray, within: np.ndarray) -> tuple[int, ...] | None:
+    """The index of the first element that is not a number, else of the largest error, out of bound ones first."""
+    if not error.size:
+        return None
+    rank = np.where(np.isnan(error), np.inf, error)
+    rank = np.where(within, rank - 1e300, rank) if not within.all() else rank
+    return np.unravel_index(int(rank.argmax()), error.shape)
+
+
+def _sign_bias(got: np.ndarray, value: np.ndarray, mean: float | None) -> float | None:
+    if not mean:
+        return None
+    with np.errstate(invalid="ignore"):
+        signed = np.where(got == value, 0.0, got - value)
+    return float(signed.mean() / mean)
+
+
+def _nothing_came(case: Case, order: str, sentence: str) -> CheckEvidence:
+    return CheckEvidence(case.name, _shape(case), case.inputs, case.layout, case.seed, order, "", False, None, None, 1.0,
+                         None, None, None, (), "", "", "", sentence)
+
+
+def _shape(case: Case) -> str:
+    return " ".join(f"{name}={size}" for name, size in case.dims)
+
+
+def _place(case: Case, order: str) -> str:
+    return f"{case.name} ({_shape(case)}, {case.inputs} inputs, {case.layout}, seed {case.seed}, {order} order)"

@@ -1,0 +1,191 @@
+"""A search: what a person asks for (SearchRequest, optional fields) and what is run (SearchPlan, complete)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from search.catalogue import Catalogue
+from search.devices import device
+from search.digest import digest
+from search.errors import UsageError, unknown_name
+from search.gates.base import GateLimits
+from search.space import Space
+from search.spec import Items, KernelSpec, Workload
+from search.strategies import STRATEGIES
+from search.targets import check_target_name
+
+DEFAULT_TARGET = "emulator:h200"
+DEFAULT_STRATEGY = "tpe"
+DEFAULT_TRIALS = 40
+LARGEST_TRIALS = 1_000_000
+LARGEST_SECONDS = 30 * 24 * 3600.0
+NO_BASELINE = "none"
+GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """One request; everything but the kernel has a default."""
+
+    kernel: str
+    name: str | None = None
+    workloads: tuple[str, ...] | None = None
+    templates: tuple[str, ...] | None = None
+    target: str | None = None
+    strategy: str | None = None
+    trials: int | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    baseline: str | None = None              # template:preset, or "none"
+    min_gain: float | None = None            # a share: 0.02 asks for 2 % less time
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A request with nothing left open. Past app/, nobody handles a missing setting."""
+
+    name: str
+    kernel: str
+    kernel_digest: str
+    workloads: tuple[str, ...]
+    templates: tuple[str, ...]
+    target: str
+    strategy: str
+    trials: int | None                       # at least one of trials and seconds is set
+    seconds: float | None
+    seed: int
+    baseline: str
+    min_gain: float
+    limits: GateLimits
+    window: int                              # candidates in flight; part of the plan, so that a search repeats
+
+
+def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2) -> SearchPlan:
+    """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices."""
+    kernel = catalogue.kernel(request.kernel)
+    target = request.target or DEFAULT_TARGET
+    check_target_name(target)
+    strategy = request.strategy or DEFAULT_STRATEGY
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
+    compiled = shared_compile_time(kernel, workloads)
+    baseline = request.baseline or kernel.baseline
+    if baseline != NO_BASELINE:
+        kernel.preset(baseline)[0].check_supports(workloads[0])
+    trials, seconds = _budget(request)
+    plan = SearchPlan(
+        name=_name(request.name, kernel, workloads), kernel=kernel.name, kernel_digest=digest(kernel),
+        workloads=tuple(one.name for one in workloads),
+        templates=_templates(request, kernel, workloads[0], compiled, target), target=target, strategy=strategy,
+        trials=trials, seconds=seconds, seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
+        baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window)
+    return plan
+
+
+def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
+    """The kernel's first workload, when nobody names one."""
+    if not kernel.workloads:
+        raise UsageError(f"kernel {kernel.name} has no workloads", code="no_workloads")
+    return (kernel.workloads[0].name,)
+
+
+def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
+    """The compile-time values that one candidate's text serves; workloads that differ need searches of their own."""
+    first = workloads[0].compile_time(kernel)
+    for other in workloads[1:]:
+        if other.compile_time(kernel) != first:
+            raise UsageError(
+                f"workloads {workloads[0].name} and {other.name} differ in compile-time values, so no one kernel "
+                "serves both", code="mixed_workloads", mend="start one search for each")
+    if len({one.name for one in workloads}) != len(workloads):
+        raise UsageError("a workload is named twice", code="repeated_workload")
+    return first
+
+
+def target_device(target: str):
+    """The device whose limits bound the space before a target is opened."""
+    family, which = check_target_name(target)
+    if family == "emulator":
+        return device(which)
+    from search.targets.cuda import open_device
+    return open_device(which).device
+
+
+def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items,
+               target: str) -> tuple[str, ...]:
+    names = request.templates or tuple(one.name for one in kernel.templates)
+    if len(set(names)) != len(names):
+        raise UsageError("a template is named twice", code="repeated_template")
+    on = target_device(target)
+    chosen, refusals = [], []
+    for name in names:
+        template = kernel.template(name)
+        try:
+            template.check_supports(workload)
+        except UsageError:
+            if request.templates:
+                raise
+            continue
+        space = Space(template, compiled, on)
+        if space.points:
+            chosen.append(name)
+        else:
+            first = complete_first(space)
+            refusals.append(f"{name}: {first}")
+    if refusals and (request.templates or not chosen):
+        raise UsageError("no parameter values satisfy the constraints of template " + "; ".join(refusals),
+                         code="empty_space")
+    if not chosen:
+        raise UsageError(f"no template of kernel {kernel.name} supports workload {workload.name}",
+                         code="unsupported_workload")
+    return tuple(chosen)
+
+
+def complete_first(space: Space) -> str:
+    """Why the defaults are outside the space: one sentence to start from."""
+    defaults = tuple((one.name, one.default) for one in space.template.parameters)
+    return space.why_not(defaults) or "unknown"
+
+
+def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
+    trials, seconds = request.trials, request.seconds
+    if trials is None and seconds is None:
+        return DEFAULT_TRIALS, None
+    if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
+        raise UsageError(f"a budget of {trials} trials", code="bad_budget", mend=f"1 to {LARGEST_TRIALS}")
+    if seconds is not None and not 0 < seconds <= LARGEST_SECONDS:
+        raise UsageError(f"a budget of {seconds:g} seconds", code="bad_budget", mend="more than 0, at most 30 days")
+    return trials, seconds
+
+
+def _min_gain(value: float | None) -> float:
+    gain = 0.01 if value is None else value
+    if not 0 <= gain < 1:
+        raise UsageError(f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1")
+    return gain
+
+
+def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:
+    values: dict[str, Any] = {}
+    for gate, settings in gates.items():
+        if gate not in GATE_LIMITS:
+            raise unknown_name("gate", gate, GATE_LIMITS, where="those with settings")
+        for name, value in settings.items():
+            if name not in GATE_LIMITS[gate]:
+                raise unknown_name("setting", name, GATE_LIMITS[gate], where=f"gate {gate}")
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise UsageError(f"gates.{gate}.{name} is {value!r}", code="bad_limit",
+                                 mend="a whole number of 0 or more, or null for no limit")
+            values[name] = value
+    return GateLimits(**values)
+
+
+def _name(given: str | None, kernel: KernelSpec, workloads: list[Workload]) -> str:
+    name = (given or f"{kernel.name} {' '.join(one.name for one in workloads)}").strip()
+    if not 0 < len(name) <= 200 or not name.isprintable():
+        raise UsageError("the name of a search is 1 to 200 printable characters", code="bad_name")
+    return name

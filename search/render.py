@@ -1,0 +1,177 @@
+"""A candidate's text: the template rendered strictly, its `gf/` headers flattened in, and a map back to its lines.
+
+The *source* is what is digested, stored, compiled by NVRTC and downloaded: it holds the device form of the
+primitives and no line markers. The *unit* is the same text before flattening, with `#line` markers: what the
+emulator compiles, where the same header names resolve to their emulated form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from search.candidate import Candidate
+from search.digest import text_digest
+from search.errors import SpecError
+from search.space import Resolved
+from search.spec import KernelSpec, TemplateSpec
+
+LARGEST_SOURCE_CHARACTERS = 1_000_000
+_INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
+_PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
+_RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
+# Marks carry a template line through Jinja: private-use characters that no template holds.
+_MARK = re.compile("\ue000(\\d+)\ue001")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where a line of text came from: a file as its author knows it, and its line there."""
+
+    file: str
+    number: int
+
+
+@dataclass(frozen=True)
+class RenderedSource:
+    """A candidate's text in the forms that compilers need. `digest` names it everywhere."""
+
+    text: str
+    digest: str
+    lines: tuple[Line, ...]              # of `text`, line by line
+    unit: str                            # before flattening, with #line markers
+    entries: tuple[str, ...]
+    raw_asm: bool                        # the template itself holds inline assembly
+
+    def marked(self) -> str:
+        """`text` with `#line` markers, for compiling only: messages then point into the template."""
+        return with_markers(self.text.splitlines(), self.lines)
+
+
+@dataclass(frozen=True)
+class RenderFailed:
+    """The template refused this candidate."""
+
+    message: str
+    line: Line | None
+
+
+def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, point: Resolved,
+           include_dirs: tuple[Path, ...]) -> RenderedSource | RenderFailed:
+    """Render `candidate`; `point` gives every name that the template may use, and no other name exists."""
+    shown = f"{kernel.name}/{template.name}.cu.j2"
+    try:
+        body = _render_marked(template.text, shown, dict(point.values))
+    except jinja2.TemplateError as error:
+        number = getattr(error, "lineno", None) or _line_of(error)
+        return RenderFailed(f"{type(error).__name__}: {error.message or error}", Line(shown, number or 1))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        return RenderFailed(f"{type(error).__name__}: {error}", Line(shown, _line_of(error) or 1))
+    texts = [text for text, _ in body]
+    if sum(map(len, texts)) > LARGEST_SOURCE_CHARACTERS:
+        return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
+    flat = tuple(_flatten(body, include_dirs, set(), shown))
+    text = "\n".join(one for one, _ in flat) + "\n"
+    return RenderedSource(
+        text=text, digest=text_digest(text), lines=tuple(line for _, line in flat),
+        unit=with_markers(texts, [line for _, line in body]),
+        entries=tuple(dict.fromkeys(launch.entry for launch in template.launches)),
+        raw_asm=any(_RAW_ASM.search(one) for one in texts))
+
+
+def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
+    """The text with a `#line` marker wherever the origin does not simply go on by one."""
+    result, expected = [], None
+    for text, line in zip(texts, lines):
+        if line != expected and text.strip():
+            result.append(f'#line {line.number} "{line.file}"')
+        if text.strip() or line == expected:
+            expected = Line(line.file, line.number + 1)
+        else:
+            expected = None
+        result.append(text)
+    return "\n".join(result) + "\n"
+
+
+def _environment() -> jinja2.Environment:
+    environment = ImmutableSandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=False)
+    # Only the candidate's own names and `range` (the sandbox's, which is bounded).
+    environment.globals = {"range": environment.globals["range"]}
+    return environment
+
+
+def _render_marked(text: str, shown: str, values: dict[str, object]) -> list[tuple[str, Line]]:
+    """Rendered lines with the template line each came from."""
+    environment = _environment()
+    template = environment.from_string(_mark_lines(environment, text))
+    result: list[tuple[str, Line]] = []
+    number = 1
+    for rendered in template.render(values).splitlines():
+        if found := _MARK.search(rendered):
+            number = int(found.group(1))
+        result.append((_MARK.sub("", rendered).rstrip(), Line(shown, number)))
+        number += 1
+    return _without_blank_runs(result)
+
+
+def _mark_lines(environment: jinja2.Environment, text: str) -> str:
+    """Put a mark before the first visible character of each line of plain text, where Jinja's own rules see none."""
+    plain = jinja2.Environment(keep_trailing_newline=True)
+    result, number = [], 1
+    for _, kind, value in plain.lexer.tokeniter(text, None):
+        if kind != "data":
+            result.append(value)
+            number += value.count("\n")
+            continue
+        pieces = value.split("\n")
+        for index, piece in enumerate(pieces):
+            if piece.strip():
+                indent = len(piece) - len(piece.lstrip())
+                piece = f"{piece[:indent]}\ue000{number}\ue001{piece[indent:]}"
+            result.append(piece)
+            if index < len(pieces) - 1:
+                result.append("\n")
+                number += 1
+    return "".join(result)
+
+
+def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]:
+    """At most one blank line in a row: what a switched-off branch leaves behind is not part of the design."""
+    return [one for index, one in enumerate(lines) if one[0] or (index and lines[index - 1][0])]
+
+
+def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str],
+             shown: str) -> Iterable[tuple[str, Line]]:
+    """Replace each `#include "gf/..."` by the header's text, once."""
+    for text, line in lines:
+        found = _INCLUDE.match(text)
+        if not found:
+            yield text, line
+            continue
+        name = found.group(1)
+        if name in done:
+            continue
+        done.add(name)
+        path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
+        if path is None or ".." in name:
+            raise SpecError(f"{shown}: line {line.number}: the header {name!r} does not exist", code="unknown_header")
+        header = [(one.rstrip(), Line(name, number)) for number, one in enumerate(path.read_text().splitlines(), 1)
+                  if not _PRAGMA_ONCE.match(one)]
+        yield from _flatten(_without_blank_runs(header), include_dirs, done, name)
+
+
+def _line_of(error: BaseException) -> int | None:
+    """The template line that a rendering error came from, which Jinja puts into the traceback."""
+    number, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    return number

@@ -1,0 +1,266 @@
+"""The loop of one search: ask -> evaluate -> record -> tell, until the budget is spent or somebody says stop.
+
+Candidates are evaluated `window` at a time, and are recorded and told in the order in which they were asked, so that
+a search with the same plan makes the same choices however fast each candidate was.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from search.candidate import Candidate, preset_candidate
+from search.evaluate import Bench, Evaluated, evaluate, timings_of
+from search.executors.local import LocalExecutor
+from search.plan import NO_BASELINE, SearchPlan
+from search.render import RenderedSource
+from search.space import Space
+from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
+from search.verdict import Accepted, Faulted, Green, Reason, Rejected, Stage, Timing, Trial, Verdict, performance_of
+
+CONTROL_INTERVAL_S = 0.25
+FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
+DEATHS = 3                       # a candidate that was in flight when a worker died this often is not tried again
+
+
+class Control(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class Ended(StrEnum):
+    COMPLETED = "completed"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial that was begun and never recorded: its worker died or was stopped."""
+
+    number: int
+    candidate: Candidate
+    sampler: dict
+    attempts: int
+
+
+@dataclass(frozen=True)
+class History:
+    """What is stored of a search that goes on."""
+
+    trials: tuple[Trial, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    spent_s: float = 0.0
+
+
+class Sink(Protocol):
+    """Where trials go. Each call is durable when it returns; all raise Fault when the lease was lost."""
+
+    def begin(self, number: int, proposal: Proposal) -> None: ...
+    def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
+    def control(self, spent_s: float) -> Control:
+        """Renew the lease and read the flags."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    ended: Ended
+    why: str
+
+
+@dataclass
+class _Flight:
+    number: int
+    proposal: Proposal
+    source: RenderedSource | None
+    future: Future[Evaluated]
+
+
+class SearchRun:
+    """One search being run by this process."""
+
+    def __init__(self, plan: SearchPlan, bench: Bench, sink: Sink, history: History,
+                 on_trial: Callable[[Trial], None] = lambda trial: None) -> None:
+        self.stop = threading.Event()
+        self.plan, self.sink, self.history, self.on_trial = plan, sink, history, on_trial
+        self.bench = replace(bench, cancelled=self.stop.is_set)
+        self.strategy = make_strategy(plan, bench)
+        self.next_number = 0
+        self.baseline: tuple[Timing, ...] | None = None
+        self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
+        self.faults_in_a_row = 0
+        self.redo = deque(sorted(history.pending, key=lambda one: one.number))
+        self._restore(history)
+
+    def run(self) -> RunResult:
+        """Run until the budget is spent, the space is exhausted, or control says otherwise."""
+        self._started = time.monotonic()
+        self.bench.target.prepare()
+        flights: deque[_Flight] = deque()
+        with LocalExecutor(self.plan.window) as executor:
+            try:
+                return self._loop(executor, flights)
+            finally:
+                if flights:                      # cancelled, interrupted or broken: nobody waits for these any more
+                    self.stop.set()
+                    self.bench.toolchain.interrupt()
+                    self.bench.target.interrupt()
+
+    def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
+        exhausted = False
+        while True:
+            control = self.sink.control(self._spent_s())
+            if control is Control.CANCEL:
+                return RunResult(Ended.CANCELLED, "cancelled")
+            while control is Control.RUN and not exhausted and len(flights) < self._room() and self._budget_left():
+                flight = self._launch(executor)
+                exhausted = flight is None
+                if flight is not None:
+                    flights.append(flight)
+            if not flights:
+                return self._ended(control, exhausted)
+            if (done := self._wait(flights[0])) is not None:
+                self._record(flights.popleft(), done)
+                if self.faults_in_a_row >= FAULTS_IN_A_ROW:
+                    return RunResult(Ended.FAILED, f"{FAULTS_IN_A_ROW} faults in a row; the last trial says which")
+
+    def _ended(self, control: Control, exhausted: bool) -> RunResult:
+        if control is Control.PAUSE:
+            return RunResult(Ended.PAUSED, "paused")
+        return RunResult(Ended.COMPLETED, "every valid candidate was tried" if exhausted else "the budget is spent")
+
+    def _room(self) -> int:
+        """The baseline goes first and alone: the others are compared with it."""
+        waits_for_baseline = self.plan.baseline != NO_BASELINE and self.baseline is None and self.next_number <= 1
+        return 1 if waits_for_baseline else self.plan.window
+
+    def _spent_s(self) -> float:
+        return self.history.spent_s + time.monotonic() - self._started
+
+    def _budget_left(self) -> bool:
+        if self.redo:
+            return True
+        if self.plan.trials is not None and self.next_number >= self.plan.trials:
+            return False
+        return self.plan.seconds is None or self._spent_s() < self.plan.seconds
+
+    def _launch(self, executor: LocalExecutor) -> _Flight | None:
+        """Begin the next trial: one that a dead worker left, the baseline, or the strategy's choice."""
+        if self.redo:
+            return self._redo(executor, self.redo.popleft())
+        while True:
+            proposal = self._next_proposal()
+            if proposal is None:
+                return None
+            rendered = self.bench.render(proposal.candidate)
+            if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
+                told = self.sources[rendered.digest]     # another spelling of a source that was tried: no new trial
+                if told is not None:
+                    self.strategy.tell(proposal, told)
+                continue
+            number, self.next_number = self.next_number, self.next_number + 1
+            self.sink.begin(number, proposal)
+            return self._submit(executor, number, proposal, rendered)
+
+    def _redo(self, executor: LocalExecutor, pending: Pending) -> _Flight:
+        proposal = Proposal(pending.candidate, pending.sampler)
+        self.sink.begin(pending.number, proposal)
+        if pending.attempts >= DEATHS:
+            future: Future[Evaluated] = Future()
+            future.set_result(Evaluated(Faulted(
+                Stage.COMPILE, "worker_died", f"the worker died {pending.attempts} times with this candidate in "
+                "flight; it is not tried again"), None, 0.0))
+            return _Flight(pending.number, proposal, None, future)
+        return self._submit(executor, pending.number, proposal, self.bench.render(pending.candidate))
+
+    def _submit(self, executor: LocalExecutor, number: int, proposal: Proposal, rendered) -> _Flight:
+        source = rendered if isinstance(rendered, RenderedSource) else None
+        if source is not None:
+            self.sources[source.digest] = None
+        future = executor.submit(evaluate, proposal.candidate, self.bench, self.baseline, rendered)
+        return _Flight(number, proposal, source, future)
+
+    def _next_proposal(self) -> Proposal | None:
+        if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
+            return Proposal(baseline_candidate(self.plan, self.bench))
+        return self.strategy.ask()
+
+    def _wait(self, flight: _Flight) -> Evaluated | None:
+        try:
+            return flight.future.result(timeout=CONTROL_INTERVAL_S)
+        except FutureTimeout:
+            return None
+
+    def _record(self, flight: _Flight, done: Evaluated) -> None:
+        trial = Trial(flight.number, flight.proposal.candidate, done.verdict,
+                      flight.source.digest if flight.source else None, done.duration_s, flight.proposal.sampler)
+        self.sink.record(trial, flight.source)
+        self._learn(trial, self.strategy.tell)
+        self.on_trial(trial)
+
+    def _learn(self, trial: Trial, tell: Callable[[Proposal, Told], None]) -> None:
+        if trial.number == 0 and self.plan.baseline != NO_BASELINE:
+            self.baseline = timings_of(trial.verdict)
+        told = told_of(trial, self.plan)
+        self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
+        if trial.source_digest is not None:
+            self.sources[trial.source_digest] = told
+        if told is not None:
+            tell(Proposal(trial.candidate, trial.sampler), told)
+
+    def _restore(self, history: History) -> None:
+        past: list[Past] = []
+        for trial in sorted(history.trials, key=lambda one: one.number):
+            self._learn(trial, lambda proposal, told: None)
+            past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
+        self.faults_in_a_row = 0
+        self.strategy.restore([*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)])
+        numbers = [one.number for one in history.trials] + [one.number for one in history.pending]
+        self.next_number = max(numbers, default=-1) + 1
+
+
+def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
+    """The plan's strategy over its templates' spaces, with every preset as a seed."""
+    spaces = {name: Space(bench.kernel.template(name), bench.compiled, bench.target.device) for name in plan.templates}
+    seeds = [preset_candidate(space.template, preset.name, bench.compiled)
+             for space in spaces.values() for preset in space.template.presets]
+    valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
+    return STRATEGIES[plan.strategy](bench.kernel.name, spaces, valid, plan.seed)
+
+
+def baseline_candidate(plan: SearchPlan, bench: Bench) -> Candidate:
+    template, preset = bench.kernel.preset(plan.baseline)
+    return preset_candidate(template, preset.name, bench.compiled)
+
+
+def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
+    """What a strategy hears of a trial: an objective for a right candidate, infeasible for a wrong one, else nothing."""
+    match trial.verdict:
+        case Faulted():
+            return None
+        case Accepted() | Green():
+            is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
+            return Objective(0.0) if is_baseline else _objective(trial.verdict)
+        case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
+            return _objective(trial.verdict) or Infeasible()
+    return Infeasible()
+
+
+def _objective(verdict: Verdict) -> Objective | None:
+    evidence = performance_of(verdict)
+    if evidence is None:
+        return None
+    if evidence.ratio_to_baseline is not None:
+        return Objective(math.log(evidence.ratio_to_baseline))
+    logs = [math.log(one.time_median_us) for one in evidence.timings]     # no right baseline: plain times
+    return Objective(sum(logs) / len(logs))

@@ -1,0 +1,227 @@
+"""What a kernel and its templates say of themselves, as frozen values (read from TOML by search/catalogue.py).
+
+A *kernel* is an operation (`attention`): dims, options, arguments, workloads, checks. A *template* is one way to
+write it: parameters, constraints, launches, presets. Sizes are elements unless a name says bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.errors import UsageError, unknown_name
+from search.expressions import Expression, Value
+
+Items = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A compile-time choice that a workload makes (dtype, mask kind)."""
+
+    name: str
+    values: tuple[str, ...]
+    default: str
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A size. `compile` dims are baked into a candidate's text, `run` dims are arguments of the launch."""
+
+    name: str
+    time: str                        # "compile" | "run"
+    doc: str
+    default: Expression | None
+    values: tuple[int, ...]          # allowed values; empty: any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One entry of the kernel's parameter list, in order."""
+
+    name: str
+    kind: str                        # "input" | "output" | "scalar"
+    dtype: str                       # "fp16" | "bf16" | "float32" | "int32" | "int64"; "dtype": the option's value
+    shape: tuple[str, ...]           # names of dims; empty for scalars
+    value: Expression | None         # scalars: over dims, constants
+    stride_of: tuple[str, int] | None   # scalars written stride(q, 0): element stride of an argument's axis
+    optional: bool
+    contiguous: bool                 # never given padded or permuted strides
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One named shape and option set; every dim and option has its value."""
+
+    name: str
+    title: str
+    dims: Items
+    options: Items
+
+    def compile_time(self, kernel: KernelSpec) -> Items:
+        """The values that a candidate's text is rendered for: compile-time dims, then options."""
+        compiled = {dim.name for dim in kernel.dims if dim.time == "compile"}
+        return tuple(one for one in self.dims if one[0] in compiled) + self.options
+
+
+@dataclass(frozen=True)
+class Check:
+    """A case that every candidate is checked on; sizes may depend on its tiles."""
+
+    name: str
+    dims: tuple[tuple[str, Expression], ...]
+    inputs: str                      # a recipe of the kernel's reference.py
+    layout: str                      # "contiguous" | "padded" | "bshd"
+    seeds: int
+    when: Expression | None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable value of a template."""
+
+    name: str
+    type: str                        # "int" | "bool" | "choice"
+    values: tuple[Value, ...]
+    default: Value
+    doc: str
+    numerics_same: bool              # results are bit for bit the same whatever the value
+    when: Expression | None          # active only then; otherwise it takes its default
+
+    def parse(self, text: str) -> Value:
+        """The value that a person wrote on a command line; UsageError with the allowed ones."""
+        for value in self.values:
+            if str(value).lower() == text.strip().lower():
+                return value
+        raise unknown_name("value", text, self.values, where=f"parameter {self.name}")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    expression: Expression
+    because: str                     # a sentence; may name values as {tile_m}
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """One launch of a template; expressions over dims, options, parameters and locals."""
+
+    entry: str
+    grid: tuple[Expression, Expression, Expression]
+    block: tuple[Expression, Expression, Expression]
+    smem_dynamic_bytes: Expression
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Scratch memory that follows the kernel's arguments."""
+
+    name: str
+    bytes: Expression
+    zero_fill: bool
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named point of a template: a documented design, runnable by name."""
+
+    name: str
+    doc: str
+    parameters: Items
+
+
+@dataclass(frozen=True)
+class TemplateSpec:
+    """One way to write a kernel."""
+
+    name: str
+    kernel: str
+    idea: str
+    minimum_sm: int
+    supports: tuple[tuple[str, tuple[Value, ...]], ...]
+    parameters: tuple[Parameter, ...]
+    locals: tuple[tuple[str, Expression], ...]
+    constraints: tuple[Constraint, ...]
+    tiles: tuple[tuple[str, Expression], ...]
+    launches: tuple[LaunchSpec, ...]
+    workspaces: tuple[Workspace, ...]
+    presets: tuple[Preset, ...]
+    deterministic: bool
+    text: str                        # the .cu.j2 itself, so that an identity covers it
+    path: Path
+
+    DIGEST_EXCLUDES = frozenset({"path"})
+
+    def parameter(self, name: str) -> Parameter:
+        for one in self.parameters:
+            if one.name == name:
+                return one
+        raise unknown_name("parameter", name, [p.name for p in self.parameters], where=f"template {self.name}")
+
+    def preset(self, name: str) -> Preset:
+        for one in self.presets:
+            if one.name == name:
+                return one
+        raise unknown_name("preset", name, [p.name for p in self.presets], where=f"template {self.name}")
+
+    def check_supports(self, workload: Workload) -> None:
+        """Refuse, before anything is compiled, a workload that this template cannot serve."""
+        have = {**dict(workload.dims), **dict(workload.options)}
+        for name, values in self.supports:
+            if have[name] not in values:
+                raise UsageError(
+                    f"template {self.name} does not support {name}={have[name]} of workload {workload.name}",
+                    code="unsupported_workload", mend=f"{name} may be " + ", ".join(map(str, values)))
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """An operation to compute, with everything that is needed to check and time it."""
+
+    name: str
+    title: str
+    baseline: str                    # template:preset
+    options: tuple[Option, ...]
+    dims: tuple[Dim, ...]
+    arguments: tuple[Argument, ...]
+    constants: tuple[tuple[str, Expression], ...]
+    work_flop: Expression
+    work_bytes: Expression
+    pointer_bytes: int               # every tensor starts at a multiple of this
+    stride_elements: int             # row, head and batch strides are multiples of this
+    workloads: tuple[Workload, ...]
+    checks: tuple[Check, ...]
+    templates: tuple[TemplateSpec, ...]
+    reference_text: str
+    folder: Path
+
+    DIGEST_EXCLUDES = frozenset({"folder"})
+
+    def workload(self, name: str) -> Workload:
+        for one in self.workloads:
+            if one.name == name:
+                return one
+        raise unknown_name("workload", name, [w.name for w in self.workloads], where=f"kernel {self.name}")
+
+    def template(self, name: str) -> TemplateSpec:
+        for one in self.templates:
+            if one.name == name:
+                return one
+        raise unknown_name("template", name, [t.name for t in self.templates], where=f"kernel {self.name}")
+
+    def preset(self, reference: str) -> tuple[TemplateSpec, Preset]:
+        """The point that `template:preset` names."""
+        template_name, separator, preset_name = reference.partition(":")
+        if not separator:
+            raise UsageError(f"{reference!r} does not name a preset", code="bad_preset",
+                             mend="write template:preset, for example " + self.baseline)
+        template = self.template(template_name)
+        return template, template.preset(preset_name)
+
+    def values_of(self, dims: Mapping[str, Value], options: Mapping[str, Value]) -> dict[str, Value]:
+        """Dims, options and constants by name: what launch and work expressions are computed over."""
+        values: dict[str, Value] = {**dims, **options}
+        for name, constant in self.constants:
+            values[name] = constant(values)
+        return values

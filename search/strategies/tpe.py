@@ -1,0 +1,18 @@
+"""`tpe`: tree-structured Parzen estimator, multivariate, grouped by which parameters are active.
+
+Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Optuna's TPESampler.
+"""
+
+from __future__ import annotations
+
+import optuna
+
+from search.strategies.optuna_study import OptunaStrategy
+
+
+class Tpe(OptunaStrategy):
+    """Models good and other candidates separately and draws where their ratio is high."""
+
+    def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=8,
+                                          warn_independent_sampling=False)

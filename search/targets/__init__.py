@@ -1,0 +1,51 @@
+"""Where candidates run. A target is one class here and one line in the registry below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.devices import device_names
+from search.errors import UsageError, unknown_name
+from search.targets.base import Target
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """What any target may need of its surroundings."""
+
+    cache_folder: Path
+    include_dirs: tuple[Path, ...]
+    workers: int                     # host threads that one run may use
+
+
+def _emulator(which: str, settings: TargetSettings) -> Target:
+    from search.targets.emulator.target import EmulatorTarget
+    return EmulatorTarget(which, settings.cache_folder, settings.include_dirs, settings.workers)
+
+
+def _cuda(which: str, settings: TargetSettings) -> Target:
+    from search.targets.cuda import open_device
+    return open_device(which)
+
+
+FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {"cuda": _cuda, "emulator": _emulator}
+
+
+def check_target_name(name: str) -> tuple[str, str]:
+    """`family:which` taken apart; UsageError with the known targets when there is no such thing."""
+    family, separator, which = name.partition(":")
+    if family not in FAMILIES or not separator:
+        raise unknown_name("target", name, [*(f"emulator:{one}" for one in device_names()), "cuda:0"])
+    if family == "emulator" and which not in device_names():
+        raise unknown_name("target", name, [f"emulator:{one}" for one in device_names()])
+    if family == "cuda" and not which.isdigit():
+        raise UsageError(f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU")
+    return family, which
+
+
+def open_target(name: str, settings: TargetSettings) -> Target:
+    """The target of that name, ready to be prepared."""
+    family, which = check_target_name(name)
+    return FAMILIES[family](which, settings)

@@ -1,0 +1,70 @@
+"""The seam to whatever runs a candidate: real GPUs, the CPU emulator, recordings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from search.devices import Device
+from search.memory import Problem
+from search.render import RenderedSource
+from search.toolchain import Cubin
+from search.verdict import Reason, Timing
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended badly, and that was the candidate's doing."""
+
+    reason: Reason
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One run of a problem. `outputs` are whole byte images by tensor name, empty after a failure."""
+
+    problem: Problem
+    order: str                           # the schedule: "forward", "reverse", "seeded:1", "device"
+    outputs: Mapping[str, np.ndarray]
+    failure: Failure | None
+
+
+class Target(ABC):
+    """Runs and times programs. Methods raise Fault for what is our doing, never for the candidate's."""
+
+    name: str                            # emulator:h200, cuda:0
+    device: Device
+    measures: bool                       # times are measured, so the performance gate can judge
+    band: float                          # a factor: times closer than this are not told apart
+    check_flop_limit: float              # a timed workload above this is not executed whole by the correctness gate
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Build or claim what runs need, once. Fault with a mend when something is missing."""
+
+    @abstractmethod
+    def load(self, source: RenderedSource, cubin: Cubin) -> Any:
+        """A program that `execute` and `measure` take; opaque to everybody else."""
+
+    @abstractmethod
+    def execute(self, program: Any, problems: Sequence[Problem]) -> Iterator[Execution]:
+        """Run the problems in order, one execution each, stopping when the consumer stops."""
+
+    @abstractmethod
+    def measure(self, program: Any, cubin: Cubin, problems: Sequence[Problem]) -> tuple[Timing, ...] | Failure:
+        """The time of each problem."""
+
+    @abstractmethod
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """What its results depend on, beside the program: device, versions."""
+
+    def interrupt(self) -> None:
+        """End what runs now; the calls in progress raise Fault, later ones work."""
+
+    def close(self) -> None:
+        """End children, give devices back."""

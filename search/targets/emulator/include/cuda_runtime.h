@@ -1,0 +1,9 @@
+// Stands in for what nvcc and NVRTC give every translation unit.
+#pragma once
+#include "gf_emulator/atomics.h"
+#include "gf_emulator/coordinates.h"
+#include "gf_emulator/mathematics.h"
+#include "gf_emulator/qualifiers.h"
+#include "gf_emulator/synchronisation.h"
+#include "gf_emulator/vector_types.h"
+#include "gf_emulator/warp.h"

@@ -1,0 +1,78 @@
+// What a kernel's library calls in the runtime: the one border between emulated device code and native/.
+// Every function notes its return address as the *site* that reports and counters name, so kernels must reach these
+// through always-inlined wrappers and be compiled without sibling-call optimisation.
+#pragma once
+#include "gf_emulator/vector_types.h"
+
+namespace gf_emulator {
+
+enum class BarrierOperation : int { sync, count, all, any };
+
+enum class Collective : int {
+    none, sync_warp,
+    shuffle_index, shuffle_up, shuffle_down, shuffle_xor,
+    ballot, any, all, match_any,
+    reduce_add, reduce_min_signed, reduce_min_unsigned, reduce_max_signed, reduce_max_unsigned,
+    reduce_and, reduce_or, reduce_xor,
+    ldmatrix, wmma, mma,
+};
+
+enum class AtomicOperation : int { add, minimum, maximum, exchange, compare_and_swap, bit_and, bit_or, bit_xor,
+                                   increment, decrement };
+enum class AtomicType : int { int32, uint32, int64, uint64, float32, float64, uint16 };
+
+enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16 };
+enum class TileUse : int { matrix_a, matrix_b, accumulator };
+enum class Element : int { float16, bfloat16, float32 };
+
+// One warp-wide D = A * B + C; each lane publishes the address of its own.
+struct MatrixMultiply {
+    void* d;
+    const void* a;
+    const void* b;
+    const void* c;
+    TileShape shape;
+    Element input;
+    Element accumulator;
+};
+
+}  // namespace gf_emulator
+
+extern "C" {
+// `const`: a fiber's coordinates never change while its kernel runs.
+uint3 gf_emulator_thread_index() __attribute__((const));
+uint3 gf_emulator_block_index() __attribute__((const));
+uint3 gf_emulator_block_size() __attribute__((const));
+uint3 gf_emulator_grid_size() __attribute__((const));
+unsigned gf_emulator_lane() __attribute__((const));
+
+int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate);
+std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective kind, std::uint64_t value,
+                                          int lane_argument, int width);
+unsigned gf_emulator_active_mask();
+void gf_emulator_yield();
+
+void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
+                        gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
+
+void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension, int register_count,
+                           gf_emulator::TileShape shape, gf_emulator::TileUse use, gf_emulator::Element element,
+                           bool column_major);
+void gf_emulator_wmma_store(const void* registers, void* matrix, unsigned leading_dimension,
+                            gf_emulator::TileShape shape, gf_emulator::Element element, bool column_major);
+void gf_emulator_matrix_multiply(const gf_emulator::MatrixMultiply* operands, gf_emulator::Collective kind);
+void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count, bool transposed);
+
+void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes);
+void gf_emulator_async_copy_commit();
+void gf_emulator_async_copy_wait(int groups_left_in_flight);
+
+void* gf_emulator_dynamic_shared();
+std::size_t gf_emulator_shared_offset(const void* pointer);
+bool gf_emulator_is_shared(const void* pointer);
+
+void gf_emulator_special_function();
+int gf_emulator_printf();
+long long gf_emulator_clock();
+[[noreturn]] void gf_emulator_trap(const char* reason);
+}

@@ -1,0 +1,22 @@
+// How the runtime calls a kernel: arguments[i] points at the i-th argument's value, as cuLaunchKernel takes them.
+#pragma once
+#include "gf_emulator/qualifiers.h"
+
+namespace gf_emulator {
+
+template <class... Parameters, std::size_t... index>
+__forceinline__ void invoke(void (*kernel)(Parameters...), void** arguments, std::index_sequence<index...>) {
+    kernel(*static_cast<std::remove_cv_t<Parameters>*>(arguments[index])...);
+}
+
+template <class... Parameters>
+__forceinline__ void invoke(void (*kernel)(Parameters...), void** arguments) {
+    invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
+}
+
+}  // namespace gf_emulator
+
+#define GF_EMULATOR_ENTRY(name) \
+    extern "C" __attribute__((visibility("default"))) void gf_entry_##name(void** arguments) { \
+        gf_emulator::invoke(&name, arguments); \
+    }

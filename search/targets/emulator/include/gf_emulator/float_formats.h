@@ -1,0 +1,80 @@
+// Exact conversions between float32 and the 16-bit formats, round to nearest even, by bit pattern. Shared by device code
+// and by the runtime's tensor cores.
+#pragma once
+#include "gf_emulator/standard.h"
+
+namespace gf_emulator {
+
+inline std::uint32_t float_bits(float value) {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+inline float float_from_bits(std::uint32_t bits) {
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Rounding a double to float *to odd* keeps a sticky last bit, so that a second rounding to a format of at most 22
+// significand bits gives what one rounding would have given (Boldo and Melquiond, "Emulation of FMA", 2008).
+inline float round_to_odd(double value) {
+    const float nearest = float(value);
+    if (double(nearest) == value || nearest != nearest) return nearest;
+    const std::uint32_t bits = float_bits(nearest);
+    if (bits & 1u) return nearest;
+    const bool rounded_away = std::fabs(double(nearest)) > std::fabs(value);
+    return float_from_bits(rounded_away ? bits - 1 : bits + 1);
+}
+
+// a * b + c with a sticky last bit; exact products only (a and b of at most 26 significand bits).
+inline double multiply_add_to_odd(double a, double b, double c) {
+    const double product = a * b, sum = product + c;
+    const double back = sum - product;
+    const double error = (product - (sum - back)) + (c - back);
+    if (error == 0.0 || error != error) return sum;
+    std::uint64_t bits;
+    __builtin_memcpy(&bits, &sum, sizeof bits);
+    if (bits & 1u) return sum;
+    bits += (error > 0.0) == (sum > 0.0) ? 1 : -1;
+    double odd;
+    __builtin_memcpy(&odd, &bits, sizeof odd);
+    return odd;
+}
+
+struct HalfFormat {
+    static float to_float(std::uint16_t half) {
+#if defined(__F16C__)
+        return _cvtsh_ss(half);
+#else
+        const std::uint32_t sign = std::uint32_t(half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
+        if (exponent == 31) return float_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0));
+        if (exponent == 0) return float_from_bits(sign | float_bits(float(fraction) * 0x1p-24f));
+        return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+#endif
+    }
+    static std::uint16_t from_float(float value) {
+#if defined(__F16C__)
+        return std::uint16_t(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+#else
+        const std::uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+        if (magnitude > 0x7f800000u) return std::uint16_t(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+        if (magnitude >= 0x477ff000u) return std::uint16_t(sign | 0x7c00u);
+        // Below the smallest normal, adding 0.5 lets the float adder round at half's last subnormal place.
+        if (magnitude < 0x38800000u)
+            return std::uint16_t(sign | (float_bits(float_from_bits(magnitude) + 0.5f) - 0x3f000000u));
+        return std::uint16_t(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13);
+#endif
+    }
+};
+
+struct BFloat16Format {
+    static float to_float(std::uint16_t bfloat) { return float_from_bits(std::uint32_t(bfloat) << 16); }
+    static std::uint16_t from_float(float value) {
+        const std::uint32_t bits = float_bits(value);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+        return std::uint16_t((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+};
+
+}  // namespace gf_emulator

@@ -1,0 +1,7 @@
+// Precompiled and put before every kernel.
+#pragma once
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "cuda_runtime.h"
+#include "gf_emulator/entry.h"
+#include "mma.h"

@@ -1,0 +1,33 @@
+// Block barriers, fences and what a device program says to the outside world.
+#pragma once
+#include "gf_emulator/abi.h"
+#include "gf_emulator/qualifiers.h"
+
+__forceinline__ void __syncthreads() { gf_emulator_block_barrier(gf_emulator::BarrierOperation::sync, 0); }
+__forceinline__ int __syncthreads_count(int predicate) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::count, predicate);
+}
+__forceinline__ int __syncthreads_and(int predicate) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::all, predicate);
+}
+__forceinline__ int __syncthreads_or(int predicate) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::any, predicate);
+}
+
+__forceinline__ void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+__forceinline__ void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+__forceinline__ void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+__forceinline__ void __nanosleep(unsigned) { gf_emulator_yield(); }
+__forceinline__ long long clock64() { return gf_emulator_clock(); }
+
+[[noreturn]] __forceinline__ void __trap() { gf_emulator_trap("__trap()"); }
+[[noreturn]] __forceinline__ void __brkpt() { gf_emulator_trap("__brkpt()"); }
+
+namespace gf_emulator {
+template <class... Values>
+__forceinline__ int swallow_printf(const char*, const Values&...) { return gf_emulator_printf(); }
+}
+#define printf(...) gf_emulator::swallow_printf(__VA_ARGS__)
+
+#undef assert
+#define assert(condition) ((condition) ? (void)0 : gf_emulator_trap("assert(" #condition ")"))

@@ -1,0 +1,58 @@
+"""A content-addressed store of files: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from search.errors import Fault
+
+
+class ArtifactCache:
+    """Entries of one JSON record and one blob, by a key of hexadecimal digits. Safe for several processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
+        """The entry, or None when it is not there or does not hold what was written."""
+        path = self._path(key)
+        try:
+            head, _, blob = path.read_bytes().partition(b"\n")
+            record = json.loads(head)
+        except (OSError, ValueError):
+            return None
+        if record.pop("blob_sha256", None) != hashlib.sha256(blob).hexdigest():
+            return None                                    # damaged: as if it were not there
+        return record, blob
+
+    def put(self, key: str, record: dict[str, Any], blob: bytes) -> None:
+        head = json.dumps({**record, "blob_sha256": hashlib.sha256(blob).hexdigest()}).encode()
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, head + b"\n" + blob)
+        except OSError as error:
+            raise Fault(f"the cache cannot be written: {error.strerror}", code="cache_unwritable",
+                        mend="free disk space or set GREENFAST_DATA to a writable folder") from error
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / key
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` beside `path` and rename it into place, so that nobody ever sees a part of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,153 @@
+"""Compiling a source with NVRTC: no GPU and no host compiler is needed."""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import importlib.util
+import queue
+import signal
+import threading
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from search.children import Child, ChildDied, ChildTimeout, Limits
+from search.digest import digest
+from search.errors import Fault
+from search.render import RenderedSource
+from search.toolchain.cache import ArtifactCache
+from search.toolchain.ptxas import EntryFigures, parse_log
+from search.verdict import Reason
+
+COMPILE_DEADLINE_S = 60.0
+COMPILE_MEMORY_BYTES = 8 * 2**30
+LOG_BYTES = 64 * 1024
+WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "cuda-core")
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")        # fixed: options are never free text
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled source; `code` loads with cuModuleLoadData."""
+
+    source_digest: str
+    arch: str
+    code: bytes
+    log: str
+    entries: tuple[EntryFigures, ...]
+    compile_s: float
+
+
+@dataclass(frozen=True)
+class CompileFailed:
+    """The compiler refused the source, or did not come back; the log says what it said."""
+
+    source_digest: str
+    reason: Reason
+    sentence: str
+    log: str
+
+
+class Toolchain:
+    """Compiles sources in a pool of warm children; one call a thread at a time holds one child."""
+
+    def __init__(self, cache_folder: Path, children: int, *, deadline_s: float = COMPILE_DEADLINE_S) -> None:
+        self._cache = ArtifactCache(cache_folder / "cubin")
+        self._deadline_s = deadline_s
+        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
+        self._all: set[Child] = set()
+        self._lock = threading.Lock()
+        for _ in range(max(1, children)):
+            self._idle.put(None)               # a child is started when it is first needed
+
+    @cached_property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """What a cubin depends on beside its source."""
+        try:
+            versions = tuple((name, importlib.metadata.version(name)) for name in WHEELS)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise Fault(f"the wheel {error.name} is not installed, so nothing can be compiled",
+                        code="toolchain_missing", mend="run `make setup`") from error
+        return (*versions, ("options", " ".join(OPTIONS)))
+
+    @cached_property
+    def include_dirs(self) -> tuple[str, ...]:
+        """CUDA's headers, from the wheels."""
+        spec = importlib.util.find_spec("nvidia")
+        for root in spec.submodule_search_locations if spec and spec.submodule_search_locations else ():
+            include = Path(root) / "cu13" / "include"
+            if (include / "cuda_fp16.h").is_file():
+                return (str(include), str(include / "cccl"))
+        raise Fault("CUDA's headers are not installed, so nothing can be compiled", code="toolchain_missing",
+                    mend="run `make setup`")
+
+    def compile(self, source: RenderedSource, arch: str) -> Cubin | CompileFailed:
+        """The cubin of `source` for `arch` (sm_90 ...), from the cache when it was compiled before."""
+        key = digest((source.digest, arch, self.identity))
+        if (found := self._cache.get(key)) is not None:
+            record, code = found
+            record["entries"] = tuple(EntryFigures(**one) for one in record["entries"])
+            return Cubin(code=code, **record)
+        request = {"source": source.marked(), "name": f"{source.digest[:16]}.cu", "arch": arch,
+                   "include": list(self.include_dirs), "log_bytes": LOG_BYTES}
+        try:
+            reply = self._call(request)
+        except ChildTimeout:
+            return CompileFailed(source.digest, Reason.COMPILE_TIMEOUT,
+                                 f"NVRTC did not finish within {self._deadline_s:g} s", "")
+        except ChildDied as died:
+            return self._crashed(source, died)
+        if reply["cubin"] is None:
+            return self._refused(source, reply["log"])
+        cubin = Cubin(source.digest, arch, base64.b64decode(reply["cubin"]), reply["log"],
+                      parse_log(reply["log"]), reply["compile_s"])
+        record = asdict(cubin)
+        code = record.pop("code")
+        self._cache.put(key, record, code)
+        return cubin
+
+    def interrupt(self) -> None:
+        """End the compiles in progress: their calls raise Fault."""
+        with self._lock:
+            for child in self._all:
+                child.kill()
+
+    def close(self) -> None:
+        self.interrupt()
+
+    def _call(self, request: dict) -> dict:
+        child = self._idle.get()
+        try:
+            if child is None:
+                child = self._start()
+            return child.call(request, self._deadline_s)
+        except (ChildDied, ChildTimeout):
+            with self._lock:
+                self._all.discard(child)
+            child = None
+            raise
+        finally:
+            self._idle.put(child)
+
+    def _start(self) -> Child:
+        child = Child("search.toolchain.nvrtc_child", Limits(memory_bytes=COMPILE_MEMORY_BYTES))
+        with self._lock:
+            self._all.add(child)
+        return child
+
+    @staticmethod
+    def _refused(source: RenderedSource, log: str) -> CompileFailed:
+        if "out of memory" in log:
+            return CompileFailed(source.digest, Reason.COMPILE_MEMORY,
+                                 f"NVRTC needed more than {COMPILE_MEMORY_BYTES >> 20} MiB", log)
+        first = next((line.strip() for line in log.splitlines() if "error" in line), "the compiler gave no message")
+        return CompileFailed(source.digest, Reason.COMPILE_ERROR, first[:300], log)
+
+    @staticmethod
+    def _crashed(source: RenderedSource, died: ChildDied) -> CompileFailed:
+        if died.signal_number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
+            name = signal.Signals(died.signal_number).name
+            return CompileFailed(source.digest, Reason.COMPILE_CRASH, f"NVRTC crashed with {name}", died.tail)
+        raise Fault(f"the compiling child was lost (exit {died.returncode}): {died.tail[-300:].strip()}",
+                    code="child_lost")

@@ -1,0 +1,42 @@
+"""The compiling child: NVRTC through cuda.core, one request at a time. Holds no state between requests."""
+
+from __future__ import annotations
+
+import base64
+import io
+import sys
+import time
+from typing import Any
+
+from search.children import serve_requests
+
+
+def compile_request(request: dict[str, Any]) -> dict[str, Any]:
+    """{"source", "name", "arch", "include", "log_bytes"} -> {"cubin": base64 | None, "log", "log_bytes", "compile_s"}."""
+    from cuda.core import Program, ProgramOptions
+
+    log = io.StringIO()
+    options = ProgramOptions(arch=request["arch"], std="c++17", include_path=request["include"],
+                             ptxas_options=["-v"], name=request["name"])
+    started = time.perf_counter()
+    cubin = None
+    try:
+        cubin = bytes(Program(request["source"], "c++", options).compile("cubin", logs=log).code)
+    except Exception as error:                    # NVRTC's own refusals arrive as exceptions with the log in them
+        text = str(error)
+        log.write(text)
+    text = log.getvalue()
+    return {"cubin": base64.b64encode(cubin).decode() if cubin else None, "log": cap(text, request["log_bytes"]),
+            "log_bytes": len(text), "compile_s": time.perf_counter() - started}
+
+
+def cap(text: str, limit: int) -> str:
+    """The first and last half of a long log, saying how much is left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} of {len(text)} characters left out ...]\n{text[-half:]}"
+
+
+if __name__ == "__main__":
+    serve_requests(compile_request, int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,216 @@
+"""What is said of a candidate: evidence a gate, gate results, and four verdicts that exclude each other by type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"      # cannot be judged here; says why
+    SKIPPED = "skipped"              # not reached, or not asked for
+
+
+class Stage(StrEnum):
+    RENDER = "render"
+    COMPILE = "compile"
+    PTXAS = "ptxas"
+    CORRECTNESS = "correctness"
+    PERFORMANCE = "performance"
+    SAFETY = "safety"
+
+
+class Reason(StrEnum):
+    """Why a candidate was rejected: one list for code, API, pages and docs."""
+
+    RENDER_ERROR = "render_error"
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    COMPILE_MEMORY = "compile_memory"
+    COMPILE_CRASH = "compile_crash"
+    OVER_DEVICE_LIMIT = "over_device_limit"
+    SPILLS = "spills"
+    OVER_REQUEST_LIMIT = "over_request_limit"
+    WRONG_VALUES = "wrong_values"
+    NOT_FINITE = "not_finite"
+    UNWRITTEN = "unwritten"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    INPUT_CHANGED = "input_changed"
+    NONDETERMINISTIC = "nondeterministic"
+    LAUNCH_ERROR = "launch_error"
+    DEVICE_FAULT = "device_fault"
+    MISALIGNED = "misaligned"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    TOO_NOISY = "too_noisy"
+    IMPLAUSIBLE = "implausible"
+    RACE = "race"
+    UNINITIALISED = "uninitialised"
+    IN_FLIGHT_READ = "in_flight_read"
+    DEADLOCK = "deadlock"
+    DIVERGENCE = "divergence"
+
+
+class TimeKind(StrEnum):
+    MEASURED = "measured"
+    MODELLED = "modelled"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True)
+class PtxasEvidence:
+    """What the assembler says of a cubin, and what follows for one SM of the device."""
+
+    registers: int                   # a thread, the largest entry
+    spill_bytes: int                 # stores and loads
+    stack_bytes: int
+    smem_static_bytes: int
+    smem_dynamic_bytes: int
+    threads_per_block: int
+    blocks_per_sm: int
+    occupancy: float                 # resident threads / the SM's threads
+    limited_by: str                  # "registers" | "shared memory" | "threads" | "blocks"
+
+
+@dataclass(frozen=True)
+class CheckEvidence:
+    """One run compared with the reference; errors are absolute, of the output that fares worst."""
+
+    workload: str                    # the check's or workload's name
+    shape: str                       # "B=1 H=2 S_q=33 ..."
+    inputs: str
+    layout: str
+    seed: int
+    order: str                       # the schedule it ran under
+    output: str
+    passed: bool
+    max_abs_error: float | None      # None when a value is not finite, or nothing came out
+    mean_abs_error: float | None
+    share_out_of_bound: float
+    sign_bias: float | None          # mean signed error / mean absolute error: systematic when near +-1
+    frobenius_error: float | None    # relative
+    frobenius_allowed: float | None
+    worst_index: tuple[int, ...]
+    worst_value: str
+    worst_expected: str
+    output_digest: str
+    sentence: str                    # empty when passed
+
+
+@dataclass(frozen=True)
+class CorrectnessEvidence:
+    checks: tuple[CheckEvidence, ...]
+
+    @property
+    def max_abs_error(self) -> float | None:
+        errors = [one.max_abs_error for one in self.checks if one.max_abs_error is not None]
+        return max(errors, default=None)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One workload's time on a target."""
+
+    workload: str
+    time_median_us: float
+    time_kind: TimeKind
+    limited_by: str                  # what the time goes into, when it is known
+    detail: tuple[tuple[str, float], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PerformanceEvidence:
+    timings: tuple[Timing, ...]
+    ratio_to_baseline: float | None  # geometric mean over workloads of time / baseline's time; below 1 is faster
+    band: float                      # a factor: times closer than this are not told apart
+
+
+@dataclass(frozen=True)
+class SafetyEvidence:
+    reports: tuple[str, ...] = ()
+
+
+Evidence = PtxasEvidence | CorrectnessEvidence | PerformanceEvidence | SafetyEvidence | None
+
+
+@dataclass(frozen=True)
+class GateResult:
+    gate: str
+    outcome: Outcome
+    sentence: str
+    evidence: Evidence = None
+    reason: Reason | None = None     # set exactly when failed
+
+    def __post_init__(self) -> None:
+        if (self.outcome is Outcome.FAILED) != (self.reason is not None):
+            raise ValueError("a failed gate has a reason, and only a failed one")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Right, safe, and measured faster than the baseline."""
+
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True)
+class Green:
+    """Right and safe as far as this target can tell; not measured here, or time was not asked for."""
+
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The candidate's fault, with the evidence up to the stage that said no."""
+
+    stage: Stage
+    reason: Reason
+    sentence: str
+    gates: tuple[GateResult, ...] = ()
+    log: str = ""                    # hostile text: a compiler's log quotes the candidate
+
+
+@dataclass(frozen=True)
+class Faulted:
+    """Our fault: retried, then reported as ours; no strategy hears of it."""
+
+    stage: Stage
+    code: str
+    message: str
+    gates: tuple[GateResult, ...] = ()
+
+
+Verdict = Accepted | Green | Rejected | Faulted
+
+
+def verdict_name(verdict: Verdict) -> str:
+    return {Accepted: "accepted", Green: "green", Rejected: "rejected", Faulted: "faulted"}[type(verdict)]
+
+
+def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
+    return next((one for one in verdict.gates if one.gate == gate), None)
+
+
+def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
+    found = gate_result(verdict, "performance")
+    return found.evidence if found and isinstance(found.evidence, PerformanceEvidence) else None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate's way through the gates in one search."""
+
+    number: int
+    candidate: Any                   # Candidate
+    verdict: Verdict
+    source_digest: str | None
+    duration_s: float
+    sampler: dict[str, Any] = field(default_factory=dict)     # what a strategy needs to be rebuilt
