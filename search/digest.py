@@ -28,6 +28,8 @@ def canonical(value: Any) -> Any:
         return {str(key): canonical(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, (tuple, list)):
         return [canonical(one) for one in value]
+    if isinstance(value, frozenset):
+        return sorted(canonical(one) for one in value)
     if isinstance(value, (str, bool, int, type(None))):
         return value
     if isinstance(value, float):

@@ -73,6 +73,8 @@ class Problem:
     workspaces: tuple[WorkspaceMemory, ...]
     arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...]      # None: a null pointer
     launches: tuple[LaunchPlan, ...]
+    work_flop: float                             # of the operation, however it is written
+    work_bytes: float                            # compulsory traffic
 
 
 def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: Case, answer: Answer,
@@ -95,7 +97,8 @@ def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: C
     workspaces = tuple(WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
                        for one in template.workspaces)
     used = tuple(one for one in tensors.values() if any(one is argument for argument in arguments))
-    return Problem(case, used, workspaces, (*arguments, *workspaces), launches(template, launch_values))
+    return Problem(case, used, workspaces, (*arguments, *workspaces), launches(template, launch_values),
+                   float(kernel.work_flop(values)), float(kernel.work_bytes(values)))
 
 
 def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:

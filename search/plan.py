@@ -131,11 +131,10 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
                 raise
             continue
         space = Space(template, compiled, on)
-        if space.points:
+        if next(space.each_point(), None) is not None:
             chosen.append(name)
         else:
-            first = complete_first(space)
-            refusals.append(f"{name}: {first}")
+            refusals.append(f"{name}: {_why_defaults_fail(space)}")
     if refusals and (request.templates or not chosen):
         raise UsageError("no parameter values satisfy the constraints of template " + "; ".join(refusals),
                          code="empty_space")
@@ -145,7 +144,7 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
     return tuple(chosen)
 
 
-def complete_first(space: Space) -> str:
+def _why_defaults_fail(space: Space) -> str:
     """Why the defaults are outside the space: one sentence to start from."""
     defaults = tuple((one.name, one.default) for one in space.template.parameters)
     return space.why_not(defaults) or "unknown"

@@ -23,6 +23,7 @@ from search.spec import KernelSpec, TemplateSpec
 
 LARGEST_SOURCE_CHARACTERS = 1_000_000
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
+_SYSTEM_INCLUDE = re.compile(r"\s*#\s*include\s+<[^>]+>\s*$")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 # Marks carry a template line through Jinja: private-use characters that no template holds.
@@ -149,16 +150,19 @@ def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]
 
 def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str],
              shown: str) -> Iterable[tuple[str, Line]]:
-    """Replace each `#include "gf/..."` by the header's text, once."""
+    """Replace each `#include "gf/..."` by the header's text, once; `#include <...>` stays where it comes first."""
     for text, line in lines:
         found = _INCLUDE.match(text)
-        if not found:
+        if not found and not _SYSTEM_INCLUDE.match(text):
             yield text, line
             continue
-        name = found.group(1)
+        name = found.group(1) if found else "".join(text.split())
         if name in done:
             continue
         done.add(name)
+        if not found:
+            yield text, line
+            continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
         if path is None or ".." in name:
             raise SpecError(f"{shown}: line {line.number}: the header {name!r} does not exist", code="unknown_header")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+
+import numpy as np
 
 from search.candidate import complete_parameters
 from search.devices import Device
@@ -73,22 +75,45 @@ class Space:
     @cached_property
     def points(self) -> tuple[Items, ...]:
         """Every valid point once, in a fixed order."""
+        return tuple(self.each_point())
+
+    def each_point(self) -> Iterator[Items]:
+        """The valid points one by one: the first is cheap."""
         size = prod(len(one.values) for one in self.template.parameters)
         if size > LARGEST_ENUMERATED:
             raise SpecError(f"template {self.template.name} has {size} points before constraints; "
                             f"{LARGEST_ENUMERATED} are supported", code="space_too_large")
         names = [one.name for one in self.template.parameters]
-        seen: dict[Items, None] = {}
+        seen: set[Items] = set()
         for combination in itertools.product(*(one.values for one in self.template.parameters)):
             parameters = complete_parameters(self.template, dict(zip(names, combination)), self.compiled)
             if parameters not in seen and self.why_not(parameters) is None:
-                seen[parameters] = None
-        return tuple(seen)
+                seen.add(parameters)
+                yield parameters
 
-    def unseen(self, seen: set[Items], random_source: random.Random) -> Items | None:
-        """A random valid point that is not in `seen`; None when all were."""
-        left = [one for one in self.points if one not in seen]
-        return random_source.choice(left) if left else None
+    @cached_property
+    def index(self) -> dict[Items, int]:
+        """A point's position in `points`."""
+        return {point: position for position, point in enumerate(self.points)}
+
+    @cached_property
+    def _encoded(self) -> np.ndarray:
+        """[points, parameters]: positions of values."""
+        return np.array([self._encode(point) for point in self.points], dtype=np.int16)
+
+    def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
+        """A valid point closest to `parameters` (which may be invalid) among those that `allowed` marks.
+
+        Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
+        """
+        steps = np.abs(self._encoded - np.array(self._encode(parameters), dtype=np.int16))
+        ordered = np.array([one.type == "int" for one in self.template.parameters])
+        distance = np.where(ordered, steps, steps != 0).sum(axis=1)
+        distance[~allowed] = np.iinfo(distance.dtype).max
+        return self.points[rng.choice(np.flatnonzero(distance == distance.min()).tolist())]
+
+    def _encode(self, parameters: Items) -> list[int]:
+        return [one.values.index(value) for one, (_, value) in zip(self.template.parameters, parameters)]
 
 
 def _because(sentence: str, values: Mapping[str, Value]) -> str:

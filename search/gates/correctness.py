@@ -47,7 +47,7 @@ def _problems(subject: Subject) -> list[Problem]:
     tiles = subject.point.tiles
     cases = list(derived_cases(subject.kernel, subject.compiled, tiles, subject.seed))
     for workload in subject.workloads:
-        case = workload_case(workload, tiles, subject.seed)
+        case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
     return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))

@@ -19,7 +19,7 @@ class PerformanceGate:
     def judge(self, subject: Subject) -> GateResult:
         problems = []
         for workload in subject.workloads:
-            case = workload_case(workload, subject.point.tiles, subject.seed)
+            case = workload_case(workload, subject.seed)
             problems.append(problem(subject.kernel, subject.template, subject.point, case,
                                     answer(subject.kernel, case), optional_outputs=False))
         timings = subject.target.measure(subject.program, subject.cubin, problems)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from search.candidate import Candidate, Origin, OriginKind
 from search.space import Space
 from search.spec import Items
@@ -52,7 +54,7 @@ class Strategy(ABC):
     def __init__(self, kernel: str, spaces: Mapping[str, Space], seeds: Sequence[Candidate], seed: int) -> None:
         self.kernel, self.spaces, self.seed = kernel, dict(spaces), seed
         self._seeds = deque(seeds)
-        self._seen: dict[str, set[Items]] = {name: set() for name in spaces}
+        self._unseen = {name: np.ones(len(space.points), bool) for name, space in spaces.items()}
         self._best: dict[str, float] = {}
         self._asked = 0
 
@@ -64,7 +66,7 @@ class Strategy(ABC):
             if self._is_new(candidate):
                 return self._take(Proposal(candidate))
         rng = random.Random(f"{self.seed}/{self._asked}")
-        open_templates = [name for name, space in self.spaces.items() if len(self._seen[name]) < len(space.points)]
+        open_templates = [name for name, unseen in self._unseen.items() if unseen.any()]
         if not open_templates:
             return None
         return self._take(self.propose(self._choose_template(open_templates, rng), rng))
@@ -78,8 +80,7 @@ class Strategy(ABC):
         """Rebuild from stored trials, in order: what was tried is not tried again, what was told is known."""
         for one in past:
             self._asked += 1
-            if one.candidate.template in self._seen:
-                self._seen[one.candidate.template].add(one.candidate.parameters)
+            self._mark(one.candidate)
             if one.told is not None:
                 self._note(one.candidate, one.told)
                 self.relearn(Proposal(one.candidate, one.sampler), one.told)
@@ -96,13 +97,19 @@ class Strategy(ABC):
         self.learn(proposal, told)
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
-        return parameters not in self._seen[template]
+        """A valid point that was neither asked nor told."""
+        position = self.spaces[template].index.get(parameters)
+        return position is not None and bool(self._unseen[template][position])
 
     def random_unseen(self, template: str, rng: random.Random) -> Candidate:
-        """A valid point that was not tried yet."""
-        parameters = self.spaces[template].unseen(self._seen[template], rng)
-        assert parameters is not None
-        return Candidate(self.kernel, template, parameters, Origin(OriginKind.SAMPLED))
+        """A valid point that was not tried yet; there is one."""
+        position = rng.choice(np.flatnonzero(self._unseen[template]).tolist())
+        return Candidate(self.kernel, template, self.spaces[template].points[position], Origin(OriginKind.SAMPLED))
+
+    def nearest_unseen(self, template: str, near: Items, rng: random.Random) -> Candidate:
+        """The untried valid point that differs least from `near`; there is one."""
+        parameters = self.spaces[template].nearest(near, self._unseen[template], rng)
+        return Candidate(self.kernel, template, parameters, Origin(OriginKind.MUTATED))
 
     def _choose_template(self, names: list[str], rng: random.Random) -> str:
         """Mostly the template with the best candidate so far; every fourth time any: bests can change."""
@@ -116,12 +123,18 @@ class Strategy(ABC):
         return candidate.template in self.spaces and self.is_unseen(candidate.template, candidate.parameters)
 
     def _take(self, proposal: Proposal) -> Proposal:
-        self._seen[proposal.candidate.template].add(proposal.candidate.parameters)
+        self._mark(proposal.candidate)
         return proposal
 
     def _note(self, candidate: Candidate, told: Told) -> None:
-        if candidate.template in self._seen:
-            self._seen[candidate.template].add(candidate.parameters)
-            if isinstance(told, Objective):
-                best = self._best.get(candidate.template, told.log_ratio)
-                self._best[candidate.template] = min(best, told.log_ratio)
+        self._mark(candidate)
+        if candidate.template in self.spaces and isinstance(told, Objective):
+            best = self._best.get(candidate.template, told.log_ratio)
+            self._best[candidate.template] = min(best, told.log_ratio)
+
+    def _mark(self, candidate: Candidate) -> None:
+        """Tried from now on. The baseline may lie outside the templates that are searched."""
+        if candidate.template in self.spaces:
+            position = self.spaces[candidate.template].index.get(candidate.parameters)
+            if position is not None:
+                self._unseen[candidate.template][position] = False

@@ -1,8 +1,8 @@
 """Optuna as a sampler: one in-memory study a template, rebuilt from stored trials, never a store or a queue.
 
-One study a template, because relative samplers use only the intersection of conditional spaces. Wrong candidates
-are told as infeasible through a constraint with the worst value seen: told as failures, samplers would ask for the same
-invalid region for ever (measured; shown in docs/architecture.md).
+One study a template, because relative samplers use only the intersection of conditional spaces. Wrong candidates are
+told as infeasible, by a constraint, with a value worse than any right one. A point that the constraints exclude or that
+was tried is not told at all: the nearest valid untried point takes its place, and enters the study as itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from search.spec import Items, Parameter
 from search.strategies.base import Infeasible, Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
-TRIES = 24                           # asks before a neighbour of the last answer is taken instead
+TRIES = 3                            # asks before the nearest valid untried point is taken instead
 CONSTRAINT = "right"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -45,21 +45,16 @@ class OptunaStrategy(Strategy):
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         study, space = self._study(template), self.spaces[template]
-        last: Items = ()
         for _ in range(TRIES):
             trial = study.ask()
-            last = _suggest(trial, space)
+            wanted = _suggest(trial, space)
             attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
-            if space.why_not(last) is not None:
-                trial.set_constraint(CONSTRAINT, 1.0)
-                study.tell(trial, INFEASIBLE_LOG_RATIO)
-            elif self.is_unseen(template, last):
-                candidate = Candidate(self.kernel, template, last, self._origin(attributes))
+            if self.is_unseen(template, wanted):
+                candidate = Candidate(self.kernel, template, wanted, self._origin(attributes))
                 self._running[candidate.digest] = trial.number
                 return Proposal(candidate, attributes)
-            else:
-                study.tell(trial, state=TrialState.FAIL)
-        return Proposal(self._neighbour(template, last, rng), attributes)
+            study.tell(trial, state=TrialState.FAIL)
+        return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         study = self._study(proposal.candidate.template)
@@ -91,13 +86,6 @@ class OptunaStrategy(Strategy):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 self._studies[template] = optuna.create_study(sampler=self.sampler(seed))
         return self._studies[template]
-
-    def _neighbour(self, template: str, near: Items, rng: random.Random) -> Candidate:
-        """An untried valid point that differs from `near` in as few values as possible."""
-        points = [one for one in self.spaces[template].points if self.is_unseen(template, one)]
-        distance = [sum(a != b for a, b in zip(one, near)) for one in points]
-        closest = [one for one, far in zip(points, distance) if far == min(distance)]
-        return Candidate(self.kernel, template, rng.choice(closest), Origin(OriginKind.MUTATED))
 
     def _origin(self, attributes: dict[str, Any]) -> Origin:
         return Origin(OriginKind.SAMPLED)

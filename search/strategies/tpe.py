@@ -14,5 +14,4 @@ class Tpe(OptunaStrategy):
     """Models good and other candidates separately and draws where their ratio is high."""
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=8,
-                                          warn_independent_sampling=False)
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=8)

@@ -85,9 +85,9 @@ __forceinline__ float normcdff(float x) { return 0.5f * ::erfcf(x * -0.707106781
 #define powf(...) (gf_emulator::special(), ::powf(__VA_ARGS__))
 #endif
 
-#define GF_EMULATOR_MIN_MAX(left, right, type)                                             \
-    __forceinline__ constexpr type min(left x, right y) { return type(y) < type(x) ? type(y) : type(x); } \
-    __forceinline__ constexpr type max(left x, right y) { return type(x) < type(y) ? type(y) : type(x); }
+#define GF_EMULATOR_MIN_MAX(left, right, type)                                                          \
+    __forceinline__ constexpr type min(left x, right y) { return (type)y < (type)x ? (type)y : (type)x; } \
+    __forceinline__ constexpr type max(left x, right y) { return (type)x < (type)y ? (type)y : (type)x; }
 GF_EMULATOR_MIN_MAX(int, int, int)
 GF_EMULATOR_MIN_MAX(unsigned, unsigned, unsigned)
 GF_EMULATOR_MIN_MAX(int, unsigned, unsigned)

@@ -1,0 +1,252 @@
+"""Attention's hard inputs, its float64 reference, and the error that a right kernel may have.
+
+Everything is in logical order: q, o [B, H, S_q, D], k, v [B, H_kv, S_kv, D], lse [B, H, S_q].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+Dims = Mapping[str, int]
+Arrays = dict[str, np.ndarray]
+
+STORAGE = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+# Largest relative error of rounding to nearest, and largest absolute one below the smallest normal number.
+UNIT_ROUNDOFF = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-134}
+FLOAT32_STEP = 2.0**-23
+BLOCK_ROWS = 256                     # scores of so many rows are held at once: 4 MB at 2048 keys
+
+
+def softmax_scale(dims: Dims) -> float:
+    return dims["D"] ** -0.5
+
+
+def visible_keys(dims: Dims, mask: str) -> np.ndarray:
+    """How many leading keys each query row sees: int64 [S_q]."""
+    rows, keys = np.arange(dims["S_q"], dtype=np.int64), dims["S_kv"]
+    if mask == "none":
+        return np.full_like(rows, keys)
+    if mask == "causal_top_left":
+        return np.minimum(rows + 1, keys)
+    if mask == "causal_bottom_right":
+        return np.maximum(rows + 1 + keys - dims["S_q"], 0)
+    raise ValueError(f"unknown mask {mask!r}; known: none, causal_top_left, causal_bottom_right")
+
+
+# ---- inputs: each recipe bends plain normal q, k, v in place (float64) ----
+
+@dataclass(frozen=True)
+class Draft:
+    """Inputs before they are rounded to their storage type."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    scale: float
+    tile_kv: int
+
+    @property
+    def keys(self) -> np.ndarray:
+        return np.arange(self.k.shape[2], dtype=np.float64)
+
+    def add_to_scores(self, per_key: np.ndarray) -> None:
+        """Raise the score of key j by about per_key[..., j], for every query, through the first column."""
+        self.q[..., 0] = 4.0
+        self.k[..., 0] = per_key / (4.0 * self.scale)
+
+
+def normal(draft: Draft) -> None:
+    """Plain normal inputs: scores of about one."""
+
+
+def rising(draft: Draft) -> None:
+    """Every KV tile has a larger row maximum than the one before, so every tile rescales what is there."""
+    draft.add_to_scores(3.0 * draft.keys / draft.tile_kv)
+
+
+def falling(draft: Draft) -> None:
+    """The first KV tile has the maximum; later ones must not move it."""
+    draft.add_to_scores(-3.0 * draft.keys / draft.tile_kv)
+
+
+def beyond_fp16(draft: Draft) -> None:
+    """q . k is about 69,600 on even heads and -69,600 on odd ones, before scaling: infinite if it were held in fp16.
+
+    All values are on a grid on which float32 holds every partial sum exactly; otherwise float32's own error, which
+    is as large as fp16's error of P at such scores, would decide.
+    """
+    for array in (draft.q, draft.k):
+        array[...] = np.clip(np.round(array * 4.0) / 4.0, -4.0, 4.0)
+    sign = np.where(np.arange(draft.q.shape[1]) % 2, -1.0, 1.0)[:, None]
+    draft.q[..., 0], draft.k[..., 0] = 256.0 * sign, 256.0
+    draft.q[..., 1], draft.k[..., 1] = 64.0 * sign, 64.0
+
+
+def equal_keys(draft: Draft) -> None:
+    """All keys are the same, so O is the plain mean of V and one key too many or too few shows."""
+    draft.k[...] = draft.k[:, :, :1]
+
+
+def dominant_key(draft: Draft) -> None:
+    """One key takes nearly all the weight: the last, the first or the middle one, by head."""
+    keys, heads = draft.k.shape[2], draft.k.shape[1]
+    per_key = np.zeros((heads, keys))
+    if keys:
+        per_key[np.arange(heads), np.resize([keys - 1, 0, keys // 2], heads)] = 8.0
+    draft.add_to_scores(per_key)
+
+
+def constant_v(draft: Draft) -> None:
+    """On even heads all rows of V are the same and O must be that row. Odd heads stay normal: a tensor of nothing
+    but exactly representable results would leave the rounded model no error to compare with."""
+    draft.v[:, ::2] = draft.v[:, ::2, :1]
+
+
+def row_code(draft: Draft) -> None:
+    """Row j of V spells j: a ramp in the even columns, its bits as +-1 in the odd ones. Swapped rows show."""
+    columns = np.arange(draft.v.shape[3])
+    bits = (draft.keys.astype(np.int64)[:, None] >> (columns // 2 % 12)) & 1
+    ramp = (draft.keys[:, None] + 1.0) / max(draft.keys.size, 1)
+    draft.v[...] = np.where(columns % 2, 2.0 * bits - 1.0, ramp)
+
+
+def head_scales(draft: Draft) -> None:
+    """Scores and values of neighbouring heads are 100x apart."""
+    query_heads, key_heads = draft.q.shape[1], draft.v.shape[1]
+    head = np.arange(query_heads) * key_heads // query_heads
+    draft.q[...] *= (10.0 ** (1.0 - 2.0 * (head % 2)))[:, None, None]
+    draft.v[...] *= (100.0 ** (np.arange(key_heads) % 3 - 1.0))[:, None, None]
+
+
+_RECIPES: dict[str, Callable[[Draft], None]] = {
+    recipe.__name__: recipe for recipe in (normal, rising, falling, beyond_fp16, equal_keys, dominant_key,
+                                           constant_v, row_code, head_scales)}
+RECIPES = tuple(_RECIPES)
+
+
+def make_inputs(dims: Dims, options: Mapping[str, str], recipe: str, seed: int, tiles: Mapping[str, int]) -> Arrays:
+    """q, k, v in the storage type of options["dtype"]; the same arguments give the same bits.
+
+    `tiles` are the candidate's (tile_q, tile_kv, depth); recipes that change from tile to tile follow them.
+    ValueError: an unknown recipe.
+    """
+    if recipe not in _RECIPES:
+        raise ValueError(f"unknown inputs {recipe!r}; known: " + ", ".join(RECIPES))
+    if dims["H"] % dims["H_kv"]:
+        raise ValueError(f"H={dims['H']} is not a multiple of H_kv={dims['H_kv']}")
+    random = np.random.default_rng([seed, RECIPES.index(recipe)])
+    queries = (dims["B"], dims["H"], dims["S_q"], dims["D"])
+    keys = (dims["B"], dims["H_kv"], dims["S_kv"], dims["D"])
+    draft = Draft(random.standard_normal(queries), random.standard_normal(keys), random.standard_normal(keys),
+                  softmax_scale(dims), tiles.get("tile_kv", 64))
+    _RECIPES[recipe](draft)
+    storage = STORAGE[options["dtype"]]
+    return {"q": draft.q.astype(storage), "k": draft.k.astype(storage), "v": draft.v.astype(storage)}
+
+
+# ---- the reference ----
+
+@dataclass(frozen=True)
+class Rows:
+    """Float64 results of a block of query rows of one head; `n` visible keys, `l` the sum of exp(score - max)."""
+
+    value: np.ndarray                # [rows, D]
+    rounded: np.ndarray              # [rows, D]: P and O rounded to the storage type, all else exact
+    mean_abs_v: np.ndarray           # [rows, D]: A = sum_j p_j |v_j|
+    row_max: np.ndarray              # [rows]
+    l: np.ndarray                    # [rows]; 0 in a row that sees no key
+    abs_score: np.ndarray            # [rows]: scale * max_j sum_d |q_d k_jd|
+
+
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, scale: float,
+           storage: np.dtype) -> Rows:
+    """Attention of q [rows, D] over k, v [keys, D], row r seeing the first visible[r] keys.
+
+    The two sums that only feed the bound are taken in float32: a bound needs two digits.
+    """
+    hidden = np.arange(len(k)) >= visible[:, None]
+    exact = [array.astype(np.float64) for array in (q, k, v)]
+    score = (exact[0] * scale) @ exact[1].T
+    abs_score = np.abs(q.astype(np.float32)) @ np.abs(k.astype(np.float32)).T
+    if hidden.any():
+        score[hidden], abs_score[hidden] = -np.inf, 0.0
+    row_max = score.max(axis=1, initial=-np.inf)
+    score -= np.where(visible > 0, row_max, 0.0)[:, None]
+    p = np.exp(score, out=score)
+    l = p.sum(axis=1)
+    divisor = np.where(visible > 0, l, 1.0)[:, None]
+    rounded = ((p.astype(storage).astype(np.float64) @ exact[2]) / divisor).astype(storage)
+    return Rows(
+        value=(p @ exact[2]) / divisor,
+        rounded=rounded.astype(np.float64),
+        mean_abs_v=(p.astype(np.float32) @ np.abs(v.astype(np.float32))).astype(np.float64) / divisor,
+        row_max=row_max, l=l,
+        abs_score=scale * abs_score.max(axis=1, initial=0.0).astype(np.float64))
+
+
+def score_error(rows: Rows, head_dim: int) -> np.ndarray:
+    """d: what float32 may lose in a score, a dot product of D terms and a few roundings after it."""
+    return (head_dim + 8) * FLOAT32_STEP * rows.abs_score
+
+
+def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, dtype: str) -> np.ndarray:
+    """|O - R| <= u_o |R| + 2 (u_p + d) A + n eta max|v| / l + eta, for each element.
+
+    O is rounded once (u_o). Each p carries its rounding (u_p) and its score's error (d), once in the sum over V and
+    once in l. Below the smallest normal number rounding is absolute (eta), for p, where l divides it, and for O.
+    """
+    unit, eta = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
+    largest = float(np.abs(v.astype(np.float32)).max(initial=0.0))
+    subnormal = np.where(visible > 0, visible * eta * largest / np.where(visible > 0, rows.l, 1.0) + eta, 0.0)
+    return (unit * np.abs(rows.value) + 2.0 * (unit + score_error(rows, v.shape[1])[:, None]) * rows.mean_abs_v
+            + subnormal[:, None])
+
+
+def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, dtype: str) -> np.ndarray:
+    """|LSE - R| for LSE = max + ln l in float32.
+
+    A relative error of l is an absolute one of ln l, so: d of the scores; u_p, since l may be the sum of the rounded
+    p; (n + 8) steps of summing n of them and of exp; and four roundings at the size of max and of the result.
+    """
+    finite = visible > 0
+    size = np.abs(np.where(finite, lse, 0.0)) + np.abs(np.where(finite, rows.row_max, 0.0))
+    bound = (score_error(rows, head_dim) + UNIT_ROUNDOFF[dtype] + (visible + 8) * FLOAT32_STEP
+             + 4.0 * FLOAT32_STEP * size)
+    return np.where(finite, bound, 0.0)
+
+
+def reference(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> dict[str, dict[str, np.ndarray | None]]:
+    """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, the output's shape.
+
+    `rounded` is O of a model in which only P and O are rounded; LSE has None, since nothing of it is stored in less
+    than float32 and a kernel's own float32 steps are many times that rounding. A row that sees no key has O = 0,
+    LSE = -inf and bound 0: nothing else is right there.
+    """
+    dtype, scale = options["dtype"], softmax_scale(dims)
+    shape = (dims["B"], dims["H"], dims["S_q"])
+    o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
+    lse = {name: np.zeros(shape) for name in ("value", "bound")}
+    visible = visible_keys(dims, options["mask"])
+    for b, h, block in _blocks(shape):
+        head = h * dims["H_kv"] // dims["H"]
+        k, v, seen = inputs["k"][b, head], inputs["v"][b, head], visible[block]
+        rows = attend(inputs["q"][b, h, block], k, v, seen, scale, STORAGE[dtype])
+        at = (b, h, block)
+        o["value"][at], o["rounded"][at] = rows.value, rows.rounded
+        o["bound"][at] = output_bound(rows, seen, v, dtype)
+        with np.errstate(divide="ignore"):
+            lse["value"][at] = rows.row_max + np.log(rows.l)
+        lse["bound"][at] = lse_bound(rows, lse["value"][at], seen, dims["D"], dtype)
+    return {"o": o, "lse": {**lse, "rounded": None}}
+
+
+def _blocks(shape: tuple[int, int, int]) -> Iterator[tuple[int, int, slice]]:
+    for b in range(shape[0]):
+        for h in range(shape[1]):
+            for first in range(0, shape[2], BLOCK_ROWS):
+                yield b, h, slice(first, min(first + BLOCK_ROWS, shape[2]))

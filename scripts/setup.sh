@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Everything greenfast needs on this machine: .venv with its wheels, a C++ compiler; with --test a browser too.
+# Safe to run again: when nothing changed it takes a moment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+with_tests=no
+[ "${1:-}" = "--test" ] && with_tests=yes
+
+# May this user install system packages without being asked for anything?
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi
+}
+install_package() {
+    command -v apt-get >/dev/null || return 1
+    as_root true || return 1
+    say "installing $*"
+    as_root apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq "$@" >/dev/null
+}
+
+find_python() {
+    for name in "${PYTHON:-}" python3.13 python3.12 python3.11 python3; do
+        [ -n "$name" ] && command -v "$name" >/dev/null || continue
+        "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && { echo "$name"; return; }
+    done
+    return 1
+}
+
+if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    python=$(find_python) || die "Python 3.11 or newer is needed; install it or set PYTHON to it"
+    say "making .venv with $("$python" --version)"
+    rm -rf .venv
+    "$python" -m venv .venv >/dev/null 2>&1 || {
+        rm -rf .venv
+        install_package python3-venv && "$python" -m venv .venv
+    } || die "$python cannot make a virtual environment; install the package python3-venv"
+fi
+
+extra=""
+[ "$with_tests" = yes ] && extra="[test]"
+wanted="$(sha256sum pyproject.toml | cut -c1-64)$extra $PWD"
+if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$wanted" -e "${wanted/ /[test] }" .venv/.greenfast; }; then
+    say "installing wheels (about 200 MB on a first run)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extra" || die "pip could not install the wheels; its message is above"
+    echo "$wanted" > .venv/.greenfast
+fi
+
+if ! command -v "${GREENFAST_CXX:-g++}" >/dev/null && ! command -v clang++ >/dev/null; then
+    install_package g++ || die "no C++ compiler, which the emulator needs; install g++ (Debian: apt-get install g++)"
+fi
+
+if [ "$with_tests" = yes ] && [ "${GREENFAST_NO_BROWSER:-}" != 1 ]; then
+    if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+        install_package chromium || say "NO BROWSER: tests/browser will fail; install chromium, or set GREENFAST_NO_BROWSER=1 to skip them"
+    fi
+fi

@@ -1,0 +1,60 @@
+// cp.async. The device may land the bytes at any time between issue and wait; here the destination turns to poison at the
+// issue and to data at the wait, so both too early a read and too early an overwrite show in the result.
+#include <cstring>
+
+#include "worker.h"
+
+using namespace gf_emulator;
+
+namespace {
+
+void check(Worker& worker, const void* destination, const void* source, int bytes, int valid_bytes, const void* site) {
+    if (!worker.shared().contains(destination))
+        worker.fail("device_fault", site, "an asynchronous copy's destination is not in shared memory");
+    if (std::uintptr_t(destination) % bytes || (valid_bytes && std::uintptr_t(source) % bytes))
+        worker.fail("misaligned", site, format("an asynchronous copy of %d bytes between addresses that are not multiples of %d",
+                                               bytes, bytes));
+    if (valid_bytes < 0 || valid_bytes > bytes)
+        worker.fail("device_fault", site, format("an asynchronous copy of %d bytes with %d valid ones", bytes, valid_bytes));
+}
+
+// A source outside its buffer faults here, where the copy was written, and not at some later wait.
+void probe(const char* source, int valid_bytes) {
+    if (valid_bytes == 0) return;
+    static_cast<void>(*static_cast<const volatile char*>(source));
+    static_cast<void>(*static_cast<const volatile char*>(source + valid_bytes - 1));
+}
+
+}  // namespace
+
+extern "C" void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes) {
+    Worker& worker = Worker::current();
+    const void* site = __builtin_return_address(0);
+    Fiber& self = worker.fiber();
+    self.site = site;
+    check(worker, shared_destination, global_source, bytes, valid_bytes, site);
+    const char* source = static_cast<const char*>(global_source);
+    probe(source, valid_bytes);
+    if (worker.counting().enabled()) {
+        worker.count_access(shared_destination, unsigned(bytes), true, site);
+        if (valid_bytes) worker.count_access(global_source, unsigned(valid_bytes), false, site);
+    }
+    worker.counting().events.async_copy_bytes += unsigned(bytes);
+    std::memset(shared_destination, 0xff, std::size_t(bytes));
+    self.copies.push_back({static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group});
+}
+
+extern "C" void gf_emulator_async_copy_commit() { Worker::current().fiber().copy_group++; }
+
+extern "C" void gf_emulator_async_copy_wait(int groups_left_in_flight) {
+    Fiber& self = Worker::current().fiber();
+    self.site = __builtin_return_address(0);
+    std::size_t landed = 0;
+    for (; landed < self.copies.size(); landed++) {
+        const AsyncCopy& copy = self.copies[landed];
+        if (copy.group + unsigned(groups_left_in_flight) >= self.copy_group) break;
+        std::memcpy(copy.destination, copy.source, std::size_t(copy.valid_bytes));
+        std::memset(copy.destination + copy.valid_bytes, 0, std::size_t(copy.bytes - copy.valid_bytes));
+    }
+    self.copies.erase(self.copies.begin(), self.copies.begin() + long(landed));
+}

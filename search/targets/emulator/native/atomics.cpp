@@ -1,0 +1,97 @@
+// Atomics on shared and global memory.
+#include <cstring>
+
+#include "worker.h"
+
+namespace gf_emulator {
+
+namespace {
+
+template <class T> T from_memory(const void* address) {
+    T value;
+    std::memcpy(&value, address, sizeof value);
+    return value;
+}
+
+template <class T> T combine(T before, T operand, AtomicOperation operation) {
+    switch (operation) {
+        case AtomicOperation::add:
+            if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(before) + std::make_unsigned_t<T>(operand));
+            else return before + operand;
+        case AtomicOperation::minimum: return operand < before ? operand : before;
+        case AtomicOperation::maximum: return before < operand ? operand : before;
+        case AtomicOperation::exchange: return operand;
+        case AtomicOperation::increment: return before >= operand ? T(0) : T(before + 1);
+        case AtomicOperation::decrement: return before == T(0) || before > operand ? operand : T(before - 1);
+        default: break;
+    }
+    if constexpr (std::is_integral_v<T>) {
+        if (operation == AtomicOperation::bit_and) return before & operand;
+        if (operation == AtomicOperation::bit_or) return before | operand;
+        if (operation == AtomicOperation::bit_xor) return before ^ operand;
+    }
+    return operand;
+}
+
+// T's value, exchanged as the integer of its size: the hardware compares bit patterns too.
+template <class T, class Bits>
+void update(void* address, const void* operand, const void* compared, void* before, AtomicOperation operation) {
+    Bits* word = static_cast<Bits*>(address);
+    Bits old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+    for (;;) {
+        Bits wanted;
+        if (operation == AtomicOperation::compare_and_swap) {
+            if (old != from_memory<Bits>(compared)) break;
+            wanted = from_memory<Bits>(operand);
+        } else {
+            const T value = combine(from_memory<T>(&old), from_memory<T>(operand), operation);
+            std::memcpy(&wanted, &value, sizeof wanted);
+        }
+        if (__atomic_compare_exchange_n(word, &old, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
+    }
+    std::memcpy(before, &old, sizeof old);
+}
+
+unsigned size_of(AtomicType type) {
+    switch (type) {
+        case AtomicType::uint16: return 2;
+        case AtomicType::int32:
+        case AtomicType::uint32:
+        case AtomicType::float32: return 4;
+        default: return 8;
+    }
+}
+
+}  // namespace
+
+}  // namespace gf_emulator
+
+using namespace gf_emulator;
+
+extern "C" void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
+                                   AtomicOperation operation, AtomicType type) {
+    Worker& worker = Worker::current();
+    const void* site = __builtin_return_address(0);
+    Fiber& self = worker.fiber();
+    self.site = site;
+    const unsigned bytes = size_of(type);
+    if (std::uintptr_t(address) % bytes)
+        worker.fail("misaligned", site, format("an atomic on %u bytes at an address that is not a multiple of %u", bytes, bytes));
+    if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);
+    worker.counting().events.atomics++;
+    switch (type) {
+        case AtomicType::int32: update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation); break;
+        case AtomicType::uint32: update<std::uint32_t, std::uint32_t>(address, operand, compared, before, operation); break;
+        case AtomicType::int64: update<std::int64_t, std::uint64_t>(address, operand, compared, before, operation); break;
+        case AtomicType::uint64: update<std::uint64_t, std::uint64_t>(address, operand, compared, before, operation); break;
+        case AtomicType::float32: update<float, std::uint32_t>(address, operand, compared, before, operation); break;
+        case AtomicType::float64: update<double, std::uint64_t>(address, operand, compared, before, operation); break;
+        case AtomicType::uint16: update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation); break;
+    }
+    // Whoever spins on an atomic waits for another thread, and that one must get its turn.
+    constexpr unsigned turns = 64;
+    if (++self.atomics_since_yield >= turns) {
+        self.atomics_since_yield = 0;
+        worker.block().yield();
+    }
+}

@@ -1,0 +1,135 @@
+#include "block.h"
+
+#include "launch.h"
+#include "worker.h"
+
+namespace gf_emulator {
+
+static uint3 unfold(std::uint64_t linear, uint3 size) {
+    return {unsigned(linear % size.x), unsigned(linear / size.x % size.y), unsigned(linear / size.x / size.y)};
+}
+
+static void fiber_main() {
+    Worker& worker = Worker::current();
+    worker.launch().entry(worker.launch().arguments);
+    worker.block().exit_thread();
+}
+
+void Block::start(const Launch& launch, std::uint64_t index) {
+    thread_count_ = alive_ = launch.block.x * launch.block.y * launch.block.z;
+    if (fibers_.size() < thread_count_) fibers_.resize(thread_count_);
+    if (warps_.size() < warp_count()) warps_.resize(warp_count());
+    block_index_ = unfold(index, launch.grid);
+    order_ = launch.order;
+    order_.start_block(index);
+    barrier_.reset();
+    yielded_.clear();
+    abandoned_ = false;
+    ready_warps_ = warp_count() == 32 ? ~0u : (1u << warp_count()) - 1;
+    for (unsigned w = 0; w < warp_count(); w++)
+        warps_[w].start(*this, &fibers_[w * 32], w, thread_count_ - w * 32 < 32 ? thread_count_ - w * 32 : 32);
+    StackPool& stacks = worker_.stacks();
+    for (unsigned t = 0; t < thread_count_; t++) {
+        Fiber& fiber = fibers_[t];
+        fiber.context.prepare(stacks.low(t), stacks.high(t), fiber_main);
+        fiber.warp = &warps_[t / 32];
+        fiber.thread = t;
+        fiber.lane = t % 32;
+        fiber.thread_index = unfold(t, launch.block);
+        fiber.site = nullptr;
+        fiber.waiting_for = nullptr;
+        fiber.aligned_operations = 0;
+        fiber.copies.clear();
+        fiber.copy_group = 0;
+        fiber.atomics_since_yield = 0;
+    }
+}
+
+void Block::run(const Launch& launch, std::uint64_t index) {
+    start(launch, index);
+    worker_.shared().poison();
+    current_ = next_ready();
+    outside_.switch_to(current_->context);
+    current_ = nullptr;
+    if (alive_ && !abandoned_) report_deadlock();
+    worker_.counting().block_ended(warp_count());
+    if (const std::size_t damaged = worker_.shared().damaged_bytes(); damaged && !abandoned_)
+        worker_.record({"out_of_bounds", format("%zu bytes just outside dynamic shared memory were written", damaged),
+                        block_index_});
+}
+
+Fiber* Block::next_ready() {
+    if (!ready_warps_) {
+        for (Fiber* fiber : yielded_) fiber->warp->set_ready(*fiber);
+        yielded_.clear();
+        if (!ready_warps_) return nullptr;
+    }
+    Warp& warp = warps_[order_.pick(ready_warps_)];
+    return &warp.lane(order_.pick(warp.ready()));
+}
+
+void Block::run_next() {
+    Fiber* self = current_;
+    Fiber* next = next_ready();
+    if (next == self) return;
+    if (!next) {
+        self->context.switch_to(outside_);
+        __builtin_unreachable();  // a block that nobody can continue is over
+    }
+    current_ = next;
+    self->context.switch_to(next->context);
+}
+
+void Block::yield() {
+    current_->warp->clear_ready(*current_);
+    yielded_.push_back(current_);
+    run_next();
+}
+
+void Block::exit_thread() {
+    Fiber& self = *current_;
+    worker_.thread_exits(self);
+    alive_--;
+    self.warp->exit(self);
+    barrier_.complete_if_all_came(*this);
+    run_next();
+    __builtin_unreachable();
+}
+
+void Block::abandon() {
+    abandoned_ = true;
+    Fiber& self = *current_;
+    self.context.switch_to(outside_);
+    __builtin_unreachable();
+}
+
+void Block::release_all(std::uint64_t result) {
+    worker_.counting().barrier(warp_count());
+    for (unsigned w = 0; w < warp_count(); w++)
+        for (std::uint32_t left = warps_[w].alive(); left; left &= left - 1) {
+            Fiber& fiber = warps_[w].lane(__builtin_ctz(left));
+            fiber.result = result;
+            warps_[w].set_ready(fiber);
+        }
+}
+
+void Block::report_deadlock() {
+    constexpr std::size_t shown = 8;
+    Fault fault{"deadlock", "", block_index_};
+    unsigned waiting = 0;
+    for (unsigned t = 0; t < thread_count_; t++) {
+        const Fiber& fiber = fibers_[t];
+        if (!(fiber.warp->alive() >> fiber.lane & 1) || !fiber.waiting_for) continue;
+        if (waiting++ == 0) {
+            fault.thread = fiber.thread_index;
+            fault.site = fiber.site;
+        }
+        if (fault.waiting.size() < shown)
+            fault.waiting.push_back({fiber.thread_index, fiber.waiting_for, fiber.waiting_mask, fiber.site});
+    }
+    fault.sentence = format("%u of %u threads wait for others that never come", waiting, thread_count_);
+    worker_.record(std::move(fault));
+    abandoned_ = true;
+}
+
+}  // namespace gf_emulator

@@ -1,0 +1,47 @@
+// One CUDA thread.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "../include/gf_emulator/abi.h"
+#include "context.h"
+
+namespace gf_emulator {
+
+class Warp;
+
+// A started cp.async. Nothing of it is in shared memory before the wait.
+struct AsyncCopy {
+    char* destination;
+    const char* source;
+    int bytes;
+    int valid_bytes;
+    std::uint32_t group;
+};
+
+struct Fiber {
+    Context context;
+    Warp* warp = nullptr;
+    unsigned thread = 0;  // in the block, linear
+    unsigned lane = 0;
+    uint3 thread_index{};
+
+    const void* site = nullptr;           // where it last entered the runtime
+    const char* waiting_for = nullptr;    // the operation it stands in, while it is not ready
+    unsigned waiting_mask = 0;
+
+    // What this lane brings to a collective, and what it takes away.
+    std::uint64_t value = 0;
+    int lane_argument = 0;
+    int width = 32;
+    std::uint64_t result = 0;
+
+    // How many warp-synchronous operations it went through: all lanes of a warp must agree on it.
+    std::uint32_t aligned_operations = 0;
+
+    std::vector<AsyncCopy> copies;
+    std::uint32_t copy_group = 0;  // the open one
+    unsigned atomics_since_yield = 0;
+};
+
+}  // namespace gf_emulator

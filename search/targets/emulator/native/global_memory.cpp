@@ -1,0 +1,121 @@
+#include "global_memory.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory_map.h"
+#include "report.h"
+
+namespace gf_emulator {
+
+static std::size_t pages_of(const BufferSpec& spec) {
+    return page_bytes + round_up(round_up(spec.bytes, GlobalMemory::alignment), page_bytes);
+}
+
+GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs) {
+    bytes_ = guard_bytes;
+    for (const BufferSpec& spec : specs) bytes_ += pages_of(spec) + guard_bytes;
+    base_ = reserve_addresses(bytes_);
+    char* next = base_ + guard_bytes;
+    for (const BufferSpec& spec : specs) {
+        Region region;
+        region.first = next;
+        region.last = next + pages_of(spec);
+        region.buffer = region.last - round_up(spec.bytes, alignment);
+        region.end = region.buffer + spec.bytes;
+        open_pages(region.first, pages_of(spec));
+        regions_.push_back(region);
+        fill(regions_.size() - 1);
+        next = region.last + guard_bytes;
+    }
+}
+
+GlobalMemory::~GlobalMemory() { munmap(base_, bytes_); }
+
+static void read_file(const std::string& path, char* destination, std::size_t bytes) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) give_up("image");
+    while (bytes) {
+        const ssize_t count = read(file, destination, bytes);
+        if (count <= 0) give_up("image");
+        destination += count;
+        bytes -= std::size_t(count);
+    }
+    close(file);
+}
+
+void GlobalMemory::fill(std::size_t buffer) {
+    const Region& region = regions_[buffer];
+    const BufferSpec& spec = specs_[buffer];
+    std::memset(region.first, poison, std::size_t(region.buffer - region.first));
+    std::memset(region.end, poison, std::size_t(region.last - region.end));
+    if (spec.fill == BufferSpec::Fill::poison) std::memset(region.buffer, poison, spec.bytes);
+    if (spec.fill == BufferSpec::Fill::image) read_file(spec.image_path, region.buffer, spec.bytes);
+}
+
+std::vector<CanaryDamage> GlobalMemory::canary_damage() const {
+    std::vector<CanaryDamage> damage;
+    for (std::size_t i = 0; i < regions_.size(); i++) {
+        const Region& region = regions_[i];
+        CanaryDamage before{specs_[i].name, true, 0, 0}, behind{specs_[i].name, false, 0, 0};
+        for (const char* byte = region.buffer - 1; byte >= region.first; byte--)
+            if (static_cast<unsigned char>(*byte) != poison && before.bytes++ == 0)
+                before.first_offset = std::size_t(region.buffer - byte);
+        for (const char* byte = region.end; byte < region.last; byte++)
+            if (static_cast<unsigned char>(*byte) != poison && behind.bytes++ == 0)
+                behind.first_offset = std::size_t(byte - region.end);
+        if (before.bytes) damage.push_back(before);
+        if (behind.bytes) damage.push_back(behind);
+    }
+    return damage;
+}
+
+std::vector<std::string> GlobalMemory::changed_inputs() const {
+    std::vector<std::string> changed;
+    for (std::size_t i = 0; i < specs_.size(); i++) {
+        const BufferSpec& spec = specs_[i];
+        if (!spec.is_input || spec.fill != BufferSpec::Fill::image || spec.bytes == 0) continue;
+        const int file = open(spec.image_path.c_str(), O_RDONLY | O_CLOEXEC);
+        void* image = file < 0 ? MAP_FAILED : mmap(nullptr, spec.bytes, PROT_READ, MAP_PRIVATE, file, 0);
+        if (image == MAP_FAILED) give_up("image");
+        if (std::memcmp(image, regions_[i].buffer, spec.bytes) != 0) changed.push_back(spec.name);
+        munmap(image, spec.bytes);
+        close(file);
+    }
+    return changed;
+}
+
+std::string GlobalMemory::describe(const void* address) const {
+    if (!contains(address)) return "";
+    const char* byte = static_cast<const char*>(address);
+    std::size_t nearest = regions_.size(), least = ~std::size_t(0);
+    for (std::size_t i = 0; i < regions_.size(); i++) {
+        const Region& region = regions_[i];
+        const std::size_t distance =
+            byte < region.buffer ? region.buffer - byte : byte >= region.end ? byte - region.end + 1 : 0;
+        if (distance < least) least = distance, nearest = i;
+    }
+    if (nearest == regions_.size()) return "";
+    const Region& region = regions_[nearest];
+    const char* name = specs_[nearest].name.c_str();
+    if (byte < region.buffer) return format("%zu bytes before the start of '%s'", std::size_t(region.buffer - byte), name);
+    if (byte >= region.end) return format("%zu bytes past the end of '%s'", std::size_t(byte - region.end), name);
+    return format("inside '%s'", name);
+}
+
+void GlobalMemory::write_file(std::size_t buffer, const std::string& path) const {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0) give_up("output");
+    const char* source = regions_[buffer].buffer;
+    for (std::size_t left = specs_[buffer].bytes; left;) {
+        const ssize_t count = write(file, source, left);
+        if (count <= 0) give_up("output");
+        source += count;
+        left -= std::size_t(count);
+    }
+    close(file);
+}
+
+}  // namespace gf_emulator

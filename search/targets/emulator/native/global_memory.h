@@ -1,0 +1,69 @@
+// The run's buffers in one range of addresses, between pages that fault:
+//
+//     | guard | canary ... [ buffer ] canary < 256 B | guard | canary ...
+//
+// A buffer ends within its alignment of a guard page, so an access past the end faults at once and names its line; a
+// write into the rest is found afterwards in the canary.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gf_emulator {
+
+struct BufferSpec {
+    enum class Fill { image, poison, zero };
+    std::string name;
+    bool is_input = false;
+    bool is_output = false;
+    std::size_t bytes = 0;
+    Fill fill = Fill::poison;
+    std::string image_path;
+};
+
+struct CanaryDamage {
+    std::string buffer;
+    bool before;                // the side: in front of the buffer, or behind it
+    std::size_t bytes;          // how many canary bytes changed
+    std::size_t first_offset;   // of the first changed byte: from the buffer's start, backwards when `before`, else from its end
+};
+
+class GlobalMemory {
+public:
+    static constexpr std::size_t guard_bytes = 1 << 20;
+    static constexpr std::size_t alignment = 256;  // what cudaMalloc promises
+    static constexpr std::size_t poison = 0xff;    // NaN in every floating-point format
+
+    explicit GlobalMemory(const std::vector<BufferSpec>& specs);
+    ~GlobalMemory();
+    GlobalMemory(const GlobalMemory&) = delete;
+
+    char* address(std::size_t buffer) const { return regions_[buffer].buffer; }
+    bool contains(const void* address) const {
+        return std::uintptr_t(address) - std::uintptr_t(base_) < bytes_;
+    }
+    std::size_t offset(const void* address) const { return std::uintptr_t(address) - std::uintptr_t(base_); }
+
+    std::vector<CanaryDamage> canary_damage() const;
+    std::vector<std::string> changed_inputs() const;
+    // "12 bytes past the end of 'q'" when a buffer is within reach of the address, else empty.
+    std::string describe(const void* address) const;
+    void write_file(std::size_t buffer, const std::string& path) const;
+
+private:
+    struct Region {
+        char* first;   // of the accessible pages
+        char* buffer;
+        char* end;     // of the buffer
+        char* last;    // end of the accessible pages
+    };
+    void fill(std::size_t buffer);
+
+    const std::vector<BufferSpec>& specs_;
+    std::vector<Region> regions_;
+    char* base_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+}  // namespace gf_emulator

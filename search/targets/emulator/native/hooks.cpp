@@ -1,0 +1,74 @@
+// What the compiler calls from the kernel's code: before each load and store of a counted build (the hooks of
+// -fsanitize=thread, without its library), and on a misaligned address (-fsanitize=alignment).
+#include <cstdint>
+#include <cstring>
+
+#include "worker.h"
+
+using namespace gf_emulator;
+
+namespace {
+
+inline void access(const void* address, unsigned bytes, bool write, const void* site) {
+    if (!Worker::exists()) return;
+    Worker& worker = Worker::current();
+    if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
+}
+
+// The compiler's description of a failed check (the -fsanitize=undefined interface of GCC and Clang).
+struct TypeDescriptor {
+    std::uint16_t kind, info;
+    char name[1];
+};
+struct TypeMismatch {
+    const char* file;
+    std::uint32_t line, column;
+    const TypeDescriptor* type;
+    std::uint8_t alignment_log2;
+    std::uint8_t access_kind;
+};
+
+[[noreturn]] void misaligned(const TypeMismatch* mismatch, const void* site) {
+    Worker::current().fail("misaligned", site, format("an access to %s at an address that is not a multiple of %u bytes",
+                                                      mismatch->type->name, 1u << mismatch->alignment_log2));
+}
+
+}  // namespace
+
+extern "C" {
+
+#define SITE __builtin_return_address(0)
+#define HOOKS(bytes)                                                                                 \
+    void __tsan_read##bytes(void* address) { access(address, bytes, false, SITE); }                  \
+    void __tsan_write##bytes(void* address) { access(address, bytes, true, SITE); }                  \
+    void __tsan_unaligned_read##bytes(void* address) { access(address, bytes, false, SITE); }        \
+    void __tsan_unaligned_write##bytes(void* address) { access(address, bytes, true, SITE); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+#undef HOOKS
+
+void __tsan_read_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), false, SITE); }
+void __tsan_write_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), true, SITE); }
+void* __tsan_memcpy(void* destination, const void* source, std::size_t bytes) {
+    access(source, unsigned(bytes), false, SITE);
+    access(destination, unsigned(bytes), true, SITE);
+    return std::memcpy(destination, source, bytes);
+}
+void* __tsan_memset(void* destination, int value, std::size_t bytes) {
+    access(destination, unsigned(bytes), true, SITE);
+    return std::memset(destination, value, bytes);
+}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void*, void*) {}
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+void __ubsan_handle_type_mismatch_v1(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
+void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
+
+}  // extern "C"

@@ -1,0 +1,41 @@
+// Which of the ready warps, and which of its ready lanes, runs next. A right kernel gives the same result in every order.
+#pragma once
+#include <cstdint>
+
+namespace gf_emulator {
+
+class Order {
+public:
+    enum class Kind { forward, reverse, seeded };
+
+    Order() = default;
+    Order(Kind kind, std::uint64_t seed) : kind_(kind), seed_(seed), state_(seed) {}
+
+    // A block's choices depend on the seed and its own index only, not on what its OS thread ran before.
+    void start_block(std::uint64_t block) { state_ = (seed_ + 1) * 0x9E3779B97F4A7C15ull ^ (block + 1) * 0xD1B54A32D192ED03ull; }
+
+    // One of the set bits of a non-empty `ready`.
+    unsigned pick(std::uint32_t ready) {
+        if (kind_ == Kind::forward) return __builtin_ctz(ready);
+        if (kind_ == Kind::reverse) return 31 - __builtin_clz(ready);
+        for (unsigned skip = random() % __builtin_popcount(ready); skip; skip--) ready &= ready - 1;
+        return __builtin_ctz(ready);
+    }
+
+    // The position-th block to start, out of `total`.
+    std::uint64_t block(std::uint64_t position, std::uint64_t total) const;
+
+private:
+    std::uint32_t random() {
+        state_ ^= state_ << 13;
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return std::uint32_t(state_ >> 32);
+    }
+
+    Kind kind_ = Kind::forward;
+    std::uint64_t seed_ = 0;
+    std::uint64_t state_ = 1;
+};
+
+}  // namespace gf_emulator

@@ -1,0 +1,99 @@
+#include "shared_memory.h"
+
+#include <cstring>
+#include <link.h>
+#include <sys/mman.h>
+
+#include "memory_map.h"
+#include "report.h"
+
+struct TlsIndex {
+    unsigned long module, offset;
+};
+extern "C" void* __tls_get_addr(TlsIndex*);
+
+namespace gf_emulator {
+
+constexpr unsigned char poison_byte = 0xff;
+constexpr std::size_t front_canary_bytes = 1024;
+
+namespace {
+
+struct Segment {
+    const void* module_base;
+    unsigned long tls_module;
+    std::size_t bytes;
+};
+
+int find_segment(dl_phdr_info* info, std::size_t, void* data) {
+    Segment& segment = *static_cast<Segment*>(data);
+    if (reinterpret_cast<const void*>(info->dlpi_addr) != segment.module_base) return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS) {
+            segment.tls_module = info->dlpi_tls_modid;
+            segment.bytes = info->dlpi_phdr[i].p_memsz;
+        }
+    return 1;
+}
+
+}  // namespace
+
+SharedMemory::~SharedMemory() {
+    if (pages_) munmap(pages_ - page_bytes, pages_bytes_ + 2 * page_bytes);
+}
+
+void SharedMemory::reserve(std::size_t bytes) {
+    if (bytes <= pages_bytes_) return;
+    if (pages_) munmap(pages_ - page_bytes, pages_bytes_ + 2 * page_bytes);
+    pages_bytes_ = bytes;
+    pages_ = reserve_addresses(bytes + 2 * page_bytes) + page_bytes;
+    open_pages(pages_, bytes);
+}
+
+void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes) {
+    Segment segment{module_base, 0, 0};
+    dl_iterate_phdr(find_segment, &segment);
+    static_bytes_ = segment.bytes;
+    // Allocates the segment for this thread where it has none yet; x86-64's thread pointer needs no bias.
+    TlsIndex index{segment.tls_module, 0};
+    static_ = segment.bytes ? static_cast<char*>(__tls_get_addr(&index)) : nullptr;
+
+    reserve(round_up(dynamic_bytes + alignment + front_canary_bytes, page_bytes));
+    dynamic_bytes_ = dynamic_bytes;
+    dynamic_ = pages_ + pages_bytes_ - round_up(dynamic_bytes, alignment);
+    std::memset(dynamic_ - front_canary_bytes, poison_byte, front_canary_bytes);
+}
+
+void SharedMemory::poison() {
+    if (static_bytes_) std::memset(static_, poison_byte, static_bytes_);
+    std::memset(dynamic_, poison_byte, std::size_t(pages_ + pages_bytes_ - dynamic_));
+}
+
+std::size_t SharedMemory::offset(const void* address) const {
+    const char* byte = static_cast<const char*>(address);
+    if (in_static(address)) return std::size_t(byte - static_);
+    return round_up(static_bytes_, alignment) + std::size_t(byte - dynamic_);
+}
+
+std::size_t SharedMemory::damaged_bytes() const {
+    std::size_t damaged = 0;
+    for (const char* byte = dynamic_ - front_canary_bytes; byte < dynamic_; byte++)
+        damaged += static_cast<unsigned char>(*byte) != poison_byte;
+    for (const char* byte = dynamic_ + dynamic_bytes_; byte < pages_ + pages_bytes_; byte++)
+        damaged += static_cast<unsigned char>(*byte) != poison_byte;
+    return damaged;
+}
+
+std::string SharedMemory::describe(const void* address) const {
+    const char* byte = static_cast<const char*>(address);
+    const char* end = dynamic_ + dynamic_bytes_;
+    if (byte < pages_ - page_bytes || byte >= pages_ + pages_bytes_ + page_bytes) return "";
+    if (byte >= end)
+        return format("%zu bytes past the end of the %zu bytes of dynamic shared memory", std::size_t(byte - end),
+                      dynamic_bytes_);
+    if (byte < dynamic_)
+        return format("%zu bytes before the start of dynamic shared memory", std::size_t(dynamic_ - byte));
+    return "inside dynamic shared memory";
+}
+
+}  // namespace gf_emulator

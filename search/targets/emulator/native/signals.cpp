@@ -1,0 +1,83 @@
+#include "signals.h"
+
+#include <csignal>
+#include <dlfcn.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "global_memory.h"
+#include "memory_map.h"
+#include "worker.h"
+
+namespace gf_emulator {
+
+namespace {
+
+const void* program_counter(void* context) {
+#if defined(__x86_64__)
+    return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.pc);
+#else
+    return nullptr;
+#endif
+}
+
+bool in_kernel_library(const Worker& worker, const void* address) {
+    Dl_info info;
+    return address && dladdr(address, &info) && info.dli_fbase == worker.launch().module_base;
+}
+
+struct Diagnosis {
+    const char* kind;
+    std::string sentence;
+};
+
+Diagnosis diagnose(Worker& worker, int signal_number, const void* address) {
+    if (signal_number == SIGFPE) return {"device_fault", "an integer division by zero"};
+    if (signal_number == SIGILL || signal_number == SIGTRAP) return {"device_fault", "control reached code that the compiler proved unreachable"};
+    if (signal_number == SIGABRT) return {"device_fault", "the kernel called abort"};
+    if (worker.stacks().in_guard(address))
+        return {"device_fault", format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
+    const std::string shared = worker.shared().describe(address);
+    if (!shared.empty()) return {"out_of_bounds", "an access " + shared};
+    const std::string global = worker.launch().global->describe(address);
+    if (!global.empty()) return {"out_of_bounds", "an access " + global};
+    if (std::uintptr_t(address) < 65536) return {"device_fault", "an access through a null pointer"};
+    return {"device_fault", format("an access to address %p, far from every buffer", address)};
+}
+
+void on_crash(int signal_number, siginfo_t* info, void* context) {
+    if (!Worker::exists() || !Worker::current().block().inside_fiber()) {
+        report().ours("crash");
+        _exit(exit_code_ours);
+    }
+    Worker& worker = Worker::current();
+    const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_addr);
+    Fault fault{diagnosis.kind, diagnosis.sentence, worker.block().block_index(), worker.fiber().thread_index};
+    const char* counter = static_cast<const char*>(program_counter(context));
+    // Sites are return addresses, so the faulting instruction is named by the byte after its first.
+    fault.site = in_kernel_library(worker, counter) ? counter + 1 : worker.fiber().site;
+    report().fault(fault);
+    _exit(exit_code_crash);
+}
+
+}  // namespace
+
+void catch_crashes() {
+    struct sigaction action {};
+    action.sa_sigaction = on_crash;
+    // One report: a second crash while reporting ends the process by its signal.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | int(SA_RESETHAND);
+    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigaction(signal_number, &action, nullptr);
+}
+
+void give_thread_crash_stack() {
+    constexpr std::size_t bytes = 64 * 1024;
+    stack_t stack{};
+    stack.ss_sp = map_pages(bytes);
+    stack.ss_size = bytes;
+    sigaltstack(&stack, nullptr);
+}
+
+}  // namespace gf_emulator

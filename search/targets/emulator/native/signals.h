@@ -1,0 +1,9 @@
+// A candidate's wild access, stack overflow or illegal instruction: report it with its place, then end the process.
+#pragma once
+
+namespace gf_emulator {
+
+void catch_crashes();            // once, before any candidate code
+void give_thread_crash_stack();  // on each OS thread that runs candidate code
+
+}  // namespace gf_emulator

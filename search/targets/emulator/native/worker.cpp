@@ -1,0 +1,91 @@
+#include "worker.h"
+
+#include "global_memory.h"
+
+namespace gf_emulator {
+
+thread_local Worker* Worker::current_ __attribute__((tls_model("initial-exec"))) = nullptr;
+std::atomic<bool> Worker::any_fault_{false};
+
+namespace {
+
+// What this run has reported so far, over all workers.
+std::mutex reported_mutex;
+std::map<std::pair<std::string, const void*>, int> reported;
+std::set<std::pair<const void*, const void*>> differing_sites;
+constexpr int reports_a_site = 1;
+constexpr std::size_t reports_a_run = 32;
+
+}  // namespace
+
+void Worker::start_run() {
+    const std::lock_guard<std::mutex> lock(reported_mutex);
+    reported.clear();
+    differing_sites.clear();
+    any_fault_ = false;
+}
+
+void Worker::record(Fault fault) {
+    const std::lock_guard<std::mutex> lock(reported_mutex);
+    if (!fault.note && !fault.other_site) {
+        any_fault_ = true;
+        launch_->stop = true;
+    }
+    if (reported.size() >= reports_a_run || ++reported[{fault.kind, fault.site}] > reports_a_site) return;
+    report().fault(fault);
+}
+
+Fault Worker::described(const char* kind, const void* site, const std::string& sentence) {
+    Fault fault{kind, sentence, block_.block_index()};
+    if (block_.inside_fiber()) fault.thread = fiber().thread_index;
+    fault.site = site;
+    return fault;
+}
+
+void Worker::fail(const char* kind, const void* site, const std::string& sentence) {
+    record(described(kind, site, sentence));
+    block_.abandon();
+}
+
+void Worker::note(const char* kind, const void* site, const std::string& sentence) {
+    Fault fault = described(kind, site, sentence);
+    fault.note = true;
+    record(std::move(fault));
+}
+
+void Worker::sites_differ(const void* first, const void* second) {
+    {
+        const std::lock_guard<std::mutex> lock(reported_mutex);
+        if (!differing_sites.insert({first, second}).second) return;
+    }
+    Fault fault = described("divergence", second, "threads of one block meet in one barrier from different places");
+    fault.other_site = first;
+    record(std::move(fault));
+}
+
+void Worker::thread_exits(Fiber& fiber) {
+    if (!fiber.copies.empty())
+        note("async_copy_unwaited", fiber.site, format("%zu asynchronous copies are never waited for", fiber.copies.size()));
+}
+
+void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site) {
+    if (!block_.inside_fiber()) return;
+    const Fiber& self = block_.current();
+    if (shared_.contains(address))
+        counting_.access(self.warp->index(), self.lane, shared_.offset(address), bytes,
+                         write ? Access::shared_write : Access::shared_read, site);
+    else if (launch_->global->contains(address))
+        counting_.access(self.warp->index(), self.lane, launch_->global->offset(address), bytes,
+                         write ? Access::global_write : Access::global_read, site);
+}
+
+void Worker::run_blocks(const Launch& launch) {
+    launch_ = &launch;
+    stacks_.reserve(launch.block.x * launch.block.y * launch.block.z);
+    shared_.prepare(launch.module_base, launch.dynamic_bytes);
+    counting_.enable(launch.count);
+    for (std::uint64_t position; !launch.stop && (position = launch.next++) < launch.blocks_executed;)
+        block_.run(launch, launch.block_at(position));
+}
+
+}  // namespace gf_emulator

@@ -1,0 +1,40 @@
+#include "worker_pool.h"
+
+#include "signals.h"
+
+namespace gf_emulator {
+
+// The threads live as long as the process, which ends by _exit.
+WorkerPool::WorkerPool(unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        workers_.push_back(std::make_unique<Worker>());
+        std::thread(&WorkerPool::serve, this, std::ref(*workers_.back())).detach();
+    }
+}
+
+void WorkerPool::run(const Launch& launch) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    launch_ = &launch;
+    busy_ = unsigned(workers_.size());
+    generation_++;
+    work_.notify_all();
+    done_.wait(lock, [this] { return busy_ == 0; });
+}
+
+void WorkerPool::serve(Worker& worker) {
+    worker.adopt_thread();
+    give_thread_crash_stack();
+    unsigned seen = 0;
+    for (;;) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        work_.wait(lock, [&] { return generation_ != seen; });
+        seen = generation_;
+        const Launch& launch = *launch_;
+        lock.unlock();
+        worker.run_blocks(launch);
+        lock.lock();
+        if (--busy_ == 0) done_.notify_one();
+    }
+}
+
+}  // namespace gf_emulator

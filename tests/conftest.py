@@ -1,0 +1,53 @@
+"""What all tests share: real kernels, a real toolchain, a tiny kernel folder to break."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from search.catalogue import Catalogue
+from search.toolchain import Toolchain
+
+ALBUM = Path(__file__).parent / "kernels"
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return Catalogue.from_environment()
+
+
+@pytest.fixture(scope="session")
+def album() -> Catalogue:
+    """The kernels of tests/kernels/: one small one for each way to fail, beside the shipped ones."""
+    from search.catalogue import REPOSITORY_TEMPLATES
+    return Catalogue([REPOSITORY_TEMPLATES, ALBUM])
+
+
+@pytest.fixture(scope="session")
+def artifacts(tmp_path_factory) -> Path:
+    """A cache folder for the whole run: the emulator's runtime is built once."""
+    return tmp_path_factory.mktemp("artifacts")
+
+
+@pytest.fixture(scope="session")
+def toolchain(artifacts):
+    made = Toolchain(artifacts, 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def broken_kernel(tmp_path):
+    """A copy of the album's smallest kernel that a test may damage: `broken_kernel(file, old, new)`."""
+    folder = tmp_path / "templates" / "axpy"
+    shutil.copytree(ALBUM / "axpy", folder)
+
+    def damage(file: str, old: str, new: str) -> Catalogue:
+        path = folder / file
+        text = path.read_text()
+        assert old in text, f"{old!r} is not in {file}"
+        path.write_text(text.replace(old, new))
+        return Catalogue([tmp_path / "templates"])
+    return damage

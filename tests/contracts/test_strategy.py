@@ -1,0 +1,118 @@
+"""What every strategy must do, run over the registry: a newcomer is tested on arrival."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.devices import device
+from search.space import Space
+from search.strategies import STRATEGIES, Infeasible, Objective, Past
+
+
+@pytest.fixture(scope="module")
+def small_spaces(album):
+    kernel = album.kernel("axpy")
+    compiled = kernel.workload("line").compile_time(kernel)
+    return {"right": Space(kernel.template("right"), compiled, device("h200"))}
+
+
+@pytest.fixture(scope="module")
+def large_spaces(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    return {one.name: Space(one, compiled, device("h200")) for one in kernel.templates}
+
+
+@pytest.fixture(params=sorted(STRATEGIES))
+def strategy_type(request):
+    return STRATEGIES[request.param]
+
+
+def _told(candidate):
+    """A landscape with a wrong half (P in place of the scores) and one valley."""
+    position = sum(index + 1 for index, (_, value) in enumerate(candidate.parameters) if value)
+    wrong = candidate.values().get("p_in_place") is True
+    return Infeasible() if wrong else Objective(math.log(1 + abs(position - 7)))
+
+
+def _drive(strategy, count):
+    asked = []
+    for _ in range(count):
+        proposal = strategy.ask()
+        if proposal is None:
+            break
+        asked.append(proposal)
+        strategy.tell(proposal, _told(proposal.candidate))
+    return asked
+
+
+def test_the_registry_is_not_empty():
+    assert {"random", "tpe", "nsga2"} <= set(STRATEGIES)
+
+
+def test_a_small_space_is_exhausted_without_repetition(strategy_type, small_spaces):
+    asked = _drive(strategy_type("axpy", small_spaces, [], 3), 100)
+    points = [one.candidate.parameters for one in asked]
+    assert sorted(points) == sorted(small_spaces["right"].points)
+
+
+def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces):
+    asked = _drive(strategy_type("attention", large_spaces, [], 11), 120)
+    assert len({one.candidate.digest for one in asked}) == 120
+    assert all(large_spaces[one.candidate.template].why_not(one.candidate.parameters) is None for one in asked)
+    assert {one.candidate.template for one in asked} == set(large_spaces)
+
+
+def test_the_same_seed_makes_the_same_choices_and_another_seed_others(strategy_type, large_spaces):
+    runs = [[one.candidate.digest for one in _drive(strategy_type("attention", large_spaces, [], seed), 40)]
+            for seed in (5, 5, 6)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_seeds_come_first_and_once(strategy_type, large_spaces):
+    space = large_spaces["wmma"]
+    seeds = [preset_candidate(space.template, name, space.compiled) for name in ("flashcore_a", "flashcore_a64")]
+    asked = _drive(strategy_type("attention", large_spaces, seeds, 1), 60)
+    digests = [one.candidate.digest for one in asked]
+    assert digests[:2] == [one.digest for one in seeds]
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_type, large_spaces):
+    first = _drive(strategy_type("attention", large_spaces, [], 2), 50)
+    past = [Past(one.candidate, one.sampler, _told(one.candidate)) for one in first[:48]]
+    past += [Past(one.candidate, one.sampler, None) for one in first[48:]]          # faults are known, not told
+    restored = []
+    for _ in range(2):
+        strategy = strategy_type("attention", large_spaces, [], 2)
+        strategy.restore(past)
+        restored.append([one.candidate.digest for one in _drive(strategy, 30)])
+    assert restored[0] == restored[1]
+    assert not set(restored[0]) & {one.candidate.digest for one in first}
+
+
+def test_several_may_be_in_flight(strategy_type, large_spaces):
+    strategy = strategy_type("attention", large_spaces, [], 4)
+    flights = [strategy.ask() for _ in range(8)]
+    for proposal in reversed(flights):
+        strategy.tell(proposal, _told(proposal.candidate))
+    assert len({one.candidate.digest for one in (*flights, *_drive(strategy, 20))}) == 28
+
+
+def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
+    import json
+    asked = _drive(strategy_type("attention", large_spaces, [], 9), 40)
+    for one in asked:
+        assert json.loads(json.dumps(one.sampler)) == one.sampler
+
+
+@pytest.mark.parametrize("name", ["tpe", "nsga2"])
+def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
+    strategy = STRATEGIES[name]("attention", {"wmma": large_spaces["wmma"]}, [], 1)
+    asked = _drive(strategy, 150)
+    wrong = [isinstance(_told(one.candidate), Infeasible) for one in asked[75:]]
+    everywhere = [dict(point)["p_in_place"] for point in large_spaces["wmma"].points]
+    assert sum(wrong) / len(wrong) < 0.7 * sum(everywhere) / len(everywhere)

@@ -1,0 +1,117 @@
+"""Kernels and templates are read strictly: each mistake is one sentence that names the file and the mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.candidate import complete_parameters
+from search.catalogue import Catalogue
+from search.devices import device, device_names
+from search.errors import SpecError, UsageError
+from search.plan import SearchRequest, make_plan
+from search.space import Space
+
+
+@pytest.mark.parametrize(("file", "old", "new", "said"), [
+    ("kernel.toml", "[work]", "[work", "not valid TOML"),
+    ("kernel.toml", 'title = "y', 'titel = "y', "'title' is missing"),
+    ("kernel.toml", 'title = "y', 'extra = 1\ntitle = "y', "unknown key 'extra'"),
+    ("kernel.toml", 'name = "axpy"', 'name = "other"', "in a folder called 'axpy'"),
+    ("kernel.toml", "flop = \"2 * N\"", "flop = \"2 * M\"", "unknown name 'M'"),
+    ("kernel.toml", 'baseline = "right:plain"', 'baseline = "right:fancy"', "unknown preset 'fancy'"),
+    ("kernel.toml", "dims = { N = 4096 }", "dims = { M = 4096 }", "unknown dim 'M'"),
+    ("kernel.toml", 'kind = "output"', 'kind = "outptu"', "it may be input, output, scalar"),
+    ("kernel.toml", "seeds = 1", 'seeds = "one"', "seeds must be int"),
+    ("right.toml", 'kernel = "axpy"', 'kernel = "axpi"', "name and kernel must be"),
+    ("right.toml", "default = 128", "default = 100", "the default 100 is not among the values"),
+    ("right.toml", 'expr = "threads', 'expr = "thread', "unknown name 'thread'"),
+    ("right.toml", 'numerics = "same"', 'numerics = "equal"', "it may be same, own"),
+    ("right.toml", "parameters = {}", "parameters = { threads = 33 }", "threads = 33 is not a value"),
+    ("right.toml", 'grid = ["ceil_div', 'grid = ["ceil', "unknown function"),
+    ("right.toml", ', "1", "1"]\nblock', ', "1"]\nblock', "grid needs three expressions"),
+    ("reference.py", "def reference", "def referense", "has no function reference"),
+])
+def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
+    from search.cases import workload_case
+    from search.reference import answer
+
+    with pytest.raises(SpecError, match=said) as refused:
+        kernel = broken_kernel(file, old, new).kernel("axpy")
+        answer(kernel, workload_case(kernel.workloads[0], 0))
+    assert f"axpy/{file}" in refused.value.message and "\n" not in refused.value.message
+
+
+def test_one_broken_kernel_does_not_hide_the_others(broken_kernel):
+    broken = broken_kernel("kernel.toml", "[work]", "[work")
+    from search.catalogue import REPOSITORY_TEMPLATES
+    both = Catalogue([REPOSITORY_TEMPLATES, *broken._roots])
+    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {"attention", "bad_toml"}
+
+
+def test_unknown_names_come_with_the_known_ones(catalogue):
+    kernel = catalogue.kernel("attention")
+    for call, code, known in [
+        (lambda: catalogue.kernel("atention"), "unknown_kernel", "did you mean 'attention'"),
+        (lambda: kernel.template("vmma"), "unknown_template", "known: scalar, wmma"),
+        (lambda: kernel.workload("mision"), "unknown_workload", "did you mean 'mission'"),
+        (lambda: kernel.template("wmma").preset("flashcore"), "unknown_preset", "flashcore_a64"),
+        (lambda: kernel.template("wmma").parameter("tile_k"), "unknown_parameter", "tile_m"),
+        (lambda: device("h300"), "unknown_device", "known: h200, l4"),
+    ]:
+        with pytest.raises(UsageError) as refused:
+            call()
+        assert refused.value.code == code and known in str(refused.value)
+
+
+@pytest.mark.parametrize(("change", "code"), [
+    ({"kernel": "nothing"}, "unknown_kernel"), ({"workloads": ("tiny",)}, "unknown_workload"),
+    ({"templates": ("cutlass",)}, "unknown_template"), ({"target": "emulator:b300"}, "unknown_target"),
+    ({"target": "gpu"}, "unknown_target"), ({"target": "cuda:x"}, "unknown_target"),
+    ({"strategy": "luck"}, "unknown_strategy"), ({"trials": 0}, "bad_budget"), ({"seconds": 0.0}, "bad_budget"),
+    ({"seconds": float("nan")}, "bad_budget"), ({"baseline": "wmma"}, "bad_preset"),
+    ({"baseline": "wmma:none"}, "unknown_preset"), ({"min_gain": 1.5}, "bad_min_gain"),
+    ({"gates": {"speed": {}}}, "unknown_gate"), ({"gates": {"ptxas": {"max_regs": 1}}}, "unknown_setting"),
+    ({"gates": {"ptxas": {"max_registers": -1}}}, "bad_limit"), ({"name": "a\x1b[31m"}, "bad_name"),
+    ({"workloads": ("mission", "mission_bf16")}, "mixed_workloads"),
+    ({"workloads": ("mission", "mission")}, "repeated_workload"), ({"templates": ("wmma", "wmma")}, "repeated_template"),
+])
+def test_a_request_that_cannot_run_is_refused_with_a_stable_code(catalogue, change, code):
+    with pytest.raises(UsageError) as refused:
+        make_plan(SearchRequest(**{"kernel": "attention", **change}), catalogue)
+    assert refused.value.code == code
+    assert "\n" not in str(refused.value)
+
+
+def test_a_plan_is_complete_and_repeats_for_the_same_request(catalogue):
+    request = SearchRequest("attention", seed=7)
+    plan = make_plan(request, catalogue)
+    assert plan == make_plan(request, catalogue)
+    assert (plan.workloads, plan.templates, plan.trials, plan.baseline) == (
+        ("small",), ("scalar", "wmma"), 40, "wmma:flashcore_a")
+
+
+def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):
+    nothing = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread <= 8")
+    with pytest.raises(UsageError, match="128 threads with 1 elements") as refused:
+        make_plan(SearchRequest("axpy"), nothing)
+    assert refused.value.code == "empty_space"
+
+
+def test_every_point_of_every_template_holds_its_own_rules(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    for name in device_names():
+        for template in kernel.templates:
+            space = Space(template, compiled, device(name))
+            assert len(space.points) == len(set(space.points)) > 100
+            for point in space.points[:: max(1, len(space.points) // 200)]:
+                assert space.why_not(point) is None
+                assert complete_parameters(template, dict(point), compiled) == point
+
+
+def test_a_point_outside_says_the_computed_bytes(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    space = Space(kernel.template("wmma"), compiled, device("l4"))
+    large = complete_parameters(space.template, {"tile_m": 128, "tile_n": 128, "warps_m": 8, "warps_n": 1}, compiled)
+    assert "bytes of dynamic shared memory; a block may have 101376 on l4" in (space.why_not(large) or "")

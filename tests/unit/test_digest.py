@@ -1,0 +1,80 @@
+"""Identity: every field of every identified type counts, whatever is added later."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from search.candidate import Candidate, Origin, OriginKind
+from search.catalogue import Catalogue
+from search.digest import digest
+from search.expressions import Expression
+from search.gates.base import GateLimits
+from search.plan import SearchPlan, SearchRequest, make_plan
+from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
+                         TemplateSpec, Workload)
+
+
+def _samples() -> list[object]:
+    """One real value of each identified type."""
+    catalogue = Catalogue.from_environment()
+    kernel = catalogue.kernel("attention")
+    template = kernel.template("wmma")
+    plan = make_plan(SearchRequest("attention", seed=1), catalogue)
+    candidate = Candidate("attention", "wmma", template.presets[0].parameters, Origin(OriginKind.PRESET))
+    return [kernel, template, plan, candidate, GateLimits(), kernel.arguments[0], kernel.checks[0],
+            template.constraints[0], kernel.dims[0], template.launches[0], kernel.options[0], template.parameters[0],
+            template.presets[0], kernel.workloads[0]]
+
+
+def _fields() -> list[tuple[object, str]]:
+    return [(one, field.name) for one in _samples() for field in dataclasses.fields(one)]
+
+
+def _changed(value: object) -> object:
+    """Another value of the same kind."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "x"
+        case None:
+            return 1
+        case Path():
+            return value / "x"
+        case Expression():
+            return dataclasses.replace(value, text=value.text + " + 1")
+        case tuple():
+            return (*value, "x")
+    return "changed"
+
+
+@pytest.mark.parametrize(("value", "name"), _fields(), ids=lambda one: one if isinstance(one, str) else type(one).__name__)
+def test_changing_any_field_changes_the_digest_unless_the_class_names_it(value, name):
+    changed = dataclasses.replace(value, **{name: _changed(getattr(value, name))})
+    excluded = name in getattr(type(value), "DIGEST_EXCLUDES", ())
+    assert (digest(changed) == digest(value)) is excluded
+
+
+def test_only_places_and_origins_are_left_out():
+    excluded = {(type(one).__name__, name) for one in _samples() for name in getattr(type(one), "DIGEST_EXCLUDES", ())}
+    assert excluded == {("KernelSpec", "folder"), ("TemplateSpec", "path"), ("Candidate", "origin")}
+
+
+def test_samples_cover_the_spec():
+    kinds = {type(one) for one in _samples()}
+    assert {KernelSpec, TemplateSpec, Workload, Check, Parameter, Constraint, LaunchSpec, Preset, Argument, Dim, Option,
+            SearchPlan, GateLimits, Candidate} <= kinds
+
+
+def test_equal_numbers_of_different_types_are_different_identities():
+    assert len({digest(1), digest(True), digest(1.0), digest("1"), digest((1,))}) == 5
+
+
+def test_what_has_no_canonical_form_is_refused():
+    with pytest.raises(TypeError, match="object has no canonical form"):
+        digest(object())

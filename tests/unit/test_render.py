@@ -1,0 +1,90 @@
+"""Rendering is strict, the text is the device form, and every line knows where it came from."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.errors import SpecError
+from search.render import Line, RenderedSource, RenderFailed, render, with_markers
+from search.space import resolve
+
+
+def _render(catalogue, kernel_name, preset, workload=None):
+    kernel = catalogue.kernel(kernel_name)
+    template, point = kernel.preset(preset)
+    compiled = (kernel.workload(workload) if workload else kernel.workloads[0]).compile_time(kernel)
+    candidate = preset_candidate(template, point.name, compiled)
+    return render(kernel, template, candidate, resolve(template, candidate.parameters, compiled),
+                  catalogue.include_dirs)
+
+
+@pytest.mark.parametrize("preset", ["scalar:minimal", "scalar:vec", "wmma:flashcore_a", "wmma:flashcore_a64"])
+def test_the_source_is_the_device_form_with_nothing_left_of_the_template(catalogue, preset):
+    source = _render(catalogue, "attention", preset)
+    assert isinstance(source, RenderedSource)
+    assert "gf/" not in source.text and "#line" not in source.text
+    assert "{{" not in source.text and "{%" not in source.text and "\ue000" not in source.text
+    assert source.text.count("#include <cuda_fp16.h>") == 1
+    assert not source.raw_asm
+
+
+def test_every_line_maps_to_the_line_it_came_from(catalogue):
+    kernel = catalogue.kernel("attention")
+    template = kernel.template("wmma")
+    source = _render(catalogue, "attention", "wmma:flashcore_a")
+    original = {"attention/wmma.cu.j2": template.text.splitlines()}
+    plain = 0
+    for text, line in zip(source.text.splitlines(), source.lines, strict=True):
+        if line.file in original and text.strip():
+            written = original[line.file][line.number - 1]
+            if "{" + "{" not in written and "{%" not in written:
+                assert text.strip() == written.strip()
+                plain += 1
+        elif line.file.startswith("gf/"):
+            header = next(folder / line.file for folder in catalogue.include_dirs)
+            assert header.read_text().splitlines()[line.number - 1].rstrip() == text
+    assert plain > 100
+
+
+def test_markers_name_a_line_wherever_the_origin_jumps():
+    lines = [Line("a", 1), Line("a", 2), Line("a", 7), Line("b", 1)]
+    assert with_markers(["one", "two", "seven", "b"], lines).splitlines() == [
+        '#line 1 "a"', "one", "two", '#line 7 "a"', "seven", '#line 1 "b"', "b"]
+
+
+def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(catalogue):
+    first, again = (_render(catalogue, "attention", "wmma:flashcore_a") for _ in range(2))
+    assert first == again
+    assert _render(catalogue, "attention", "wmma:flashcore_a", "mission_bf16").digest != first.digest
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("{{ threads }}", "{{ thread }}", "'thread' is undefined"),
+    ("{{ threads }}", "{{ lipsum() }}", "'lipsum' is undefined"),
+    ("{{ threads }}", "{{ threads.__class__ }}", "unsafe"),
+    ("{{ threads }}", "{{ 1 // 0 }}", "ZeroDivisionError"),
+    ("{{ threads }}", "{% if %}", "TemplateSyntaxError"),
+])
+def test_a_template_that_does_not_render_says_where(broken_kernel, old, new, said):
+    failed = _render(broken_kernel("right.cu.j2", old, new), "axpy", "right:plain")
+    assert isinstance(failed, RenderFailed)
+    assert said in failed.message
+    assert failed.line == Line("axpy/right.cu.j2", 8)
+
+
+def test_a_text_without_end_is_stopped(broken_kernel):
+    failed = _render(broken_kernel("right.cu.j2", "{{ threads }}", "{{ 'a' * 5000000 }}"), "axpy", "right:plain")
+    assert isinstance(failed, RenderFailed) and "longer than" in failed.message
+
+
+def test_an_unknown_header_is_the_authors_error(broken_kernel):
+    with pytest.raises(SpecError, match="axpy/right.cu.j2: line 5: the header 'gf/dtipe.cuh' does not exist"):
+        _render(broken_kernel("right.cu.j2", "gf/dtype.cuh", "gf/dtipe.cuh"), "axpy", "right:plain")
+
+
+def test_raw_assembly_in_a_template_is_seen(broken_kernel, catalogue):
+    made = broken_kernel("right.cu.j2", '#include "gf/dtype.cuh"', "")
+    assert not _render(made, "axpy", "right:plain").raw_asm
+    made = broken_kernel("right.cu.j2", "    for (int step", '    asm volatile("");\n    for (int step')
+    assert _render(type(made)(made._roots), "axpy", "right:plain").raw_asm

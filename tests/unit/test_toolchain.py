@@ -1,0 +1,159 @@
+"""Real NVRTC in real children: figures, refusals, limits, the cache."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from search.children import Child, ChildDied, ChildTimeout, Limits
+from search.digest import text_digest
+from search.errors import Fault
+from search.render import Line, RenderedSource
+from search.toolchain import CompileFailed, Cubin, Toolchain
+from search.toolchain.cache import ArtifactCache
+from search.toolchain.ptxas import parse_log
+from search.verdict import Reason
+
+KERNEL = """#include <cuda_fp16.h>
+extern "C" __global__ void twice(const __half* x, __half* y) {   // [64] -> [64]
+    __shared__ float tile[64];
+    tile[threadIdx.x] = 2.0f * __half2float(x[threadIdx.x]);
+    __syncthreads();
+    y[threadIdx.x] = __float2half(tile[63 - threadIdx.x]);
+}
+"""
+
+
+def _source(text: str) -> RenderedSource:
+    lines = tuple(Line("album/kernel.cu.j2", number) for number in range(1, len(text.splitlines()) + 1))
+    return RenderedSource(text, text_digest(text), lines, text, ("twice",), False)
+
+
+def test_a_kernel_compiles_with_the_assemblers_figures(toolchain):
+    cubin = toolchain.compile(_source(KERNEL), "sm_90")
+    assert isinstance(cubin, Cubin)
+    assert cubin.code[:4] == b"\x7fELF"
+    (entry,) = cubin.entries
+    assert entry.entry == "twice" and entry.smem_static_bytes == 256
+    assert 4 <= entry.registers <= 32 and entry.spill_bytes == 0
+
+
+def test_the_second_compile_comes_from_the_cache_and_a_damaged_entry_does_not(artifacts, toolchain, tmp_path):
+    made = Toolchain(tmp_path, 1)
+    first = made.compile(_source(KERNEL), "sm_89")
+    assert made.compile(_source(KERNEL), "sm_89") == first
+    (entry,) = [path for path in (tmp_path / "cubin").rglob("*") if path.is_file()]
+    entry.write_bytes(entry.read_bytes()[:-1] + b"x")
+    again = made.compile(_source(KERNEL), "sm_89")
+    assert again.code == first.code and again.compile_s != first.compile_s
+    made.close()
+
+
+def test_another_architecture_or_source_is_another_entry(toolchain):
+    cubins = [toolchain.compile(_source(KERNEL), arch) for arch in ("sm_80", "sm_89", "sm_90")]
+    assert len({one.code for one in cubins}) == 3
+
+
+def test_a_refusal_points_into_the_template(toolchain):
+    failed = toolchain.compile(_source(KERNEL.replace("tile[63", "tyle[63")), "sm_90")
+    assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_ERROR
+    assert failed.sentence.startswith("album/kernel.cu.j2(6): error: identifier \"tyle\" is undefined")
+
+
+def test_a_log_flood_is_capped(toolchain):
+    flood = "\n".join(f"#warning {'x' * 100}" for _ in range(20000)) + "\n#error at the end\n"
+    failed = toolchain.compile(_source(flood), "sm_90")
+    assert isinstance(failed, CompileFailed)
+    assert len(failed.log) < 70_000 and "left out" in failed.log
+
+
+def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
+    bomb = "template<int N> struct B { static constexpr int v = B<N-1>::v + B<N-2>::v; };\n" \
+           "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\nint f() { return 0 B2(B2(+1)); }\n"
+    made = Toolchain(tmp_path, 1, deadline_s=1.0)
+    failed = made.compile(_source(bomb), "sm_90")
+    assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_TIMEOUT
+    assert isinstance(made.compile(_source(KERNEL), "sm_90"), (Cubin, CompileFailed))
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_crash_of_the_compiler_is_the_candidates_and_leaves_the_pool_whole(tmp_path):
+    made = Toolchain(tmp_path, 1)
+    crash = "int f() { return " + "-(" * 3_000_000 + "1" + ")" * 3_000_000 + "; }\n"
+    failed = made.compile(_source(crash), "sm_90")
+    assert isinstance(failed, CompileFailed)
+    assert failed.reason in (Reason.COMPILE_CRASH, Reason.COMPILE_MEMORY, Reason.COMPILE_ERROR)
+    assert isinstance(made.compile(_source(KERNEL), "sm_90"), Cubin)
+    made.close()
+
+
+def test_a_child_that_is_killed_from_outside_is_our_fault(tmp_path):
+    made = Toolchain(tmp_path, 1)
+    made.compile(_source(KERNEL), "sm_90")
+    (child,) = made._all
+    os.kill(child.process.pid, signal.SIGKILL)
+    with pytest.raises(Fault) as fault:
+        made.compile(_source(KERNEL + "\n"), "sm_90")
+    assert fault.value.code == "child_lost"
+    assert isinstance(made.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
+    made.close()
+
+
+def test_interrupting_ends_a_compile_in_progress(tmp_path):
+    made = Toolchain(tmp_path, 1)
+    slow = "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f() { return 0 B(B(+1)); }\n"
+    faults: list[Fault] = []
+
+    def compile_slowly() -> None:
+        try:
+            made.compile(_source(slow), "sm_90")
+        except Fault as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=compile_slowly)
+    thread.start()
+    time.sleep(1.0)
+    made.interrupt()
+    thread.join(10)
+    assert not thread.is_alive() and [one.code for one in faults] == ["child_lost"]
+    made.close()
+
+
+def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
+    monkeypatch.setenv("GREENFAST_TOKEN", "canary-4711")
+    made = Child("search.toolchain.nvrtc_child", Limits())
+    environment = open(f"/proc/{made.process.pid}/environ").read()
+    made.close()
+    assert "canary" not in environment and "PATH=" in environment
+
+
+def test_a_child_that_exits_says_how(tmp_path):
+    child = Child("json.tool", Limits())            # a module that does not speak the protocol
+    with pytest.raises((ChildDied, ChildTimeout)):
+        child.call({"anything": 1}, 5.0)
+
+
+def test_the_cache_refuses_an_unwritable_folder_with_a_mend(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Fault) as fault:
+        ArtifactCache(tmp_path / "file").put("ab" * 32, {}, b"x")
+    assert fault.value.code == "cache_unwritable" and "GREENFAST_DATA" in fault.value.mend
+
+
+def test_logs_of_nvcc_and_nvrtc_are_read_alike():
+    log = """ptxas info    : Compiling entry function 'a' for 'sm_90'
+ptxas         .     64 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 64 bytes cumulative stack size, 768 bytes smem
+ptxas info    : Compiling entry function 'b' for 'sm_90'
+ptxas info    : Function properties for b
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 22 registers, 400 bytes cmem[0]
+"""
+    a, b = parse_log(log)
+    assert (a.entry, a.registers, a.spill_bytes, a.stack_bytes, a.smem_static_bytes) == ("a", 255, 40, 64, 768)
+    assert (b.entry, b.registers, b.spill_bytes, b.stack_bytes, b.smem_static_bytes) == ("b", 22, 0, 0, 0)
