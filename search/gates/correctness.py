@@ -85,11 +85,10 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
     worst = _worst(error, within)
     sentence = ""
     if reason is not None:
-        share = 1 - within.mean() if within.size else 0.0
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
             sentence += (f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
-                         f"within {expected.bound[worst]:.2g}; {share:.1%} of the elements are out of bound")
+                         f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound")
     has_errors = finite.all() and error.size > 0
     mean = float(error.mean()) if has_errors else None
     return CheckEvidence(
@@ -98,7 +97,7 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
         max_abs_error=float(error.max()) if has_errors else (0.0 if not error.size else None), mean_abs_error=mean,
         share_out_of_bound=float(1 - within.mean()) if within.size else 0.0,
         sign_bias=_sign_bias(got, expected.value, mean), frobenius_error=frobenius, frobenius_allowed=allowed,
-        worst_index=tuple(int(one) for one in worst or ()),
+        worst_index=worst or (),
         worst_value=f"{got[worst]:.6g}" if worst else "",
         worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
         output_digest=hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(), sentence=sentence), reason
@@ -148,7 +147,7 @@ def _worst(error: np.ndarray, within: np.ndarray) -> tuple[int, ...] | None:
         return None
     rank = np.where(np.isnan(error), np.inf, error)
     rank = np.where(within, rank - 1e300, rank) if not within.all() else rank
-    return np.unravel_index(int(rank.argmax()), error.shape)
+    return tuple(int(one) for one in np.unravel_index(int(rank.argmax()), error.shape))
 
 
 def _sign_bias(got: np.ndarray, value: np.ndarray, mean: float | None) -> float | None:

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "../include/gf_emulator/abi.h"
+#include "gf_emulator/abi.h"
 
 namespace gf_emulator {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../include/gf_emulator/abi.h"
+#include "gf_emulator/abi.h"
 #include "context.h"
 
 namespace gf_emulator {

@@ -3,7 +3,7 @@
 // m16n8k16: PTX ISA, "Matrix Fragments for mma.m16n8k16". The wmma layouts are not documented; these are what an H200
 // (sm_90) showed for every shape, operand, type and memory order, and m16n16k16 agrees with published sm_80 tables.
 #pragma once
-#include "../include/gf_emulator/abi.h"
+#include "gf_emulator/abi.h"
 
 namespace gf_emulator {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "global_memory.h"
-#include "../include/gf_emulator/vector_types.h"
+#include "gf_emulator/vector_types.h"
 #include "order.h"
 
 namespace gf_emulator {

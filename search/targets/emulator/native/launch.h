@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "order.h"
-#include "../include/gf_emulator/vector_types.h"
+#include "gf_emulator/vector_types.h"
 
 namespace gf_emulator {
 

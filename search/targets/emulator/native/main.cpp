@@ -2,10 +2,8 @@
 //
 // Runs one job's kernels and reports each run on REPORT_FD. Nothing that this process says is believed beyond that pipe,
 // and it may die at any point: every run's report is complete before the next run starts.
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,8 +11,8 @@
 
 #include "job.h"
 #include "memory_map.h"
+#include "run.h"
 #include "signals.h"
-#include "worker_pool.h"
 
 using namespace gf_emulator;
 
@@ -23,123 +21,6 @@ namespace {
 void limit(int resource, rlim_t value) {
     const rlimit both{value, value};
     setrlimit(resource, &both);
-}
-
-double seconds(clockid_t clock) {
-    timespec now;
-    clock_gettime(clock, &now);
-    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
-}
-
-struct Module {
-    void* handle = nullptr;
-    const void* base = nullptr;
-};
-
-Module load(const std::string& path) {
-    Module module;
-    module.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    return module;
-}
-
-Entry find_entry(Module& module, const std::string& name) {
-    void* symbol = dlsym(module.handle, ("gf_entry_" + name).c_str());
-    Dl_info info;
-    if (!symbol || !dladdr(symbol, &info)) give_up(("no entry " + name).c_str());
-    module.base = info.dli_fbase;
-    report().module_base(module.base);
-    return reinterpret_cast<Entry>(symbol);
-}
-
-// Argument values as cuLaunchKernel takes them: one address each.
-struct Arguments {
-    std::vector<std::uint64_t> values;
-    std::vector<void*> addresses;
-
-    Arguments(const RunSpec& run, const GlobalMemory& memory) {
-        for (const ArgumentSpec& spec : run.arguments) {
-            const bool in_buffer = spec.is_pointer && spec.buffer >= 0;
-            const std::uint64_t base = in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
-            values.push_back(base + spec.value);
-        }
-        for (std::uint64_t& value : values) addresses.push_back(&value);
-    }
-};
-
-struct BlockCount {
-    std::uint64_t total = 0, executed = 0;
-};
-
-void run_launch(WorkerPool& pool, Module& module, const RunSpec& run, const LaunchSpec& spec, Arguments& arguments,
-                const GlobalMemory& memory, BlockCount& blocks) {
-    Launch launch;
-    launch.entry = find_entry(module, spec.entry);
-    launch.arguments = arguments.addresses.data();
-    launch.grid = spec.grid;
-    launch.block = spec.block;
-    launch.dynamic_bytes = spec.dynamic_bytes;
-    launch.order = run.order;
-    launch.count = run.count;
-    launch.module_base = module.base;
-    launch.global = &memory;
-    launch.blocks_total = std::uint64_t(spec.grid.x) * spec.grid.y * spec.grid.z;
-    launch.blocks_executed = run.block_sample ? std::min(run.block_sample, launch.blocks_total) : launch.blocks_total;
-    blocks.total += launch.blocks_total;
-    blocks.executed += launch.blocks_executed;
-    pool.run(launch);
-}
-
-std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
-    EventTotals events;
-    Counting::Sites sites;
-    std::size_t static_bytes = 0;
-    for (const auto& worker : pool.workers()) {
-        events.add(worker->counting().events);
-        for (const auto& [key, totals] : worker->counting().sites()) sites[key].add(totals);
-        static_bytes = worker->shared().static_bytes();
-    }
-    std::string text = format("\"blocks_total\":%lu,\"blocks_executed\":%lu,\"smem_static_bytes\":%zu,\"printfs\":%lu,",
-                              blocks.total, blocks.executed, static_bytes, events.printfs);
-    text += format("\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
-                   "\"async_copy_bytes\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%lu},",
-                   events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes, events.atomics,
-                   events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2]);
-    text += "\"sites\":[";
-    bool first = true;
-    for (const auto& [key, totals] : sites) {
-        text += format("%s[%ld,%d,%lu,%lu,%lu,%lu,%lu,%lu]", first ? "" : ",", report().offset(key.first), int(key.second),
-                       totals.instructions, totals.bytes, totals.wavefronts, totals.wavefronts_ideal, totals.sectors,
-                       totals.sectors_ideal);
-        first = false;
-    }
-    return text + "]";
-}
-
-std::string memory_json(const GlobalMemory& memory) {
-    std::string changed, damage;
-    for (const std::string& name : memory.changed_inputs()) changed += (changed.empty() ? "" : ",") + Report::quoted(name);
-    for (const CanaryDamage& one : memory.canary_damage())
-        damage += (damage.empty() ? "[" : ",[") + Report::quoted(one.buffer) +
-                  format(",%s,%zu,%zu]", one.before ? "true" : "false", one.bytes, one.first_offset);
-    return "\"input_changed\":[" + changed + "],\"canary\":[" + damage + "]";
-}
-
-void execute(WorkerPool& pool, Module& module, const RunSpec& run) {
-    report().run(run.index);
-    report().begin();
-    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    Worker::start_run();
-    for (const auto& worker : pool.workers()) worker->counting().clear();
-    const GlobalMemory memory(run.buffers);
-    Arguments arguments(run, memory);
-    BlockCount blocks;
-    for (const LaunchSpec& launch : run.launches)
-        if (!Worker::any_fault()) run_launch(pool, module, run, launch, arguments, memory, blocks);
-    for (std::size_t i = 0; i < run.buffers.size(); i++)
-        if (run.buffers[i].is_output) memory.write_file(i, run.output_prefix + run.buffers[i].name);
-    report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,", Worker::any_fault() ? "true" : "false",
-                        seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
-                 memory_json(memory) + "," + counters_json(pool, blocks));
 }
 
 }  // namespace
@@ -158,8 +39,8 @@ int main(int count, char** words) {
     WorkerPool pool(unsigned(std::atoi(words[3])));
     limit(RLIMIT_NPROC, 0);
     catch_crashes();
-    Module module = load(job.module_path);
-    if (!module.handle) give_up(dlerror());
+    void* module = dlopen(job.module_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module) give_up(dlerror());
     for (const RunSpec& run : job.runs) execute(pool, module, run);
     _exit(0);
 }

@@ -11,7 +11,7 @@ Report& report() {
 }
 
 std::string format(const char* pattern, ...) {
-    char text[512];
+    char text[1024];
     va_list arguments;
     va_start(arguments, pattern);
     vsnprintf(text, sizeof text, pattern, arguments);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../include/gf_emulator/vector_types.h"
+#include "gf_emulator/vector_types.h"
 
 namespace gf_emulator {
 
@@ -26,7 +26,7 @@ struct Fault {
         unsigned mask;
         const void* site;
     };
-    std::vector<Waiting> waiting;
+    std::vector<Waiting> waiting{};
 };
 
 class Report {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "../include/gf_emulator/float_formats.h"
+#include "gf_emulator/float_formats.h"
 #include "fragment_layout.h"
 #include "worker.h"
 

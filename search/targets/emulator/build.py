@@ -1,0 +1,237 @@
+"""Builds the emulator once and candidates' kernel libraries many times.
+
+What depends on the emulator's sources, the compiler and its flags lies in one folder named by their digest; a
+candidate's library lies in it by the digest of its own text and headers. Both appear by rename, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.children import child_environment, kill_group
+from search.errors import Fault
+from search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+
+HERE = Path(__file__).resolve().parent
+NATIVE = HERE / "native"
+INCLUDE = HERE / "include"
+RUNTIME_LIBRARY = "libgf_runtime.so"
+EXECUTABLE = "gf-emulate"
+
+COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
+NATIVE_FLAGS = ("-fno-omit-frame-pointer", "-Wall", "-Wextra")
+# -g1: line tables for reports. No sibling calls: a return address must lie in the kernel. CUDA code puns types and
+# contracts a * b + c. The alignment check calls the runtime, which stops the block.
+KERNEL_FLAGS = ("-g1", "-w", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-optimize-sibling-calls",
+                "-ffp-contract=fast", "-fvisibility=hidden", "-fsanitize=alignment", "-fno-sanitize-recover=alignment")
+COUNTED_FLAGS = {
+    # Hooks at loads and stores only. Scalar replacement would split a 16-byte access before the hooks go in.
+    "g++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"),
+    "clang++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
+}
+ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
+
+LOG_LIMIT_BYTES = 32 * 1024
+COMPILER_MEMORY_BYTES = 2 * 2**30
+COMPILER_FILE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel library that gf-emulate can load."""
+
+    path: Path
+    digest: str
+    entries: tuple[str, ...]
+    counted: bool
+    build_s: float   # 0.0: it was there already
+
+
+@dataclass(frozen=True)
+class ModuleFailed:
+    reason: str   # 'compile' | 'timeout' | 'crash' | 'memory'
+    log: str      # of the compiler, capped
+    build_s: float
+
+
+class EmulatorBuild:
+    """The emulator for one compiler, in `cache_dir`. `include_dirs` hold the templates' own headers (gf/...)."""
+
+    def __init__(self, cache_dir: Path, compiler: HostCompiler | None = None,
+                 include_dirs: tuple[Path, ...] = ()) -> None:
+        self.compiler = compiler or find_host_compiler()
+        self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
+        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, COUNTED_FLAGS[self.compiler.kind])
+        self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
+        self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
+
+    @property
+    def executable(self) -> Path:
+        return self.folder / EXECUTABLE
+
+    def prepare(self) -> None:
+        """Build the runtime, gf-emulate and the precompiled headers, unless they are there."""
+        if self.executable.exists():
+            return
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self.folder.with_suffix(".lock")):
+            if self.executable.exists():
+                return
+            fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
+            try:
+                self._build_native(fresh)
+                for counted in (False, True):
+                    self._build_prelude(fresh / _flavour(counted), counted)
+                (fresh / "modules").mkdir()
+                os.rename(fresh, self.folder)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+
+    def build_module(self, translation_unit: str, entries: tuple[str, ...], *, counted: bool,
+                     deadline_s: float) -> Module | ModuleFailed:
+        """Compile one candidate's text, whose `entries` are its extern "C" kernels, in a killable child."""
+        self.prepare()
+        text = translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
+        digest = _digest((self.digest, repr(counted), text, *_contents(self.include_dirs)))
+        path = self.folder / "modules" / f"{digest[:32]}.so"
+        if path.exists():
+            return Module(path, digest, entries, counted, 0.0)
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
+            (Path(work) / "kernel.cu").write_text(text)
+            failed = self._compile(Path(work), counted, deadline_s)
+            build_s = time.monotonic() - begin
+            if failed is not None:
+                return ModuleFailed(failed.reason, failed.log, build_s)
+            os.replace(Path(work) / "kernel.so", path)
+        return Module(path, digest, entries, counted, build_s)
+
+    def _kernel_flags(self, counted: bool) -> tuple[str, ...]:
+        include = tuple(f"-I{one}" for one in (INCLUDE, *self.include_dirs))
+        return (*COMMON_FLAGS, *self.compiler.machine_flags, *KERNEL_FLAGS, *ERROR_LIMIT_FLAGS[self.compiler.kind],
+                *(COUNTED_FLAGS[self.compiler.kind] if counted else ()), *include)
+
+    def _compile(self, work: Path, counted: bool, deadline_s: float) -> ModuleFailed | None:
+        prelude = self.folder / _flavour(counted) / "prelude.h"
+        use_prelude = (("-include", str(prelude)) if self.compiler.kind == "g++" else
+                       ("-include-pch", f"{prelude}.gch"))
+        # Linked without the sanitizers' libraries: the runtime answers their calls, and undefined names are errors.
+        command = [self.compiler.path, *self._kernel_flags(counted), f"-fdebug-prefix-map={work}=.", *use_prelude,
+                   "-shared", "-nostdlib", "-x", "c++", "kernel.cu", "-x", "none", "-o", "kernel.so",
+                   f"-L{self.folder}", "-lgf_runtime", "-Wl,-z,defs", "-lm", "-lc", "-lgcc"]
+        return _run_compiler(command, work, deadline_s)
+
+    def _build_native(self, fresh: Path) -> None:
+        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}")
+        sources = sorted(NATIVE.glob("*.cpp"))
+        objects = fresh / "objects"
+        objects.mkdir()
+
+        def compile_one(source: Path) -> None:
+            self._must([*flags, "-c", str(source), "-o", str(objects / f"{source.stem}.o")])
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(compile_one, sources))
+        parts = [str(objects / f"{source.stem}.o") for source in sources if source.stem != "main"]
+        self._must(["-shared", *parts, "-o", str(fresh / RUNTIME_LIBRARY), f"-Wl,-soname,{RUNTIME_LIBRARY}",
+                    "-pthread", "-ldl"])
+        self._must([str(objects / "main.o"), "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime",
+                    "-Wl,-rpath,$ORIGIN", "-pthread", "-ldl"])
+        shutil.rmtree(objects)
+
+    def _build_prelude(self, folder: Path, counted: bool) -> None:
+        folder.mkdir()
+        header = folder / "prelude.h"
+        header.write_text('#include "gf_emulator/prelude.h"\n')
+        self._must([*self._kernel_flags(counted), "-x", "c++-header", str(header), "-o", f"{header}.gch"])
+
+    def _must(self, arguments: Sequence[str]) -> None:
+        """Run the compiler on the emulator's own sources; a failure is ours."""
+        answer = subprocess.run([self.compiler.path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, errors="replace", env=child_environment())
+        if answer.returncode != 0:
+            raise Fault(f"the emulator does not build with {self.compiler.version}: {_capped(answer.stdout)}",
+                        code="emulator_build", mend="try another compiler through GREENFAST_CXX")
+
+
+def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> ModuleFailed | None:
+    """None when it succeeded."""
+    # The compiler forks, so its limits must stand before it starts: a shell sets them and becomes it.
+    limits = (f"ulimit -c 0; ulimit -t {int(deadline_s) + 2}; ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
+              f"ulimit -f {COMPILER_FILE_BYTES // 512}; exec \"$@\"")
+    log_path = work / "log"
+    with open(log_path, "wb") as log:
+        process = subprocess.Popen(["/bin/sh", "-c", limits, "sh", *command], cwd=work, stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, start_new_session=True,
+                                   env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}))
+        try:
+            returncode = process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            returncode = None
+            kill_group(process)
+    text = _capped(_read_capped(log_path))
+    if returncode == 0:
+        return None
+    return ModuleFailed(_failure_reason(returncode, text), text, 0.0)
+
+
+def _failure_reason(returncode: int | None, log: str) -> str:
+    if returncode is None or "CPU time limit" in log:
+        return "timeout"
+    if any(words in log for words in ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")):
+        return "memory"
+    if returncode < 0 or "internal compiler error" in log or "terminated signal" in log or "Killed signal" in log:
+        return "crash"
+    return "compile"
+
+
+def _read_capped(path: Path) -> str:
+    size = path.stat().st_size
+    with open(path, "rb") as log:
+        head = log.read(LOG_LIMIT_BYTES)
+        if size > 2 * LOG_LIMIT_BYTES:
+            log.seek(size - LOG_LIMIT_BYTES)
+        return (head + log.read()).decode(errors="replace")
+
+
+def _capped(text: str) -> str:
+    if len(text) <= LOG_LIMIT_BYTES:
+        return text
+    half = LOG_LIMIT_BYTES // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+
+
+def _flavour(counted: bool) -> str:
+    return "counted" if counted else "plain"
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _contents(folders: Iterable[Path]) -> Iterator[str]:
+    for folder in folders:
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            yield str(path.relative_to(folder))
+            yield path.read_text(errors="replace")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

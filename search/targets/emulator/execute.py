@@ -1,0 +1,247 @@
+"""Runs kernel libraries in gf-emulate processes: killable, limited, and believed only on a private pipe.
+
+The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `block_sample`, `outputs`,
+its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines that carry the job's nonce.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import selectors
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.children import kill_group
+from search.errors import Fault, UsageError
+from search.targets.emulator.answers import run_result
+from search.targets.emulator.build import EmulatorBuild, Module
+from search.targets.emulator.runs import (Argument, Buffer, CanaryDamage, Counters, Launch, LineCounters, NullArgument,
+                                          PointerArgument, Run, RunFault, RunResult, ScalarArgument)
+
+__all__ = ["Buffer", "CanaryDamage", "Counters", "Launch", "LineCounters", "NullArgument", "PointerArgument", "Run",
+           "RunFault", "RunResult", "ScalarArgument", "execute"]
+
+EXIT_CRASH = 80
+EXIT_OURS = 81
+LOADING_GRACE_S = 20.0
+SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
+LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_ORDER = re.compile(r"forward|reverse|seeded:\d+")
+
+
+def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, workers: int, deadline_s: float,
+            memory_bytes: int, on_result: Callable[[RunResult], None] | None = None) -> tuple[RunResult, ...]:
+    """One result a run, in order. `deadline_s` is each run's; after a run that outlasts it the rest is `not_run`.
+
+    A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers, stacks
+    (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes no sense and Fault
+    when the emulator itself could not do its work.
+    """
+    build.prepare()
+    for run in runs:
+        _check(module, run)
+    results: list[RunResult] = []
+
+    def deliver(result: RunResult) -> None:
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+
+    while len(results) < len(runs):
+        pending = runs[len(results):]
+        with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
+            batch = _Batch(build, module, pending, Path(work))
+            batch.start(workers, deadline_s, memory_bytes)
+            try:
+                timed_out = batch.follow(deadline_s, deliver)
+            finally:
+                batch.stop()
+        if timed_out:
+            for run in runs[len(results):]:
+                deliver(RunResult(run.name, "not_run"))
+    return tuple(results)
+
+
+@dataclass
+class _Batch:
+    """One gf-emulate process over some runs."""
+
+    build: EmulatorBuild
+    module: Module
+    runs: Sequence[Run]
+    work: Path
+    process: subprocess.Popen | None = None
+    report_fd: int = -1
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
+        job = self.work / "job"
+        job.write_text("".join(f"{line}\n" for line in self._job_lines()))
+        self.report_fd, write_fd = os.pipe()
+        cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
+        try:
+            self.process = subprocess.Popen(
+                [str(self.build.executable), str(job), str(write_fd), str(workers), str(memory_bytes), str(cpu_s)],
+                cwd=self.work, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env={"LC_ALL": "C"}, pass_fds=(write_fd,), start_new_session=True)
+        except OSError as error:
+            raise Fault(f"gf-emulate cannot be started: {error.strerror}", code="emulator_start") from error
+        finally:
+            os.close(write_fd)
+
+    def follow(self, deadline_s: float, deliver: Callable[[RunResult], None]) -> bool:
+        """Deliver results until the process ends; True when the run at work outlasted its deadline."""
+        done = 0
+        open_faults: list[dict[str, Any]] = []
+        for event in self._events(deadline_s):
+            if event is None:
+                kill_group(self.process)
+                deliver(self._lost(self.runs[done], open_faults, "timeout", RunFault(
+                    "timeout", f"the run was not over after {deadline_s:g} s")))
+                return True
+            if event["event"] == "fault":
+                open_faults.append(event)
+            elif event["event"] == "ours":
+                raise Fault(f"the emulator could not run {self.runs[done].name!r}: {event['why']}", code="emulator_failed",
+                            mend="a larger memory_bytes" if event["why"] == "memory" else "")
+            elif event["event"] == "end":
+                deliver(run_result(self.module, self.runs[done], open_faults, event, self._outputs(done)))
+                open_faults = []
+                done += 1
+        if done < len(self.runs):
+            deliver(self._died(self.runs[done], open_faults))
+        return False
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            kill_group(self.process)
+        if self.report_fd >= 0:
+            os.close(self.report_fd)
+            self.report_fd = -1
+
+    def _events(self, deadline_s: float) -> Iterator[dict[str, Any] | None]:
+        """Events of our nonce as they come; None when a run's deadline passed."""
+        buffered = b""
+        end = time.monotonic() + deadline_s + LOADING_GRACE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.report_fd, selectors.EVENT_READ)
+            while True:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    yield None
+                    return
+                chunk = os.read(self.report_fd, 1 << 20)
+                if not chunk:
+                    return
+                *lines, buffered = (buffered + chunk).split(b"\n")
+                for event in filter(None, map(self._parse, lines)):
+                    if event["event"] != "fault":
+                        end = time.monotonic() + deadline_s
+                    yield event
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return None
+        return event if isinstance(event, dict) and event.get("nonce") == self.nonce else None
+
+    def _died(self, run: Run, open_faults: list[dict[str, Any]]) -> RunResult:
+        returncode = self.process.wait()
+        if returncode == EXIT_CRASH and open_faults:
+            return self._lost(run, open_faults, "crash", None)
+        if returncode < 0 and -returncode not in (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU):
+            name = signal.Signals(-returncode).name
+            return self._lost(run, open_faults, "crash", RunFault("device_fault", f"the run's process died of {name}"))
+        raise Fault(f"gf-emulate ended with {returncode} while it ran {run.name!r}", code="emulator_lost")
+
+    def _lost(self, run: Run, open_faults: list[dict[str, Any]], status: str, last: RunFault | None) -> RunResult:
+        partial = run_result(self.module, run, open_faults, None, {})
+        faults = partial.faults + ((last,) if last else ())
+        return RunResult(run.name, status, faults, partial.notes)
+
+    def _outputs(self, index: int) -> dict[str, np.ndarray]:
+        outputs = {}
+        for buffer in self.runs[index].buffers:
+            if buffer.role == "output":
+                path = self.work / f"out{index}_{buffer.name}"
+                outputs[buffer.name] = np.fromfile(path, dtype=np.uint8)
+                path.unlink()
+        return outputs
+
+    def _job_lines(self) -> Iterator[str]:
+        images: dict[int, Path] = {}
+        yield f"nonce {self.nonce}"
+        yield f"module {self.module.path}"
+        for index, run in enumerate(self.runs):
+            yield f"run {index}"
+            yield f"order {run.order.replace(':', ' ')}"
+            yield f"count {int(run.count)}"
+            yield f"block_sample {run.block_sample or 0}"
+            yield f"outputs {self.work}/out{index}_"
+            for buffer in run.buffers:
+                yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {self._fill_words(buffer, images)}"
+            for argument in run.arguments:
+                yield f"argument {_argument_words(argument, run.buffers)}"
+            for launch in run.launches:
+                yield (f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
+                       f"{launch.smem_dynamic_bytes}")
+
+    def _fill_words(self, buffer: Buffer, images: dict[int, Path]) -> str:
+        if buffer.filled != "image":
+            return buffer.filled
+        key = id(buffer.image)   # one file for an array that several runs share
+        if key not in images:
+            images[key] = self.work / f"image{len(images)}"
+            np.ascontiguousarray(buffer.image).tofile(images[key])
+        return f"image {images[key]}"
+
+
+def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
+    if isinstance(argument, NullArgument):
+        return "null"
+    if isinstance(argument, PointerArgument):
+        index = next(i for i, buffer in enumerate(buffers) if buffer.name == argument.buffer)
+        return f"pointer {index} {argument.offset_bytes}"
+    raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
+    return f"scalar {int.from_bytes(raw, 'little')}"
+
+
+def _check(module: Module, run: Run) -> None:
+    def refuse(message: str) -> None:
+        raise UsageError(f"run {run.name!r}: {message}", code="emulator_run")
+    names = [buffer.name for buffer in run.buffers]
+    if len(set(names)) != len(names) or not all(_NAME.fullmatch(name) for name in names):
+        refuse(f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}")
+    if not _ORDER.fullmatch(run.order):
+        refuse(f"unknown order {run.order!r}; known: forward, reverse, seeded:<n>")
+    if run.count and not module.counted:
+        refuse("counters need a module that was built with counted=True")
+    for buffer in run.buffers:
+        if buffer.role not in ("input", "output", "workspace") or buffer.filled not in ("image", "poison", "zero"):
+            refuse(f"buffer {buffer.name!r} has role {buffer.role!r} and fill {buffer.fill!r}")
+    for argument in run.arguments:
+        if isinstance(argument, PointerArgument) and argument.buffer not in names:
+            refuse(f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}")
+        if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
+            refuse(f"unknown scalar type {argument.ctype!r}; known: {', '.join(SCALAR_FORMATS)}")
+    for launch in run.launches:
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        if launch.entry not in module.entries:
+            refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
+        if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
+            refuse(f"{launch.entry} has grid {launch.grid} and block {launch.block}; a block has 1 to 1024 threads")
+        if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
+            refuse(f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory")

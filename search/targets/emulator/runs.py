@@ -1,0 +1,148 @@
+"""What the emulator is asked to run, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Index3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    entry: str
+    grid: Index3
+    block: Index3
+    smem_dynamic_bytes: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Global memory of `image.nbytes` bytes. `fill` says what it holds at first: the image, 0xFF (NaN), or zeros."""
+
+    name: str
+    role: str                  # 'input' | 'output' | 'workspace'
+    image: np.ndarray          # uint8
+    fill: str = ""             # 'image' | 'poison' | 'zero'; default: image for inputs, poison for the others
+
+    @property
+    def filled(self) -> str:
+        return self.fill or ("image" if self.role == "input" else "poison")
+
+
+@dataclass(frozen=True)
+class PointerArgument:
+    buffer: str
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class NullArgument:
+    pass
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    ctype: str                 # 'int32' | 'uint32' | 'int64' | 'float32' | 'float64'
+    value: int | float
+
+
+Argument = PointerArgument | NullArgument | ScalarArgument
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Some launches in order over one set of buffers; all launches take the same arguments."""
+
+    name: str
+    launches: tuple[Launch, ...]
+    buffers: tuple[Buffer, ...]
+    arguments: tuple[Argument, ...]
+    order: str = "forward"     # 'forward' | 'reverse' | 'seeded:<n>'
+    count: bool = False        # needs a counted module
+    block_sample: int | None = None   # execute about so many blocks, evenly spread; None: all
+
+
+@dataclass(frozen=True)
+class RunFault:
+    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's may be
+    another word. `where` is a line of the kernel's own source."""
+
+    kind: str
+    sentence: str
+    block: Index3 | None = None
+    thread: Index3 | None = None
+    where: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class CanaryDamage:
+    buffer: str
+    side: str                  # 'before' | 'behind'
+    damaged_bytes: int
+    first_offset_bytes: int    # distance of the damaged byte from the buffer's edge
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """One kind of access of one source line, over the executed blocks."""
+
+    file: str
+    line: int
+    kind: str                  # 'shared_read' | 'shared_write' | 'global_read' | 'global_write'
+    count: int                 # warp-wide instructions
+    total_bytes: int
+    wavefronts: int
+    wavefronts_ideal: int
+    sectors: int
+    sectors_ideal: int
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Totals over the executed blocks."""
+
+    blocks_total: int
+    blocks_executed: int
+    warps_per_block: int       # of the widest launch
+    mma_flop: Mapping[str, int]            # by '<input>_<accumulator>': f16_f32, bf16_f32, f16_f16
+    shared_bytes: int
+    shared_wavefronts: int
+    shared_wavefronts_ideal: int
+    global_sectors: int        # of 32 bytes
+    global_sectors_ideal: int
+    global_load_bytes: int
+    global_store_bytes: int
+    async_copy_bytes: int
+    warp_memory_instructions: int
+    barriers: int              # one a block and __syncthreads
+    warp_collectives: int      # shuffles, votes, reductions, __syncwarp
+    special_function_ops: int  # one a lane
+    atomics: int               # one a lane
+    per_line: tuple[LineCounters, ...] = ()
+
+    @property
+    def bank_conflict_factor(self) -> float:
+        """1.0: no conflicts."""
+        return self.shared_wavefronts / self.shared_wavefronts_ideal if self.shared_wavefronts_ideal else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """`status`: finished (no faults), fault (reported, later runs unharmed), crash (its process died of it), timeout,
+    or not_run (an earlier run of the batch timed out)."""
+
+    name: str
+    status: str
+    faults: tuple[RunFault, ...] = ()
+    notes: tuple[RunFault, ...] = ()       # worth knowing, not wrong
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)   # uint8
+    input_changed: tuple[str, ...] = ()
+    canary: tuple[CanaryDamage, ...] = ()
+    counters: Counters | None = None
+    smem_static_bytes: int = 0
+    printf_calls: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0

@@ -1,0 +1,112 @@
+"""What every kernel and template must hold, over all of kernel_templates/: a newcomer is tested on arrival."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from search.candidate import Candidate, Origin, OriginKind, preset_candidate
+from search.cases import derived_cases, workload_case
+from search.catalogue import Catalogue
+from search.devices import device
+from search.reference import answer
+from search.render import RenderedSource, render
+from search.space import Space, resolve
+from search.toolchain import Cubin
+
+CATALOGUE = Catalogue.from_environment()
+KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]
+TEMPLATES = [(kernel, template) for kernel in KERNELS for template in kernel.templates]
+PRESETS = [(kernel, template, preset) for kernel, template in TEMPLATES for preset in template.presets]
+
+
+def _name(value) -> str:
+    return getattr(value, "name", "")
+
+
+def _compile_times(kernel, template):
+    """Every compile-time binding of the kernel's workloads that the template supports."""
+    found = []
+    for workload in kernel.workloads:
+        values = {**dict(workload.dims), **dict(workload.options)}
+        if all(values[name] in allowed for name, allowed in template.supports):
+            found.append(workload.compile_time(kernel))
+    return list(dict.fromkeys(found))
+
+
+def _render(kernel, template, candidate, compiled):
+    return render(kernel, template, candidate, resolve(template, candidate.parameters, compiled),
+                  CATALOGUE.include_dirs)
+
+
+def test_there_are_kernels_templates_and_presets():
+    assert KERNELS and len(TEMPLATES) >= 2 and len(PRESETS) >= 4
+
+
+@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
+    expressions = [one for _, one in template.locals] + [one.expression for one in template.constraints]
+    expressions += [size for launch in template.launches
+                    for size in (*launch.grid, *launch.block, launch.smem_dynamic_bytes)]
+    names = set().union(*(one.names for one in expressions)) | set(re.findall(r"\w+", template.text))
+    for parameter in template.parameters:
+        assert parameter.name in names, f"{parameter.name} has no effect"
+        assert parameter.doc, f"{parameter.name} is not documented"
+    assert template.idea and template.text.startswith("// ")
+    assert not re.search(r"\basm\b|__CUDA_ARCH__|EMULAT", template.text)
+
+
+@pytest.mark.parametrize(("kernel", "template", "preset"), PRESETS, ids=_name)
+@pytest.mark.parametrize("on", ["h200", "l4"])
+def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, template, preset, on, toolchain):
+    for compiled in _compile_times(kernel, template):
+        space = Space(template, compiled, device(on))
+        candidate = preset_candidate(template, preset.name, compiled)
+        assert space.why_not(candidate.parameters) is None
+        source = _render(kernel, template, candidate, compiled)
+        assert isinstance(source, RenderedSource)
+        cubin = toolchain.compile(source, device(on).arch)
+        assert isinstance(cubin, Cubin), cubin
+        assert [one.entry for one in cubin.entries] == list(source.entries)
+        assert sum(one.spill_bytes for one in cubin.entries) == 0
+
+
+@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+def test_random_points_render_to_sources_of_their_own(kernel, template):
+    compiled = kernel.workloads[0].compile_time(kernel)
+    points = random.Random(1).sample(Space(template, compiled, device("h200")).points, 60)
+    texts = set()
+    for point in points:
+        source = _render(kernel, template, Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED)),
+                         compiled)
+        assert isinstance(source, RenderedSource), source
+        texts.add(source.digest)
+    assert len(texts) >= 55          # a few spellings may coincide; more would mean a parameter without effect
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=_name)
+def test_checks_are_small_finite_and_differ_by_seed(kernel):
+    for _, template in [one for one in TEMPLATES if one[0] is kernel]:
+        for compiled in _compile_times(kernel, template):
+            points = Space(template, compiled, device("h200")).points
+            for point in random.Random(2).sample(points, 3):
+                tiles = resolve(template, point, compiled).tiles
+                cases = derived_cases(kernel, compiled, tiles, 0)
+                assert cases
+                for case in cases:
+                    assert kernel.work_flop(case.values(kernel)) <= 10e6, case.name
+                    right = answer(kernel, case)
+                    for one in right.outputs.values():
+                        assert (one.bound >= 0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=_name)
+def test_another_seed_is_another_input_and_the_same_seed_the_same(kernel):
+    workload = kernel.workloads[0]
+    first, again, other = (answer(kernel, workload_case(workload, seed)).inputs for seed in (3, 3, 4))
+    for name in first:
+        assert np.array_equal(first[name].view(np.uint8), again[name].view(np.uint8))
+        assert not np.array_equal(first[name].view(np.uint8), other[name].view(np.uint8))

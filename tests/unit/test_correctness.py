@@ -1,0 +1,121 @@
+"""The comparison that decides right and wrong, on real problems with outputs damaged one way at a time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from search.candidate import preset_candidate
+from search.cases import derived_cases
+from search.gates.correctness import compare
+from search.memory import POISON, problem
+from search.reference import answer
+from search.space import resolve
+from search.targets.base import Execution, Failure
+from search.verdict import Reason
+
+
+@pytest.fixture(scope="module")
+def attention(catalogue):
+    kernel = catalogue.kernel("attention")
+    template, preset = kernel.preset("wmma:flashcore_a")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    candidate = preset_candidate(template, preset.name, compiled)
+    return kernel, template, resolve(template, candidate.parameters, compiled), compiled
+
+
+def _problem(attention, layout):
+    kernel, template, point, compiled = attention
+    cases = derived_cases(kernel, compiled, point.tiles, 0)
+    case = next(one for one in cases if one.layout == layout and one.inputs == "normal" and dict(one.dims)["S_kv"] > 1)
+    return problem(kernel, template, point, case, answer(kernel, case))
+
+
+def _run(attention, layout="padded", damage=lambda name, values, image: None):
+    """The rounded reference as if a kernel had written it, after `damage`."""
+    kernel = attention[0]
+    made = _problem(attention, layout)
+    right = answer(kernel, made.case)
+    outputs = {}
+    for tensor in made.tensors:
+        if tensor.role == "output":
+            image = tensor.image.copy()
+            tensor.view(image)[...] = right.outputs[tensor.name].value.astype(tensor.dtype)
+            damage(tensor.name, tensor.view(image), image)
+            outputs[tensor.name] = image
+    return compare(SimpleNamespace(kernel=kernel), Execution(made, "forward", outputs, None))
+
+
+def _only(name, action):
+    return lambda output, values, image: action(values, image) if output == name else None
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "padded", "bshd"])
+def test_a_right_output_passes_in_every_layout(attention, layout):
+    checks, reason = _run(attention, layout)
+    assert reason is None
+    assert {one.output for one in checks} == {"o", "lse"} and all(one.passed for one in checks)
+    assert all(one.sentence == "" and one.share_out_of_bound == 0 for one in checks)
+
+
+def test_one_wrong_element_is_found_with_its_place(attention):
+    def damage(values, image):
+        values[0, 1, 3, 5] += 0.25
+    checks, reason = _run(attention, damage=_only("o", damage))
+    wrong = next(one for one in checks if one.output == "o")
+    assert reason is Reason.WRONG_VALUES
+    assert wrong.worst_index == (0, 1, 3, 5) and wrong.max_abs_error == pytest.approx(0.25, abs=0.01)
+    assert "o[0, 1, 3, 5] is" in wrong.sentence and "padded" in wrong.sentence
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nothing_that_is_not_finite_passes(attention, value):
+    def damage(values, image):
+        values[0, 0, 0, 0] = value
+    _, reason = _run(attention, damage=_only("o", damage))
+    assert reason is Reason.NOT_FINITE
+
+
+def test_an_element_that_was_never_written_is_called_so(attention):
+    def damage(values, image):
+        poison = np.full(2, POISON, np.uint8).view(np.float16)[0]
+        values[0, 1, 2, 7] = poison
+        values.view(np.uint16)[0, 1, 2, 7] = 0xFFFF
+    checks, reason = _run(attention, damage=_only("o", damage))
+    assert reason is Reason.UNWRITTEN
+    assert "1 of" in next(one for one in checks if one.output == "o").sentence
+
+
+def test_a_write_between_the_rows_is_out_of_bounds(attention):
+    tensor = next(one for one in _problem(attention, "padded").tensors if one.name == "o")
+    gap = (tensor.strides[2] * 1 - 1) * 2            # the last element of row 0's padding
+    def damage(values, image):
+        image[gap:gap + 2] = 0
+    checks, reason = _run(attention, damage=_only("o", damage))
+    assert reason is Reason.OUT_OF_BOUNDS
+    assert "2 bytes between the rows of o" in next(one for one in checks if not one.passed).sentence
+
+
+def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attention):
+    kernel = attention[0]
+    made = _problem(attention, "padded")
+    expected = answer(kernel, made.case).outputs["o"]
+
+    def damage(values, image):
+        values[...] = (expected.value + 0.8 * expected.bound).astype(np.float16)
+    checks, reason = _run(attention, damage=_only("o", damage))
+    wrong = next(one for one in checks if one.output == "o")
+    assert reason is Reason.WRONG_VALUES and wrong.share_out_of_bound < 0.2
+    assert wrong.frobenius_error > wrong.frobenius_allowed
+    assert wrong.sign_bias > 0.9
+
+
+def test_a_run_that_failed_is_evidence_with_its_sentence(attention):
+    made = _problem(attention, "padded")
+    checks, reason = compare(SimpleNamespace(kernel=attention[0]),
+                             Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")))
+    assert reason is Reason.DEADLOCK
+    assert checks[0].passed is False and checks[0].sentence.endswith("thread 3 waits for ever")
+    assert "reverse order" in checks[0].sentence
