@@ -98,7 +98,7 @@ def _counters(run: Run, end: Mapping[str, Any], frames: Frames) -> Counters:
     widest = max(launch.block[0] * launch.block[1] * launch.block[2] for launch in run.launches)
     return Counters(
         blocks_total=end["blocks_total"], blocks_executed=end["blocks_executed"], warps_per_block=-(-widest // 32),
-        mma_flop={name.removeprefix("mma_"): value for name, value in events.items() if name.startswith("mma_")},
+        mma_flop=tuple((name.removeprefix("mma_"), flop) for name, flop in events.items() if name.startswith("mma_")),
         shared_bytes=total("total_bytes", *shared), shared_wavefronts=total("wavefronts", *shared),
         shared_wavefronts_ideal=total("wavefronts_ideal", *shared), global_sectors=total("sectors", *globals_),
         global_sectors_ideal=total("sectors_ideal", *globals_), global_load_bytes=total("total_bytes", "global_read"),

@@ -15,6 +15,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from search.targets.emulator.runs import (Argument, Buffer, CanaryDamage, Counte
                                           PointerArgument, Run, RunFault, RunResult, ScalarArgument)
 
 __all__ = ["Buffer", "CanaryDamage", "Counters", "Launch", "LineCounters", "NullArgument", "PointerArgument", "Run",
-           "RunFault", "RunResult", "ScalarArgument", "execute"]
+           "RunFault", "RunResult", "ScalarArgument", "execute", "interrupt"]
 
 EXIT_CRASH = 80
 EXIT_OURS = 81
@@ -64,8 +65,8 @@ def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, worker
         pending = runs[len(results):]
         with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
             batch = _Batch(build, module, pending, Path(work))
-            batch.start(workers, deadline_s, memory_bytes)
             try:
+                batch.start(workers, deadline_s, memory_bytes)
                 timed_out = batch.follow(deadline_s, deliver)
             finally:
                 batch.stop()
@@ -75,7 +76,19 @@ def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, worker
     return tuple(results)
 
 
-@dataclass
+def interrupt() -> None:
+    """Kill every run in progress in this process: their `execute` calls raise Fault, later ones work."""
+    with _live_lock:
+        for batch in _live:
+            batch.kill()
+
+
+# The processes under way, for `interrupt`, which has no handle on the calls that wait for them.
+_live: set[_Batch] = set()
+_live_lock = threading.Lock()
+
+
+@dataclass(eq=False)
 class _Batch:
     """One gf-emulate process over some runs."""
 
@@ -101,6 +114,12 @@ class _Batch:
             raise Fault(f"gf-emulate cannot be started: {error.strerror}", code="emulator_start") from error
         finally:
             os.close(write_fd)
+        with _live_lock:
+            _live.add(self)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            kill_group(self.process)
 
     def follow(self, deadline_s: float, deliver: Callable[[RunResult], None]) -> bool:
         """Deliver results until the process ends; True when the run at work outlasted its deadline."""
@@ -108,7 +127,7 @@ class _Batch:
         open_faults: list[dict[str, Any]] = []
         for event in self._events(deadline_s):
             if event is None:
-                kill_group(self.process)
+                self.kill()
                 deliver(self._lost(self.runs[done], open_faults, "timeout", RunFault(
                     "timeout", f"the run was not over after {deadline_s:g} s")))
                 return True
@@ -126,8 +145,9 @@ class _Batch:
         return False
 
     def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            kill_group(self.process)
+        with _live_lock:
+            _live.discard(self)
+        self.kill()
         if self.report_fd >= 0:
             os.close(self.report_fd)
             self.report_fd = -1

@@ -107,7 +107,7 @@ class Counters:
     blocks_total: int
     blocks_executed: int
     warps_per_block: int       # of the widest launch
-    mma_flop: Mapping[str, int]            # by '<input>_<accumulator>': f16_f32, bf16_f32, f16_f16
+    mma_flop: tuple[tuple[str, int], ...]  # by '<input>_<accumulator>': f16_f32, bf16_f32, f16_f16
     shared_bytes: int
     shared_wavefronts: int
     shared_wavefronts_ideal: int

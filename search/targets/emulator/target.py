@@ -5,6 +5,7 @@ Results are real, times are modelled (see model.py). Each run has its own schedu
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +119,7 @@ class EmulatorTarget(Target):
         if counters is None:
             raise Fault("the emulator gave no counters for a counted run", code="emulator_no_counters")
         launch = problem.launches[0]
-        work = _block_work(problem, counters, np.prod(launch.grid))
+        work = _block_work(problem, counters, math.prod(launch.grid))
         entry = next(one for one in cubin.entries if one.entry == launch.entry)
         time = model_launch(self.device, launch, entry.registers, entry.smem_static_bytes, work, problem.work_bytes)
         note = (f"from {counters.blocks_executed} of {counters.blocks_total} blocks"

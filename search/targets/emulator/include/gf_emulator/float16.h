@@ -63,7 +63,7 @@ template <class Format> struct Float16 {
         return __builtin_isinf(float(a)) ? (a.bits & 0x8000u ? -1 : 1) : 0;
     }
     friend __forceinline__ Float16 hexp(Float16 a) { return fast_exp(a); }
-    friend __forceinline__ Float16 hexp2(Float16 a) { special(); return ::exp2f(a); }
+    friend __forceinline__ Float16 hexp2(Float16 a) { return fast_exp2(a); }
     friend __forceinline__ Float16 hlog(Float16 a) { return fast_log(a); }
     friend __forceinline__ Float16 hlog2(Float16 a) { return fast_log2(a); }
     friend __forceinline__ Float16 hsqrt(Float16 a) { return __fsqrt_rn(a); }

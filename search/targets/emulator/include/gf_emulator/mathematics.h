@@ -18,6 +18,7 @@ __forceinline__ void special() {}
 #endif
 
 __forceinline__ float fast_exp(float x) { special(); return ::expf(x); }
+__forceinline__ float fast_exp2(float x) { special(); return ::exp2f(x); }
 __forceinline__ float fast_exp10(float x) { special(); return ::exp10f(x); }
 __forceinline__ float fast_log(float x) { special(); return ::logf(x); }
 __forceinline__ float fast_log2(float x) { special(); return ::log2f(x); }
@@ -74,15 +75,15 @@ __forceinline__ float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1
 __forceinline__ float normcdff(float x) { return 0.5f * ::erfcf(x * -0.70710678118654752f); }
 
 #ifdef GF_EMULATOR_COUNTED
-#define expf(...) (gf_emulator::special(), ::expf(__VA_ARGS__))
-#define exp2f(...) (gf_emulator::special(), ::exp2f(__VA_ARGS__))
-#define logf(...) (gf_emulator::special(), ::logf(__VA_ARGS__))
-#define log2f(...) (gf_emulator::special(), ::log2f(__VA_ARGS__))
-#define sqrtf(...) (gf_emulator::special(), ::sqrtf(__VA_ARGS__))
-#define tanhf(...) (gf_emulator::special(), ::tanhf(__VA_ARGS__))
-#define sinf(...) (gf_emulator::special(), ::sinf(__VA_ARGS__))
-#define cosf(...) (gf_emulator::special(), ::cosf(__VA_ARGS__))
-#define powf(...) (gf_emulator::special(), ::powf(__VA_ARGS__))
+#define expf(...) (gf_emulator::special(), expf(__VA_ARGS__))
+#define exp2f(...) (gf_emulator::special(), exp2f(__VA_ARGS__))
+#define logf(...) (gf_emulator::special(), logf(__VA_ARGS__))
+#define log2f(...) (gf_emulator::special(), log2f(__VA_ARGS__))
+#define sqrtf(...) (gf_emulator::special(), sqrtf(__VA_ARGS__))
+#define tanhf(...) (gf_emulator::special(), tanhf(__VA_ARGS__))
+#define sinf(...) (gf_emulator::special(), sinf(__VA_ARGS__))
+#define cosf(...) (gf_emulator::special(), cosf(__VA_ARGS__))
+#define powf(...) (gf_emulator::special(), powf(__VA_ARGS__))
 #endif
 
 #define GF_EMULATOR_MIN_MAX(left, right, type)                                                          \
