@@ -117,7 +117,9 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) 
     dtype = DTYPES[str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype]
     shape = tuple(int(dict(case.dims)[name]) for name in argument.shape)
     layout = "contiguous" if argument.contiguous else case.layout
-    strides, elements = _strides(shape, layout, kernel.stride_elements)
+    # Each tensor is padded by another amount, so that one tensor's strides used for another show.
+    padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
+    strides, elements = _strides(shape, layout, padding)
     image = np.full(elements * dtype.itemsize, POISON, np.uint8)
     found = Tensor(argument.name, argument.kind, dtype, shape, strides, image)
     if argument.kind == "input" and all(shape):
@@ -126,10 +128,11 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) 
     return found
 
 
-def _strides(shape: tuple[int, ...], layout: str, multiple: int) -> tuple[tuple[int, ...], int]:
+def _strides(shape: tuple[int, ...], layout: str, padding: int) -> tuple[tuple[int, ...], int]:
     """Element strides and the number of elements of the image.
 
-    `padded` adds `multiple` elements to a row and one whole row, head ... at each level: NaN heads and rows.
+    `padded` adds `padding` elements to a row, and one whole row, head ... at each level with as many elements again:
+    NaN rows and heads, and no two tensors with the same strides.
     `bshd` keeps [B, S, H, D] in memory for a logical [B, H, S, D].
     """
     order = list(range(len(shape)))
@@ -140,5 +143,5 @@ def _strides(shape: tuple[int, ...], layout: str, multiple: int) -> tuple[tuple[
         strides[axis] = step
         step *= max(shape[axis], 1)
         if layout == "padded" and position < len(shape) - 1:
-            step += multiple if position == 0 else step // max(shape[axis], 1)
+            step += padding if position == 0 else step // max(shape[axis], 1) + padding
     return tuple(strides), step

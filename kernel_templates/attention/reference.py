@@ -75,10 +75,10 @@ def falling(draft: Draft) -> None:
 
 
 def beyond_fp16(draft: Draft) -> None:
-    """q . k is about 69,600 on even heads and -69,600 on odd ones, before scaling: infinite if it were held in fp16.
+    """q . k is about 69,600 on even heads and -69,600 on odd ones before scaling: infinite if held in fp16.
 
-    All values are on a grid on which float32 holds every partial sum exactly; otherwise float32's own error, which
-    is as large as fp16's error of P at such scores, would decide.
+    All values are on a grid on which float32 holds every partial sum exactly. Otherwise float32's own error,
+    which at such scores is as large as fp16's error of P, would decide.
     """
     for array in (draft.q, draft.k):
         array[...] = np.clip(np.round(array * 4.0) / 4.0, -4.0, 4.0)
@@ -102,8 +102,8 @@ def dominant_key(draft: Draft) -> None:
 
 
 def constant_v(draft: Draft) -> None:
-    """On even heads all rows of V are the same and O must be that row. Odd heads stay normal: a tensor of nothing
-    but exactly representable results would leave the rounded model no error to compare with."""
+    """On even heads all rows of V are the same and O must be that row. Odd heads stay normal: a tensor of
+    nothing but exactly representable results would leave the rounded model no error to compare with."""
     draft.v[:, ::2] = draft.v[:, ::2, :1]
 
 
@@ -129,7 +129,8 @@ _RECIPES: dict[str, Callable[[Draft], None]] = {
 RECIPES = tuple(_RECIPES)
 
 
-def make_inputs(dims: Dims, options: Mapping[str, str], recipe: str, seed: int, tiles: Mapping[str, int]) -> Arrays:
+def make_inputs(dims: Dims, options: Mapping[str, str], recipe: str, seed: int,
+                tiles: Mapping[str, int]) -> Arrays:
     """q, k, v in the storage type of options["dtype"]; the same arguments give the same bits.
 
     `tiles` are the candidate's (tile_q, tile_kv, depth); recipes that change from tile to tile follow them.
@@ -153,7 +154,7 @@ def make_inputs(dims: Dims, options: Mapping[str, str], recipe: str, seed: int, 
 
 @dataclass(frozen=True)
 class Rows:
-    """Float64 results of a block of query rows of one head; `n` visible keys, `l` the sum of exp(score - max)."""
+    """Float64 results of a block of query rows of one head; `l` is the sum of exp(score - max)."""
 
     value: np.ndarray                # [rows, D]
     rounded: np.ndarray              # [rows, D]: P and O rounded to the storage type, all else exact
@@ -197,21 +198,22 @@ def score_error(rows: Rows, head_dim: int) -> np.ndarray:
 def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, dtype: str) -> np.ndarray:
     """|O - R| <= u_o |R| + 2 (u_p + d) A + n eta max|v| / l + eta, for each element.
 
-    O is rounded once (u_o). Each p carries its rounding (u_p) and its score's error (d), once in the sum over V and
-    once in l. Below the smallest normal number rounding is absolute (eta), for p, where l divides it, and for O.
+    n is the number of visible keys, A = sum_j p_j |v_j|. O is rounded once (u_o). Each p carries its rounding
+    (u_p) and its score's error (d), once in the sum over V and once in l. Below the smallest normal number
+    rounding is absolute (eta): of p, where l divides it, and of O.
     """
     unit, eta = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
     largest = float(np.abs(v.astype(np.float32)).max(initial=0.0))
     subnormal = np.where(visible > 0, visible * eta * largest / np.where(visible > 0, rows.l, 1.0) + eta, 0.0)
-    return (unit * np.abs(rows.value) + 2.0 * (unit + score_error(rows, v.shape[1])[:, None]) * rows.mean_abs_v
-            + subnormal[:, None])
+    of_p = unit + score_error(rows, v.shape[1])
+    return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 
 def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, dtype: str) -> np.ndarray:
     """|LSE - R| for LSE = max + ln l in float32.
 
-    A relative error of l is an absolute one of ln l, so: d of the scores; u_p, since l may be the sum of the rounded
-    p; (n + 8) steps of summing n of them and of exp; and four roundings at the size of max and of the result.
+    A relative error of l is an absolute one of ln l, so: d of the scores; u_p, since l may be the sum of the
+    rounded p; n + 8 steps for summing n of them and for exp; four roundings at the size of max and of LSE.
     """
     finite = visible > 0
     size = np.abs(np.where(finite, lse, 0.0)) + np.abs(np.where(finite, rows.row_max, 0.0))
@@ -220,12 +222,13 @@ def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, d
     return np.where(finite, bound, 0.0)
 
 
-def reference(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> dict[str, dict[str, np.ndarray | None]]:
-    """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, the output's shape.
+def reference(dims: Dims, options: Mapping[str, str],
+              inputs: Arrays) -> dict[str, dict[str, np.ndarray | None]]:
+    """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, their shape.
 
-    `rounded` is O of a model in which only P and O are rounded; LSE has None, since nothing of it is stored in less
-    than float32 and a kernel's own float32 steps are many times that rounding. A row that sees no key has O = 0,
-    LSE = -inf and bound 0: nothing else is right there.
+    `rounded` is O of a model in which only P and O are rounded. LSE has None: nothing of it is stored in less
+    than float32, and a kernel's own float32 steps are many times that rounding. A row that sees no key has
+    O = 0, LSE = -inf and bound 0: nothing else is right there.
     """
     dtype, scale = options["dtype"], softmax_scale(dims)
     shape = (dims["B"], dims["H"], dims["S_q"])

@@ -111,7 +111,8 @@ def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray,
         return Reason.OUT_OF_BOUNDS, f"{outside} bytes between the rows of {tensor.name} were written"
     unwritten = _unwritten(values)
     if unwritten:
-        return Reason.UNWRITTEN, f"{unwritten} of {values.size} elements of {tensor.name} were never written"
+        return Reason.UNWRITTEN, (f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
+                                  "never written, or made from memory that never was")
     wrong_kind = np.isfinite(expected.value) & ~np.isfinite(got)
     if wrong_kind.any():
         return Reason.NOT_FINITE, f"{int(wrong_kind.sum())} of {values.size} elements of {tensor.name} are NaN or infinite"

@@ -18,11 +18,13 @@ class TargetSettings:
     cache_folder: Path
     include_dirs: tuple[Path, ...]
     workers: int                     # host threads that one run may use
+    run_deadline_s: float = 30.0     # for one batch of emulated runs
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:
     from search.targets.emulator.target import EmulatorTarget
-    return EmulatorTarget(which, settings.cache_folder, settings.include_dirs, settings.workers)
+    return EmulatorTarget(which, settings.cache_folder, settings.include_dirs, settings.workers,
+                          settings.run_deadline_s)
 
 
 def _cuda(which: str, settings: TargetSettings) -> Target:

@@ -1,4 +1,4 @@
-"""From gf-emulate's events to a RunResult: source lines for addresses, sentences for faults, sums for counters."""
+"""From gf-emulate's events to a RunResult: lines for addresses, sentences for faults, sums for counters."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from search.targets.emulator.build import Module
 from search.targets.emulator.runs import CanaryDamage, Counters, LineCounters, Run, RunFault, RunResult
 from search.targets.emulator.symbols import Frame, kernel_line, source_frames
 
+Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
 ACCESS_KINDS = ("shared_read", "shared_write", "global_read", "global_write")
 
 
-def run_result(module: Module, run: Run, fault_events: Sequence[Mapping[str, Any]], end: Mapping[str, Any] | None,
+def run_result(module: Module, run: Run, fault_events: Sequence[Event], end: Event | None,
                outputs: Mapping[str, np.ndarray]) -> RunResult:
     """`end` is the run's last event, None for a run whose process did not live to send it."""
     frames = source_frames(module.path, _addresses(run, fault_events, end))
-    said = [(event, _fault(event, frames)) for event in fault_events if not _same_place(event, frames)]
-    faults = [fault for event, fault in said if not event["note"]]
-    notes = tuple(fault for event, fault in said if event["note"])
+    faults = [_fault(event, frames) for event in fault_events if not event["note"]]
+    notes = tuple(_fault(event, frames) for event in fault_events if event["note"])
     if end is None:
         return RunResult(run.name, "crash", tuple(faults), notes)
     canary = tuple(CanaryDamage(name, "before" if before else "behind", damaged, first)
@@ -31,38 +31,29 @@ def run_result(module: Module, run: Run, fault_events: Sequence[Mapping[str, Any
     faults += [_canary_fault(one) for one in canary]
     faults += [RunFault("input_changed", f"the kernel wrote to its input '{name}'") for name in changed]
     return RunResult(
-        name=run.name, status="fault" if faults else "finished", faults=tuple(faults), notes=notes, outputs=outputs,
-        input_changed=changed, canary=canary, counters=_counters(run, end, frames) if run.count else None,
-        smem_static_bytes=end["smem_static_bytes"], printf_calls=end["printfs"], cpu_s=end["cpu_s"], wall_s=end["wall_s"])
+        name=run.name, status="fault" if faults else "finished", faults=tuple(faults), notes=notes,
+        outputs=outputs, input_changed=changed, canary=canary,
+        counters=_counters(run, end, frames) if run.count else None, smem_static_bytes=end["smem_static_bytes"],
+        printf_calls=end["printfs"], cpu_s=end["cpu_s"], wall_s=end["wall_s"])
 
 
-def _addresses(run: Run, fault_events: Sequence[Mapping[str, Any]], end: Mapping[str, Any] | None) -> Iterator[int]:
+def _addresses(run: Run, fault_events: Sequence[Event], end: Event | None) -> Iterator[int]:
     for event in fault_events:
         yield event["site"]
-        yield event["other_site"]
         yield from (one["site"] for one in event["waiting"])
     if end is not None and run.count:
         yield from (site[0] for site in end["sites"])
 
 
-def _same_place(event: Mapping[str, Any], frames: Frames) -> bool:
-    """Two sites of one source line (a copy that the compiler made) are no divergence; without line tables, neither."""
-    if event["other_site"] < 0:
-        return False
-    return frames.get(event["site"], ()) == frames.get(event["other_site"], ())
-
-
-def _fault(event: Mapping[str, Any], frames: Frames) -> RunFault:
+def _fault(event: Event, frames: Frames) -> RunFault:
     where = kernel_line(frames.get(event["site"], ()))
     sentence = event["sentence"]
-    if event["other_site"] >= 0:
-        sentence += f": {_place(where)} and {_place(kernel_line(frames.get(event['other_site'], ())))}"
     if event["waiting"]:
         sentence += "; " + _waiting(event["waiting"], frames)
     return RunFault(event["kind"], sentence, tuple(event["block"]), tuple(event["thread"]), where)
 
 
-def _waiting(waiting: Sequence[Mapping[str, Any]], frames: Frames) -> str:
+def _waiting(waiting: Sequence[Event], frames: Frames) -> str:
     """Threads that stand at the same call, named together."""
     groups: dict[str, list[str]] = defaultdict(list)
     for one in waiting:
@@ -83,7 +74,7 @@ def _canary_fault(damage: CanaryDamage) -> RunFault:
                                      f"the nearest {place} it")
 
 
-def _counters(run: Run, end: Mapping[str, Any], frames: Frames) -> Counters:
+def _counters(run: Run, end: Event, frames: Frames) -> Counters:
     lines: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0] * 6)
     for site, kind, *sums in end["sites"]:
         file, line = kernel_line(frames.get(site, ())) or ("?", 0)
@@ -99,10 +90,14 @@ def _counters(run: Run, end: Mapping[str, Any], frames: Frames) -> Counters:
     return Counters(
         blocks_total=end["blocks_total"], blocks_executed=end["blocks_executed"], warps_per_block=-(-widest // 32),
         mma_flop=tuple((name.removeprefix("mma_"), flop) for name, flop in events.items() if name.startswith("mma_")),
-        shared_bytes=total("total_bytes", *shared), shared_wavefronts=total("wavefronts", *shared),
-        shared_wavefronts_ideal=total("wavefronts_ideal", *shared), global_sectors=total("sectors", *globals_),
-        global_sectors_ideal=total("sectors_ideal", *globals_), global_load_bytes=total("total_bytes", "global_read"),
-        global_store_bytes=total("total_bytes", "global_write"), async_copy_bytes=events["async_copy_bytes"],
-        warp_memory_instructions=total("count", *ACCESS_KINDS), barriers=events["barriers"],
-        warp_collectives=events["warp_collectives"], special_function_ops=events["special_function_ops"],
-        atomics=events["atomics"], per_line=per_line)
+        shared_bytes=total("total_bytes", *shared),
+        shared_wavefronts=total("wavefronts", *shared),
+        shared_wavefronts_ideal=total("wavefronts_ideal", *shared),
+        global_sectors=total("sectors", *globals_),
+        global_sectors_ideal=total("sectors_ideal", *globals_),
+        global_load_bytes=total("total_bytes", "global_read"),
+        global_store_bytes=total("total_bytes", "global_write"),
+        async_copy_bytes=events["async_copy_bytes"],
+        warp_memory_instructions=total("count", *ACCESS_KINDS),
+        barriers=events["barriers"], warp_collectives=events["warp_collectives"],
+        special_function_ops=events["special_function_ops"], atomics=events["atomics"], per_line=per_line)

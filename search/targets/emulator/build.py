@@ -30,11 +30,15 @@ RUNTIME_LIBRARY = "libgf_runtime.so"
 EXECUTABLE = "gf-emulate"
 
 COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
-NATIVE_FLAGS = ("-fno-omit-frame-pointer", "-Wall", "-Wextra")
-# -g1: line tables for reports. No sibling calls: a return address must lie in the kernel. CUDA code puns types and
-# contracts a * b + c. The alignment check calls the runtime, which stops the block.
-KERNEL_FLAGS = ("-g1", "-w", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-optimize-sibling-calls",
-                "-ffp-contract=fast", "-fvisibility=hidden", "-fsanitize=alignment", "-fno-sanitize-recover=alignment")
+NATIVE_FLAGS = ("-O3", "-Wall", "-Wextra")
+KERNEL_FLAGS = (
+    "-g1", "-gdwarf-4",                  # line tables for reports; with version 5, binutils 2.40 names the wrong file
+    "-w", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
+    "-fno-strict-aliasing", "-ffp-contract=fast",    # CUDA code puns types, and nvcc contracts a * b + c
+    "-fno-optimize-sibling-calls",       # a call's return address must lie in the kernel
+    "-fstack-clash-protection",          # a large frame must meet its stack's guard page
+    "-fsanitize=alignment", "-fno-sanitize-recover=alignment",   # the runtime answers the check, and stops the block
+)
 COUNTED_FLAGS = {
     # Hooks at loads and stores only. Scalar replacement would split a 16-byte access before the hooks go in.
     "g++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"),
@@ -133,20 +137,25 @@ class EmulatorBuild:
         return _run_compiler(command, work, deadline_s)
 
     def _build_native(self, fresh: Path) -> None:
-        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}")
-        sources = sorted(NATIVE.glob("*.cpp"))
         objects = fresh / "objects"
         objects.mkdir()
+        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}")
+        common = objects / "precompiled.h"
+        shutil.copyfile(NATIVE / common.name, common)
+        self._must([*flags, "-x", "c++-header", str(common), "-o", f"{common}.gch"])
+        use_common = ("-include", str(common)) if self.compiler.kind == "g++" else ("-include-pch", f"{common}.gch")
 
-        def compile_one(source: Path) -> None:
-            self._must([*flags, "-c", str(source), "-o", str(objects / f"{source.stem}.o")])
+        def compile_one(source: Path) -> str:
+            made = objects / f"{source.stem}.o"
+            self._must([*flags, *use_common, "-c", str(source), "-o", str(made)])
+            return str(made)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(compile_one, sources))
-        parts = [str(objects / f"{source.stem}.o") for source in sources if source.stem != "main"]
-        self._must(["-shared", *parts, "-o", str(fresh / RUNTIME_LIBRARY), f"-Wl,-soname,{RUNTIME_LIBRARY}",
+            made = list(pool.map(compile_one, sorted(NATIVE.glob("*.cpp"))))
+        main = next(one for one in made if one.endswith("/main.o"))
+        self._must(["-shared", *(one for one in made if one != main), "-o", str(fresh / RUNTIME_LIBRARY),
+                    f"-Wl,-soname,{RUNTIME_LIBRARY}", "-pthread", "-ldl"])
+        self._must([main, "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime", "-Wl,-rpath,$ORIGIN",
                     "-pthread", "-ldl"])
-        self._must([str(objects / "main.o"), "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime",
-                    "-Wl,-rpath,$ORIGIN", "-pthread", "-ldl"])
         shutil.rmtree(objects)
 
     def _build_prelude(self, folder: Path, counted: bool) -> None:

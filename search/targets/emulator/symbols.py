@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, t
         if line.startswith("0x"):
             current = frames.setdefault(int(line, 16) + 1, [])
         elif (match := _LOCATION.match(line)) and int(match[2]) > 0:
-            current.append((match[1].removeprefix("./"), int(match[2])))
+            current.append((posixpath.normpath(match[1]), int(match[2])))
     return {address: tuple(found) for address, found in frames.items()}
 
 

@@ -6,7 +6,6 @@ Results are real, times are modelled (see model.py). Each run has its own schedu
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ CHECK_FLOP_LIMIT = 400e6             # about half a second on one core
 FIRST_BATCH = 4                      # most wrong candidates show in the first runs
 SAMPLED_BLOCKS = 8                   # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
-RUN_DEADLINE_S = 60.0
 MEMORY_BYTES = 4 * 2**30
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misaligned": Reason.MISALIGNED,
@@ -54,10 +52,12 @@ class EmulatorTarget(Target):
     band = BAND
     check_flop_limit = CHECK_FLOP_LIMIT
 
-    def __init__(self, which: str, cache_folder: Path, include_dirs: tuple[Path, ...], workers: int) -> None:
+    def __init__(self, which: str, cache_folder: Path, include_dirs: tuple[Path, ...], workers: int,
+                 run_deadline_s: float) -> None:
         self.name = f"emulator:{which}"
         self.device = device(which)
         self._cache_folder, self._include_dirs, self._workers = cache_folder, include_dirs, workers
+        self._run_deadline_s = run_deadline_s
         self._build: EmulatorBuild | None = None
         self._lock = threading.Lock()
 
@@ -80,7 +80,7 @@ class EmulatorTarget(Target):
             runs = [_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))]
             results = self._execute(program.plain, runs)
             for one, order, result in zip(batch, orders, results):
-                yield Execution(one, order, *_outcome(one, result))
+                yield Execution(one, order, *self._outcome(one, result))
 
     def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem]) -> tuple[Timing, ...] | Failure:
         if program.counted is None:
@@ -88,7 +88,7 @@ class EmulatorTarget(Target):
         timings = []
         for one in problems:
             result = self._execute(program.counted, [_run(one, "forward", "counted", counted=True)])[0]
-            failure = _failure(one, result)
+            failure = self._failure(one, result)
             if failure is not None:
                 return failure
             timings.append(self._timing(one, cubin, result))
@@ -111,8 +111,29 @@ class EmulatorTarget(Target):
                     code="emulator_unsupported")
 
     def _execute(self, module: Module, runs: list[native.Run]) -> tuple[native.RunResult, ...]:
-        return native.execute(self._build, module, runs, workers=self._workers, deadline_s=RUN_DEADLINE_S,
+        return native.execute(self._build, module, runs, workers=self._workers, deadline_s=self._run_deadline_s,
                               memory_bytes=MEMORY_BYTES)
+
+    def _outcome(self, problem: Problem, result: native.RunResult) -> tuple[Mapping[str, np.ndarray], Failure | None]:
+        failure = self._failure(problem, result)
+        return ({}, failure) if failure else (result.outputs, None)
+
+    def _failure(self, problem: Problem, result: native.RunResult) -> Failure | None:
+        """What a run says of the candidate; Fault when it did not run at all."""
+        if result.status == "not_run":
+            raise Fault("an emulated run did not start", code="emulator_not_run")
+        if result.status == "timeout":
+            return Failure(Reason.TIMEOUT, f"no end within {self._run_deadline_s:g} s on the emulator")
+        if result.faults:
+            first = result.faults[0]
+            return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
+        if result.status != "finished":
+            return Failure(Reason.DEVICE_FAULT, "the candidate ended the process that ran it")
+        if result.canary:
+            return Failure(Reason.OUT_OF_BOUNDS, str(result.canary[0]))
+        if result.input_changed:
+            return Failure(Reason.INPUT_CHANGED, "the input " + ", ".join(result.input_changed) + " was written")
+        return None
 
     def _timing(self, problem: Problem, cubin: Cubin, result: native.RunResult) -> Timing:
         counters = result.counters
@@ -162,30 +183,3 @@ def _argument(one: Tensor | Scalar | WorkspaceMemory | None):
         case Scalar():
             return native.ScalarArgument(one.dtype, one.value)
     return native.PointerArgument(one.name, 0)
-
-
-def _outcome(problem: Problem, result: native.RunResult) -> tuple[Mapping[str, np.ndarray], Failure | None]:
-    failure = _failure(problem, result)
-    return ({}, failure) if failure else (result.outputs, None)
-
-
-def _failure(problem: Problem, result: native.RunResult) -> Failure | None:
-    """What a run says of the candidate; Fault when it did not run at all."""
-    if result.status == "not_run":
-        raise Fault("an emulated run did not start", code="emulator_not_run")
-    if result.status == "timeout":
-        return Failure(Reason.TIMEOUT, f"no end within {RUN_DEADLINE_S:g} s on the emulator")
-    if result.faults:
-        first = result.faults[0]
-        return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
-    if result.status != "finished":
-        return Failure(Reason.DEVICE_FAULT, "the candidate ended the process that ran it")
-    if result.canary:
-        return Failure(Reason.OUT_OF_BOUNDS, str(result.canary[0]))
-    if result.input_changed:
-        return Failure(Reason.INPUT_CHANGED, "the input " + ", ".join(result.input_changed) + " was written")
-    return None
-
-
-def default_workers() -> int:
-    return os.cpu_count() or 1

@@ -14,19 +14,16 @@ const char* name_of(BarrierOperation operation) {
     return "?";
 }
 
-int BlockBarrier::meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, const void* site) {
+int BlockBarrier::meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, int line, const void* site) {
     fiber.site = site;
-    Worker& worker = block.worker();
     if (arrived_ == 0) {
         operation_ = operation;
-        site_ = site;
+        line_ = line;
         true_predicates_ = 0;
-    } else if (operation != operation_) {
-        worker.fail("divergence", site, format("thread %u calls %s while others of its block wait in %s", fiber.thread,
-                                               name_of(operation), name_of(operation_)));
-    } else if (site != site_) {
-        // Compilers copy barrier calls, so only the parent, who sees source lines, can tell whether these differ.
-        worker.sites_differ(site_, site);
+    } else if (operation != operation_ || line != line_) {
+        block.worker().fail("divergence", site,
+                            format("thread %u comes to the %s of line %d while others of its block wait in the %s of line %d",
+                                   fiber.thread, name_of(operation), line, name_of(operation_), line_));
     }
     arrived_++;
     true_predicates_ += predicate;

@@ -15,9 +15,9 @@ uint3 gf_emulator_block_size() { return Worker::current().launch().block; }
 uint3 gf_emulator_grid_size() { return Worker::current().launch().grid; }
 unsigned gf_emulator_lane() { return Worker::current().fiber().lane; }
 
-int gf_emulator_block_barrier(BarrierOperation operation, int predicate) {
+int gf_emulator_block_barrier(BarrierOperation operation, int predicate, int line) {
     Block& block = Worker::current().block();
-    return block.barrier().meet(block, block.current(), operation, predicate != 0, SITE);
+    return block.barrier().meet(block, block.current(), operation, predicate != 0, line, SITE);
 }
 
 void gf_emulator_yield() { Worker::current().block().yield(); }

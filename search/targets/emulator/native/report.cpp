@@ -62,8 +62,7 @@ void Report::fault(const Fault& fault) {
                           triple(one.thread).c_str(), one.operation, one.mask, offset(one.site));
     line("fault", "\"kind\":" + quoted(fault.kind) + ",\"sentence\":" + quoted(fault.sentence) +
                       ",\"block\":" + triple(fault.block) + ",\"thread\":" + triple(fault.thread) +
-                      format(",\"site\":%ld,\"other_site\":%ld,\"note\":%s", offset(fault.site), offset(fault.other_site),
-                             fault.note ? "true" : "false") +
+                      format(",\"site\":%ld,\"note\":%s", offset(fault.site), fault.note ? "true" : "false") +
                       ",\"waiting\":[" + waiting + "]");
 }
 

@@ -17,9 +17,8 @@ struct Fault {
     std::string sentence;
     uint3 block{};
     uint3 thread{};
-    const void* site = nullptr;        // a return address in the kernel's library, or null
-    const void* other_site = nullptr;  // where the two disagree only if their source lines do
-    bool note = false;                 // worth saying, not a fault
+    const void* site = nullptr;  // a return address in the kernel's library, or null
+    bool note = false;           // worth saying, not a fault
     struct Waiting {
         uint3 thread;
         const char* operation;

@@ -33,12 +33,14 @@ struct Diagnosis {
     std::string sentence;
 };
 
-Diagnosis diagnose(Worker& worker, int signal_number, const void* address) {
+Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* address) {
     if (signal_number == SIGFPE) return {"device_fault", "an integer division by zero"};
     if (signal_number == SIGILL || signal_number == SIGTRAP) return {"device_fault", "control reached code that the compiler proved unreachable"};
     if (signal_number == SIGABRT) return {"device_fault", "the kernel called abort"};
     if (worker.stacks().in_guard(address))
         return {"device_fault", format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
+    // The processor names no address when it is none that any page could have.
+    if (code == SI_KERNEL) return {"device_fault", "an access to an impossible address, far from every buffer"};
     const std::string shared = worker.shared().describe(address);
     if (!shared.empty()) return {"out_of_bounds", "an access " + shared};
     const std::string global = worker.launch().global->describe(address);
@@ -53,7 +55,7 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
         _exit(exit_code_ours);
     }
     Worker& worker = Worker::current();
-    const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_addr);
+    const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_code, info->si_addr);
     Fault fault{diagnosis.kind, diagnosis.sentence, worker.block().block_index(), worker.fiber().thread_index};
     const char* counter = static_cast<const char*>(program_counter(context));
     // Sites are return addresses, so the faulting instruction is named by the byte after its first.

@@ -75,14 +75,24 @@ void scatter(const FragmentLayout& layout, const float* matrix, Element element,
         }
 }
 
+using Vector = float __attribute__((vector_size(32)));
+constexpr int lanes_of_vector = 8;
+
+// Eight sums at a time stay in registers, enough of them to hide the latency of a multiply-add.
 template <int columns>
 void multiply(const float* a, const float* b, float* c, int rows) {
-    for (int row = 0; row < rows; row++) {
-        float sums[columns];
-        std::memcpy(sums, c + row * columns, sizeof sums);
+    constexpr int vectors = columns / lanes_of_vector, rows_at_once = 8 / vectors;
+    const Vector* b_vectors = reinterpret_cast<const Vector*>(b);
+    Vector* c_vectors = reinterpret_cast<Vector*>(c);
+    for (int row = 0; row < rows; row += rows_at_once) {
+        Vector sums[rows_at_once][vectors];
+        for (int r = 0; r < rows_at_once; r++)
+            for (int v = 0; v < vectors; v++) sums[r][v] = c_vectors[(row + r) * vectors + v];
         for (int k = 0; k < depth; k++)
-            for (int column = 0; column < columns; column++) sums[column] += a[row * depth + k] * b[k * columns + column];
-        std::memcpy(c + row * columns, sums, sizeof sums);
+            for (int r = 0; r < rows_at_once; r++)
+                for (int v = 0; v < vectors; v++) sums[r][v] += a[(row + r) * depth + k] * b_vectors[k * vectors + v];
+        for (int r = 0; r < rows_at_once; r++)
+            for (int v = 0; v < vectors; v++) c_vectors[(row + r) * vectors + v] = sums[r][v];
     }
 }
 

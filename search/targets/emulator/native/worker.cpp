@@ -12,7 +12,6 @@ namespace {
 // What this run has reported so far, over all workers.
 std::mutex reported_mutex;
 std::map<std::pair<std::string, const void*>, int> reported;
-std::set<std::pair<const void*, const void*>> differing_sites;
 constexpr int reports_a_site = 1;
 constexpr std::size_t reports_a_run = 32;
 
@@ -21,13 +20,12 @@ constexpr std::size_t reports_a_run = 32;
 void Worker::start_run() {
     const std::lock_guard<std::mutex> lock(reported_mutex);
     reported.clear();
-    differing_sites.clear();
     any_fault_ = false;
 }
 
 void Worker::record(Fault fault) {
     const std::lock_guard<std::mutex> lock(reported_mutex);
-    if (!fault.note && !fault.other_site) {
+    if (!fault.note) {
         any_fault_ = true;
         launch_->stop = true;
     }
@@ -50,16 +48,6 @@ void Worker::fail(const char* kind, const void* site, const std::string& sentenc
 void Worker::note(const char* kind, const void* site, const std::string& sentence) {
     Fault fault = described(kind, site, sentence);
     fault.note = true;
-    record(std::move(fault));
-}
-
-void Worker::sites_differ(const void* first, const void* second) {
-    {
-        const std::lock_guard<std::mutex> lock(reported_mutex);
-        if (!differing_sites.insert({first, second}).second) return;
-    }
-    Fault fault = described("divergence", second, "threads of one block meet in one barrier from different places");
-    fault.other_site = first;
     record(std::move(fault));
 }
 

@@ -3,9 +3,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "block.h"
 #include "context.h"
@@ -39,8 +37,6 @@ public:
     // Report for the running fiber, then drop its block; the run ends.
     [[noreturn]] void fail(const char* kind, const void* site, const std::string& sentence);
     void note(const char* kind, const void* site, const std::string& sentence);
-    // Two threads met in one barrier from two places; a fault if the source lines differ.
-    void sites_differ(const void* first, const void* second);
     void thread_exits(Fiber& fiber);
 
     // Counts an access of the running fiber, if it is to shared memory or to a buffer.

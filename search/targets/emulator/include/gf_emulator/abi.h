@@ -46,7 +46,8 @@ uint3 gf_emulator_block_size() __attribute__((const));
 uint3 gf_emulator_grid_size() __attribute__((const));
 unsigned gf_emulator_lane() __attribute__((const));
 
-int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate);
+// `line` keeps calls of different source lines apart: compilers merge and copy calls.
+int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate, int line);
 std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective kind, std::uint64_t value,
                                           int lane_argument, int width);
 unsigned gf_emulator_active_mask();

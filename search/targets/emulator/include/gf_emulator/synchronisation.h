@@ -3,15 +3,17 @@
 #include "gf_emulator/abi.h"
 #include "gf_emulator/qualifiers.h"
 
-__forceinline__ void __syncthreads() { gf_emulator_block_barrier(gf_emulator::BarrierOperation::sync, 0); }
-__forceinline__ int __syncthreads_count(int predicate) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::count, predicate);
+__forceinline__ void __syncthreads(int line = __builtin_LINE()) {
+    gf_emulator_block_barrier(gf_emulator::BarrierOperation::sync, 0, line);
 }
-__forceinline__ int __syncthreads_and(int predicate) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::all, predicate);
+__forceinline__ int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::count, predicate, line);
 }
-__forceinline__ int __syncthreads_or(int predicate) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::any, predicate);
+__forceinline__ int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::all, predicate, line);
+}
+__forceinline__ int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::any, predicate, line);
 }
 
 __forceinline__ void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -1,0 +1,184 @@
+// Runs and times kernel.cu from C++. Compile this file alone:
+//
+//   nvcc -std=c++17 -arch=sm_90 -o host host.cu && ./host
+//
+// It fills the inputs with fixed pseudo-random numbers in [-1, 1), launches every workload of launch.h, prints the time
+// of one pass and a checksum of each output. Right values are checked by run_cupy.py, against reference.py.
+#include "kernel.cu"
+#include "launch.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+static void check(cudaError_t error, const char* what)
+{
+    if (error == cudaSuccess)
+        return;
+    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    std::exit(1);
+}
+
+static size_t element_bytes(Type type)
+{
+    return type == Type::fp16 || type == Type::bf16 ? 2 : type == Type::int64 ? 8 : 4;
+}
+
+// Uniform in [-1, 1): a linear congruential generator (the constants of Numerical Recipes).
+static float next_value(uint32_t& state)
+{
+    state = state * 1664525u + 1013904223u;
+    return static_cast<float>(state >> 8) / 8388608.0f - 1.0f;
+}
+
+static void store(char* at, Type type, float value)
+{
+    const __half as_half = __float2half(value);
+    const __nv_bfloat16 as_bfloat = __float2bfloat16(value);
+    const int32_t as_int = static_cast<int32_t>(value * 100);
+    const int64_t as_long = as_int;
+    switch (type) {
+    case Type::fp16: std::memcpy(at, &as_half, 2); break;
+    case Type::bf16: std::memcpy(at, &as_bfloat, 2); break;
+    case Type::float32: std::memcpy(at, &value, 4); break;
+    case Type::int32: std::memcpy(at, &as_int, 4); break;
+    default: std::memcpy(at, &as_long, 8); break;
+    }
+}
+
+static double load(const char* at, Type type)
+{
+    __half as_half;
+    __nv_bfloat16 as_bfloat;
+    float as_float;
+    int32_t as_int;
+    int64_t as_long;
+    switch (type) {
+    case Type::fp16: std::memcpy(&as_half, at, 2); return __half2float(as_half);
+    case Type::bf16: std::memcpy(&as_bfloat, at, 2); return __bfloat162float(as_bfloat);
+    case Type::float32: std::memcpy(&as_float, at, 4); return as_float;
+    case Type::int32: std::memcpy(&as_int, at, 4); return as_int;
+    default: std::memcpy(&as_long, at, 8); return static_cast<double>(as_long);
+    }
+}
+
+// Device memory for one argument: inputs filled, outputs full of NaN, workspaces as they are asked for.
+static void* allocate(const Argument& argument, uint32_t seed)
+{
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, std::max<long long>(argument.bytes, 16)), argument.name);
+    if (argument.kind == Kind::input) {
+        const size_t size = element_bytes(argument.type);
+        std::vector<char> host(argument.bytes);
+        for (size_t at = 0; at < host.size(); at += size)
+            store(host.data() + at, argument.type, next_value(seed));
+        check(cudaMemcpy(memory, host.data(), host.size(), cudaMemcpyHostToDevice), argument.name);
+    } else {
+        check(cudaMemset(memory, argument.zero_fill ? 0 : 0xFF, std::max<long long>(argument.bytes, 16)), argument.name);
+    }
+    return memory;
+}
+
+// The value of each argument, in a place of its own that cudaLaunchKernel reads it from.
+struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; };
+
+static void* value_of(const Argument& argument, Value& value)
+{
+    if (argument.kind != Kind::scalar)
+        return &value.pointer;
+    value.as_long = argument.whole;
+    value.as_int = static_cast<int32_t>(argument.whole);
+    value.as_float = static_cast<float>(argument.real);
+    if (argument.type == Type::float32)
+        return &value.as_float;
+    return argument.type == Type::int64 ? static_cast<void*>(&value.as_long) : static_cast<void*>(&value.as_int);
+}
+
+static void launch_all(const Workload& workload, void** values)
+{
+    for (int i = 0; i < workload.launch_count; ++i) {
+        const Launch& one = workload.launches[i];
+        check(cudaLaunchKernel(one.entry, dim3(one.grid[0], one.grid[1], one.grid[2]),
+                               dim3(one.block[0], one.block[1], one.block[2]), values, one.smem_dynamic_bytes, nullptr),
+              "launch");
+    }
+}
+
+// Microseconds of one pass: the median of several batches, after a warm-up. Inputs stay in L2 when they fit.
+static double time_us(const Workload& workload, void** values)
+{
+    const int batches = 15, passes = 50;
+    std::vector<double> times;
+    cudaEvent_t begin, end;
+    check(cudaEventCreate(&begin), "event");
+    check(cudaEventCreate(&end), "event");
+    for (int batch = 0; batch < batches; ++batch) {
+        check(cudaEventRecord(begin), "event");
+        for (int pass = 0; pass < passes; ++pass)
+            launch_all(workload, values);
+        check(cudaEventRecord(end), "event");
+        check(cudaEventSynchronize(end), "run");
+        float milliseconds = 0;
+        check(cudaEventElapsedTime(&milliseconds, begin, end), "event");
+        times.push_back(milliseconds * 1000.0 / passes);
+    }
+    std::nth_element(times.begin(), times.begin() + batches / 2, times.end());
+    return times[batches / 2];
+}
+
+static bool report(const Argument& argument, const void* memory)
+{
+    std::vector<char> host(argument.bytes);
+    check(cudaMemcpy(host.data(), memory, host.size(), cudaMemcpyDeviceToHost), argument.name);
+    double sum = 0;
+    long long bad = 0;
+    for (size_t at = 0; at < host.size(); at += element_bytes(argument.type)) {
+        const double value = load(host.data() + at, argument.type);
+        bad += std::isnan(value);
+        sum += std::isfinite(value) ? value : 0;
+    }
+    std::printf("  %-8s sum %.6g, %lld elements are NaN\n", argument.name, sum, bad);
+    return bad == 0;
+}
+
+static bool run(const Workload& workload)
+{
+    std::vector<Value> storage(workload.argument_count);
+    std::vector<void*> values(workload.argument_count);
+    for (int i = 0; i < workload.argument_count; ++i) {
+        const Argument& one = workload.arguments[i];
+        storage[i].pointer = one.kind == Kind::scalar ? nullptr : allocate(one, 1u + i);
+        values[i] = value_of(one, storage[i]);
+    }
+    for (int i = 0; i < workload.launch_count; ++i)
+        check(cudaFuncSetAttribute(workload.launches[i].entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   workload.launches[i].smem_dynamic_bytes), "shared memory");
+    launch_all(workload, values.data());
+    check(cudaDeviceSynchronize(), "run");
+    const double microseconds = time_us(workload, values.data());
+    std::printf("%s: %.2f us, %.2f TFLOP/s\n", workload.name, microseconds, workload.flop / microseconds * 1e-6);
+    bool right = true;
+    for (int i = 0; i < workload.argument_count; ++i) {
+        if (workload.arguments[i].kind == Kind::output)
+            right = report(workload.arguments[i], storage[i].pointer) && right;
+        if (storage[i].pointer != nullptr)
+            check(cudaFree(storage[i].pointer), "free");
+    }
+    return right;
+}
+
+int main()
+{
+    bool right = true;
+    for (const Workload& workload : workloads)
+        right = run(workload) && right;
+    return right ? 0 : 1;
+}

@@ -1,0 +1,87 @@
+"""The `greenfast` command: what it is made of, and how it ends.
+
+Exit codes: 0 accepted, green, done; 1 rejected; 2 the caller's or an author's mistake; 3 our fault; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from app.cli_lists import add_list_commands
+from app.cli_output import print_error, say
+from app.cli_search import add_search_commands
+from app.cli_service import add_service_commands
+from app.cli_trial import add_trial_commands
+from app.settings import Settings
+from app.worker import PREPARING
+from search.errors import Fault, GreenfastError, UsageError
+
+EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
+# Typer carries its own copy of Click, or uses the installed one: the class is reached through what Typer exports.
+COMMAND_LINE_ERROR = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
+
+
+def make_app() -> typer.Typer:
+    made = typer.Typer(name="greenfast", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+                       pretty_exceptions_enable=False,
+                       help="Search for the fastest CUDA kernel that is also right.")
+    for add in (add_trial_commands, add_search_commands, add_service_commands, add_list_commands):
+        add(made)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; every way in which it can end is an exit code and at most one sentence."""
+    as_json = "--json" in arguments
+    try:
+        return int(make_app()(args=list(arguments), prog_name="greenfast", standalone_mode=False) or 0)
+    except COMMAND_LINE_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return EXIT_USAGE
+        mend = f"see `{error.ctx.command_path} --help`" if getattr(error, "ctx", None) else ""
+        print_error(UsageError(error.format_message().rstrip("."), code="bad_command_line", mend=mend), as_json)
+        return EXIT_USAGE
+    except Fault as fault:
+        print_error(fault, as_json)
+        return EXIT_FAULT
+    except GreenfastError as error:
+        print_error(error, as_json)
+        return EXIT_USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        say("greenfast: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None                       # whoever read our output has enough; nothing is left to flush
+        return 0
+    except Exception as error:
+        return _our_bug(error, as_json)
+
+
+def _our_bug(error: Exception, as_json: bool) -> int:
+    if Settings.from_environment().debug:
+        traceback.print_exc()
+    print_error(Fault(f"a bug of greenfast: {type(error).__name__}: {error}", code="internal_error",
+                      mend="GREENFAST_DEBUG=1 shows where"), as_json)
+    return EXIT_FAULT
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")
+    code = run(sys.argv[1:])
+    if any(one.name == PREPARING for one in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)                          # told to stop while building: the build is not waited for
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

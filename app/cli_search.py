@@ -1,0 +1,159 @@
+"""`greenfast search`: a search in this process, on the same database that the service uses."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from app.cli_lists import opened_services
+from app.cli_output import console, duration, microseconds, print_json, say, styled, table
+from app.cli_trial import AsJson, Seed, Target, Workloads
+from app.progress import progress, search_detail
+from app.schemas import SearchDetailOut
+from app.wiring import Services
+from app.worker import Left, RunReport, Stop, run_claim, worker_name
+from search.errors import Fault, UsageError
+from search.plan import SearchRequest
+from search.run import Ended
+from search.verdict import Rejected, Trial, verdict_name
+
+EXIT_INTERRUPTED = 130
+LOOK_S = 0.5
+
+
+def add_search_commands(app: typer.Typer) -> None:
+    app.command("search")(search)
+
+
+def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel.")] = None,
+           workload: Workloads = None,
+           template: Annotated[list[str] | None, typer.Option("--template", help="May be repeated.")] = None,
+           target: Target = None,
+           strategy: Annotated[str | None, typer.Option("--strategy", help="What chooses candidates.")] = None,
+           trials: Annotated[int | None, typer.Option("--trials", help="Budget of trials.")] = None,
+           seconds: Annotated[float | None, typer.Option("--seconds", help="Budget of seconds.")] = None,
+           seed: Seed = None,
+           name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
+           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, or none.")] = None,
+           min_gain: Annotated[float | None, typer.Option("--min-gain", help="Share that counts as faster.")] = None,
+           resume: Annotated[str | None, typer.Option("--resume", metavar="SEARCH_ID",
+                                                      help="Go on with a paused search here.")] = None,
+           as_json: AsJson = False) -> int:
+    """Search for the fastest right candidate. Ctrl-C stops after the trials in flight; the search can be resumed."""
+    if (kernel is None) == (resume is None):
+        raise UsageError("a kernel or --resume SEARCH_ID has to be named, and not both", code="bad_command_line")
+    request = None if kernel is None else SearchRequest(
+        kernel=kernel, name=name, workloads=tuple(workload) if workload else None,
+        templates=tuple(template) if template else None, target=target, strategy=strategy, trials=trials,
+        seconds=seconds, seed=seed, baseline=baseline, min_gain=min_gain)
+    with opened_services() as services:
+        search_id = submitted(services, request) if request else resumed(services, resume)
+        stop = Stop(services.settings.drain_s, on_force=services.interrupt)
+        stop.on_signals()
+        report = run_here(services, search_id, stop)
+        detail = search_detail(services.store, search_id)
+    print_json(detail.model_dump()) if as_json else show_search(detail)
+    return exit_code(report, detail)
+
+
+def submitted(services: Services, request: SearchRequest) -> str:
+    row = services.store.submit(services.plan(request))
+    say(f"search {row.id}: {row.name} on {row.target}")
+    return row.id
+
+
+def resumed(services: Services, search_id: str) -> str:
+    """A search that can be claimed again; UsageError when its kernel changed or it has ended."""
+    store = services.store
+    services.require_same_kernel(store.plan(search_id))
+    if store.search(search_id).status not in ("queued", "running"):
+        store.request_control(search_id, "resume")
+    return search_id
+
+
+def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
+    """Claim the search and run it; when another worker was quicker, follow what that one does."""
+    store = services.store
+    claim = store.claim(worker_name(), services.settings.lease_s, search_id)
+    if claim is None:
+        say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
+        return follow(services, search_id, stop)
+    report = run_claim(services, claim, stop, TrialLines(services, search_id))
+    if report.left is Left.STOPPED:
+        store.finish(claim, Ended.PAUSED, "interrupted")
+        say(f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "
+            "for a worker")
+    if report.left is Left.LOST:
+        raise Fault(report.why, code="lease_lost", mend=f"see `greenfast searches`; {search_id} goes on elsewhere")
+    return report
+
+
+def follow(services: Services, search_id: str, stop: Stop) -> RunReport:
+    seen = -1
+    while not stop.asked:
+        row = services.store.search(search_id)
+        if row.status in [one.value for one in Ended]:
+            return RunReport(Left.ENDED, Ended(row.status), row.why)
+        if row.trials_done != seen:
+            seen = row.trials_done
+            say(f"{seen}/{row.trials_budget or '-'} trials, best {microseconds(row.best_time_us, row.time_kind)}")
+        stop.wait(LOOK_S)
+    return RunReport(Left.STOPPED, why="stopped following")
+
+
+class TrialLines:
+    """One line a trial on stderr: what came out, the best so far, the rate, the time left."""
+
+    def __init__(self, services: Services, search_id: str) -> None:
+        self._services, self._id = services, search_id
+        self._started = time.monotonic()
+
+    def __call__(self, trial: Trial) -> None:
+        row = self._services.store.search(self._id)
+        figures = progress(row)
+        budget = row.trials_budget or "-"
+        what = verdict_name(trial.verdict)
+        if isinstance(trial.verdict, Rejected):
+            what += f" ({trial.verdict.stage}: {trial.verdict.reason})"
+        rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
+        left = f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
+        say(f"{row.trials_done}/{budget} {trial.candidate.template} {what}, best "
+            f"{microseconds(row.best_time_us, row.time_kind)}{rate}{left}")
+
+
+def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
+    """0 with a right candidate, 1 with none, 3 after a failure, 130 when interrupted."""
+    if report.left is Left.STOPPED:
+        return EXIT_INTERRUPTED
+    if report.ended is Ended.FAILED:
+        say(f"greenfast: the search failed: {detail.why}")
+        return 3
+    return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1
+
+
+def show_search(detail: SearchDetailOut) -> None:
+    """What came out, for a person."""
+    out = console()
+    out.print(table(("search", "status", "trials", "took", ""),
+                    [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), detail.why)]))
+    rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
+    out.print(table(("", "trial", "candidate", "time", "ratio", "source"),
+                    [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind),
+                      "-" if one.ratio_to_baseline is None else f"{one.ratio_to_baseline:.3f}",
+                      (one.source_digest or "-")[:16]) for label, one in rows if one is not None]))
+    if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:
+        out.print("The best is not shown to be faster than the baseline.")
+    counts = detail.counts
+    out.print(table(("verdicts", "stages", "reasons"),
+                    [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))]))
+
+
+def _design(one: Any) -> str:
+    return one.template + (f":{one.preset}" if one.preset else "") + " " + \
+        " ".join(f"{name}={value}" for name, value in one.parameters.items())
+
+
+def _tally(counts: dict[str, int]) -> str:
+    return "\n".join(f"{number} {name}" for name, number in counts.items()) or "-"

@@ -1,0 +1,98 @@
+"""`greenfast trial`: one candidate through all gates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.panel import Panel
+
+from app.cli_output import console, duration, microseconds, print_json, styled, table, text, visible
+from app.settings import Settings
+from app.trial import EXIT_CODES, JSON, TrialRequest, run_trial, trial_report
+from app.wiring import Services
+from search.toolchain.cache import write_atomically
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")]
+Kernel = Annotated[str, typer.Argument(help="Name of a kernel, as `greenfast templates` lists them.")]
+Target = Annotated[str | None, typer.Option("--target", help="Where candidates run; see `greenfast targets`.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of inputs and choices.")]
+Workloads = Annotated[list[str] | None, typer.Option("--workload", help="A workload by name; may be repeated.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")]
+
+
+def add_trial_commands(app: typer.Typer) -> None:
+    app.command("trial")(trial)
+
+
+def trial(kernel: Kernel,
+          template: Annotated[str, typer.Option("--template", help="Template to render.")],
+          preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
+          settings: Annotated[list[str] | None,
+                              typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")] = None,
+          workload: Workloads = None, target: Target = None, seed: Seed = None,
+          no_baseline: Annotated[bool, typer.Option("--no-baseline", help="Compare with nothing.")] = False,
+          output: Output = None, as_json: AsJson = False) -> int:
+    """Take one candidate through all gates. Exits 0 when it is right, 1 when it is rejected, 3 on a fault of ours."""
+    services = Services(Settings.from_environment())
+    try:
+        request = TrialRequest(kernel, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed,
+                               not no_baseline)
+        result = run_trial(services, request)
+    finally:
+        services.close()
+    report = trial_report(result)
+    if output is not None and result.done.source is not None:
+        write_text(output, result.done.source.text)
+    print_json(report) if as_json else show_trial(report)
+    return EXIT_CODES[report["verdict"]]
+
+
+def write_text(path: Path, content: str | bytes) -> None:
+    """Write a file that the caller named, whole or not at all; UsageError when that is not possible."""
+    from search.errors import UsageError
+    try:
+        write_atomically(path, content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", code="unwritable_output",
+                         mend="choose another file with -o") from error
+
+
+def show_trial(report: JSON) -> None:
+    """A panel for a person: gates, figures, the sentence."""
+    name = report["template"] + (f":{report['preset']}" if report["preset"] else "")
+    gates = table(("gate", "outcome", ""), [(one, styled(data["outcome"]), data["sentence"])
+                                            for one, data in report["gates"].items()])
+    lines = [text(report["sentence"]), text(""), gates, text(""), _figures(report)]
+    if report["log"]:
+        lines += [text(""), text(report["log"])]
+    out = console()
+    out.print(Panel(Group(*lines), title=text(f" {report['kernel']} {name} on {report['target']} "),
+                    subtitle=styled(report["verdict"]), title_align="left", subtitle_align="right"))
+
+
+def _figures(report: JSON):
+    ptxas, correctness = report["gates"]["ptxas"], report["gates"]["correctness"]
+    ratio = report["ratio_to_baseline"]
+    rows = [("verdict", styled(report["verdict"])), ("stage", report["stage"]), ("reason", report["reason"]),
+            ("time", microseconds(report["time_median_us"], report["time_kind"])),
+            ("ratio to baseline", _three_digits(ratio)),
+            ("registers", ptxas.get("registers")), ("spill bytes", ptxas.get("spill_bytes")),
+            ("shared memory", _smem(ptxas)),
+            ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),
+            ("source", report["source_digest"]), ("took", duration(report["duration_s"]))]
+    made = table(("", ""), [row for row in rows if row[1] is not None])
+    made.show_header = False
+    return made
+
+
+def _three_digits(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3g}"
+
+
+def _smem(ptxas: JSON) -> str | None:
+    if "smem_static_bytes" not in ptxas:
+        return None
+    return visible(f"{ptxas['smem_static_bytes']} static + {ptxas['smem_dynamic_bytes']} dynamic bytes")

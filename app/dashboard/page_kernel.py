@@ -1,0 +1,22 @@
+"""`/kernels` and `/kernels/{name}`: what can be searched, and what each template lets vary."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app.dashboard.pages import PageRoute, render, services_of
+from app.listings import kernel_out, list_kernels
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/kernels")
+def kernels_page(request: Request) -> Response:
+    kernels, broken = list_kernels(services_of(request).catalogue)
+    return render("kernels.html", {"kernels": kernels, "broken": broken})
+
+
+@router.get("/kernels/{kernel}")
+def kernel_page(request: Request, kernel: str) -> Response:
+    spec = services_of(request).catalogue.kernel(kernel)
+    return render("kernel.html", {"kernel": spec, "work": {one.name: one for one in kernel_out(spec).workloads}})

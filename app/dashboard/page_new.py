@@ -1,0 +1,136 @@
+"""`/new`: a search, asked for by a form that is made from the kernel's own description."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData
+
+from app.dashboard.pages import PageRoute, render, services_of
+from app.listings import list_kernels, list_strategies, list_targets
+from app.problems import status_of
+from app.wiring import Services
+from search.errors import GreenfastError, UsageError
+from search.gates import GateLimits
+from search.plan import DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, NO_BASELINE, SearchRequest, default_workloads
+from search.spec import KernelSpec
+
+NO_LIMIT = "none"
+LIMITS = tuple(one.name for one in fields(GateLimits))
+# Which field of the form an error stands beside.
+FIELD_OF = {
+    "bad_name": "name", "unknown_workload": "workloads", "mixed_workloads": "workloads", "no_workloads": "workloads",
+    "repeated_workload": "workloads", "unsupported_workload": "templates", "unknown_template": "templates",
+    "repeated_template": "templates", "empty_space": "templates", "unknown_target": "target", "no_cuda": "target",
+    "unknown_strategy": "strategy", "bad_budget": "trials", "bad_seed": "seed", "bad_preset": "baseline",
+    "unknown_preset": "baseline", "bad_min_gain": "min_gain", "bad_limit": LIMITS[0]}
+
+router = APIRouter(route_class=PageRoute)
+
+
+class FieldError(UsageError):
+    """A field that does not hold what it should."""
+
+    def __init__(self, field: str, message: str, mend: str) -> None:
+        super().__init__(message, code="bad_value", mend=mend)
+        self.field = field
+
+
+@router.get("/new")
+def new_page(request: Request, kernel: str = "") -> Response:
+    services = services_of(request)
+    names = services.catalogue.names()
+    chosen = services.catalogue.kernel(kernel or next(iter(names), ""))
+    return form_page(services, chosen, defaults(chosen), None)
+
+
+@router.post("/new")
+async def submit(request: Request) -> Response:
+    """Start the search and go to its page, or show the form again as it was filled in, with what is wrong."""
+    services = services_of(request)
+    form = await request.form(max_files=0, max_fields=200)
+    kernel = services.catalogue.kernel(str(form.get("kernel", "")))
+    try:
+        row = services.store.submit(services.plan(search_request(kernel, form)))
+    except GreenfastError as error:
+        return form_page(services, kernel, typed(form), error)
+    return RedirectResponse(f"/searches/{row.id}", 303)
+
+
+def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None) -> Response:
+    kernels, broken = list_kernels(services.catalogue)
+    return render("new.html", {
+        "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
+        "field": getattr(error, "field", None) or FIELD_OF.get(error.code) if error else None,
+        "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
+        "baselines": [*(f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets), NO_BASELINE],
+    }, status_of(error) if error else 200)
+
+
+def defaults(kernel: KernelSpec) -> dict[str, Any]:
+    """What the form holds before anybody types."""
+    limits = {one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)}
+    return {"name": "", "workloads": list(default_workloads(kernel)), "templates": [one.name for one in kernel.templates],
+            "target": DEFAULT_TARGET, "strategy": DEFAULT_STRATEGY, "trials": str(DEFAULT_TRIALS), "seconds": "",
+            "seed": "", "baseline": kernel.baseline, "min_gain": "0.01", **limits}
+
+
+def typed(form: FormData) -> dict[str, Any]:
+    """What was filled in, to be shown again as it was."""
+    one_line = ("name", "target", "strategy", "trials", "seconds", "seed", "baseline", "min_gain", *LIMITS)
+    return {**{name: str(form.get(name, "")) for name in one_line},
+            "workloads": _list(form, "workloads"), "templates": _list(form, "templates")}
+
+
+def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
+    """The form as a request; FieldError for what is no number, or is missing."""
+    given = typed(form)
+    for name in ("workloads", "templates"):
+        if not given[name]:
+            raise FieldError(name, f"none of the {name} is chosen", "choose at least one")
+    if not given["trials"].strip() and not given["seconds"].strip():
+        raise FieldError("trials", "no budget is given", "a number of trials, of seconds, or both")
+    limits = {name: _limit(name, given[name]) for name in LIMITS}
+    return SearchRequest(
+        kernel=kernel.name, name=given["name"].strip() or None, workloads=tuple(given["workloads"]),
+        templates=tuple(given["templates"]), target=given["target"].strip() or None,
+        strategy=given["strategy"] or None, trials=_whole("trials", given["trials"]),
+        seconds=_number("seconds", given["seconds"]), seed=_whole("seed", given["seed"]),
+        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]), gates={"ptxas": limits})
+
+
+def _list(form: FormData, name: str) -> list[str]:
+    return [str(one) for one in form.getlist(name)]
+
+
+def _limit(name: str, text: str) -> int | None:
+    """A limit; empty and `none` are no limit."""
+    return None if text.strip().lower() in ("", NO_LIMIT) else _whole(name, text)
+
+
+def _whole(name: str, text: str) -> int | None:
+    if not text.strip():
+        return None
+    try:
+        value = int(text.strip().replace("_", ""))
+    except ValueError:
+        raise FieldError(name, f"{name} is {text.strip()[:80]!r}", "write a whole number") from None
+    if value < 0:
+        raise FieldError(name, f"{name} is {value}", "write a whole number of 0 or more")
+    return value
+
+
+def _number(name: str, text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise FieldError(name, f"{name} is {text.strip()[:80]!r}", "write a number")
+    return value

@@ -1,0 +1,166 @@
+"""`/searches/{id}`: is it getting anywhere, what is the best so far, and what became of each candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.dashboard import charts
+from app.dashboard.pages import PageRoute, one_of, render, services_of
+from app.progress import beats_baseline, progress
+from app.wiring import Services
+from db.rows import Counts, SearchRow, TrialRow
+from db.store import Store
+from search.verdict import Reason, Stage
+
+PAGE = 50
+LARGEST_PAGE = 500
+VERDICTS = ("accepted", "green", "rejected", "faulted")
+SORTS = {"number": "number", "time_median_us": "time", "registers": "registers", "smem_bytes": "shared memory",
+         "max_abs_error": "max error", "duration_s": "duration"}
+CONTROLS = {"queued": ("pause", "cancel"), "running": ("pause", "cancel"), "paused": ("resume", "cancel"),
+            "failed": ("resume",), "cancelled": (), "completed": ()}
+ENDED = ("completed", "cancelled", "failed")
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the trial table is asked to show; each combination has its own URL."""
+
+    verdict: str | None = None
+    stage: str | None = None
+    reason: str | None = None
+    template: str | None = None
+    sort: str = "number"
+    descending: bool = False
+
+    def url(self, search_id: str, **changes: Any) -> str:
+        """This page with some of it changed, from its first trial on."""
+        values = {**vars(self), **changes}
+        given = {name: "1" if one is True else one for name, one in values.items() if one and one != "number"}
+        return f"/searches/{search_id}" + (f"?{urlencode(given)}" if given else "") + "#trials"
+
+    def sorting(self, name: str) -> dict[str, Any]:
+        """What a click on a column's head asks for: that order, or the other way round."""
+        return {"sort": name, "descending": self.sort == name and not self.descending, "cursor": None}
+
+    @property
+    def any(self) -> bool:
+        return bool(self.verdict or self.stage or self.reason or self.template)
+
+
+@router.get("/searches/{search_id}")
+def search_page(request: Request, search_id: str, verdict: str = "", stage: str = "", reason: str = "",
+                template: str = "", sort: str = "", descending: bool = False, cursor: str = "") -> Response:
+    services = services_of(request)
+    row = services.store.search(search_id)
+    filters = Filters(one_of("verdict", verdict, VERDICTS), one_of("stage", stage, Stage),
+                      one_of("reason", reason, Reason), template or None,
+                      one_of("sort", sort, SORTS) or "number", descending)
+    return render("search.html", {**overview(services, row),
+                                  **trial_table(services.store, row, filters, cursor or None)})
+
+
+@router.post("/searches/{search_id}/control")
+async def control(request: Request, search_id: str) -> Response:
+    """Pause, resume or cancel, then back to the page."""
+    form = await request.form(max_files=0, max_fields=5)
+    services_of(request).store.request_control(search_id, str(form.get("wanted", "")))
+    return RedirectResponse(f"/searches/{search_id}", 303)
+
+
+def overview(services: Services, row: SearchRow) -> dict[str, Any]:
+    """Everything above the trial table."""
+    store = services.store
+    best, counts = store.best(row.id), store.counts(row.id)
+    baseline = baseline_of(store, row.id)
+    newest = newest_trials(store, row.id, charts.MOST_POINTS)
+    points = store.best_so_far(row.id)
+    return {
+        "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
+        "controls": CONTROLS[row.status], "live": row.status not in ENDED,
+        "comparison": comparison(store, row, best, baseline),
+        "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
+        "steps": charts.steps(points)[::-1],
+        "chart": charts.best_so_far(row.id, newest, points, baseline)}
+
+
+def baseline_of(store: Store, search_id: str) -> TrialRow | None:
+    """Trial 0, when it is the baseline and was begun."""
+    first = store.trials(search_id, limit=1).items
+    return first[0] if first and first[0].is_baseline else None
+
+
+def newest_trials(store: Store, search_id: str, most: int) -> list[TrialRow]:
+    """At most `most` of the newest trials, in order of their numbers."""
+    found: list[TrialRow] = []
+    cursor = None
+    while len(found) < most:
+        page = store.trials(search_id, descending=True, limit=LARGEST_PAGE, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found[most::-1] if len(found) > most else found[::-1]
+
+
+def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: TrialRow | None) -> str:
+    """What may be said of the best beside the baseline: no more than its kind of time shows."""
+    if best is None:
+        return "No right candidate yet." if row.trials_done else "Nothing was tried yet."
+    if baseline is None:
+        return "This search has no baseline."
+    if best.is_baseline:
+        return "Nothing faster was found yet: the baseline is the fastest right candidate."
+    if best.ratio_to_baseline is None:
+        return "The baseline has no time, so nothing can be compared with it."
+    beats, kind = beats_baseline(store, row, best), best.time_kind
+    if kind != "measured" and best.time_band:
+        within = f"the {'model' if kind == 'modelled' else 'recording'}'s band of a factor {best.time_band:g}"
+        if beats:
+            return f"Faster by more than {within}; a {kind} time is still not a measured one."
+        return f"Within {within}: {kind} times this close are not told apart, so this does not count as faster."
+    if beats:
+        return f"Faster than the baseline by at least the {row.min_gain:.3g} that was asked for, measured."
+    return f"Not faster by the {row.min_gain:.3g} that was asked for."
+
+
+def changes(trial: TrialRow, baseline: TrialRow | None) -> list[tuple[str, Any, Any]]:
+    """(name, value, the baseline's value) where they differ; all of them when there is no baseline."""
+    base = baseline.parameters if baseline else {}
+    return [(name, value, base.get(name)) for name, value in trial.parameters.items()
+            if name not in base or base[name] != value]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One gate of the funnel; `not_judged` went on although the gate could not say."""
+
+    stage: str
+    reached: int
+    passed: int
+    rejected: int
+    not_judged: int
+    reasons: tuple[tuple[str, int], ...]
+
+
+def funnel(counts: Counts) -> list[Step]:
+    found = []
+    for stage, reached, passed in counts.funnel:
+        found.append(Step(stage, reached, passed, counts.by_stage.get(stage, 0), counts.unavailable.get(stage, 0), ()))
+    return found
+
+
+def trial_table(store: Store, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:
+    """The part of the trials that is asked for; UsageError for a sort order that does not exist."""
+    page = store.trials(row.id, verdict=filters.verdict, stage=filters.stage, reason=filters.reason,
+                        template=filters.template, sort=filters.sort, descending=filters.descending, limit=PAGE,
+                        cursor=cursor)
+    return {"page": page, "filters": filters, "paged": bool(cursor), "sorts": SORTS, "verdicts": VERDICTS,
+            "stages": list(Stage), "reasons": list(Reason), "changes_of": changes}

@@ -1,0 +1,79 @@
+// Keeps a page current: when the server says that something changed, the page is fetched again and its parts marked
+// data-live are put in place. Everything is rendered by the server; without this file a reload does the same.
+(function () {
+  "use strict";
+  const LEAST_PAUSE_MS = 1000;
+  const state = document.getElementById("live-state");
+  let last = 0, timer = null, busy = false, again = false;
+
+  function say(text) {
+    if (state && state.textContent !== text) state.textContent = text;
+  }
+
+  // A part in which somebody types, or from which somebody copies, stays as it is until the next time.
+  function inUse(part) {
+    const selection = document.getSelection();
+    const copying = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+    const active = document.activeElement;
+    return copying || (active !== document.body && part.contains(active) && active.matches("input, select, textarea"));
+  }
+
+  function replaceParts(fresh) {
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const next = fresh.getElementById(part.id);
+      if (!next || next.innerHTML === part.innerHTML || inUse(part)) continue;
+      const open = Array.from(part.querySelectorAll("details"), (one) => one.open);
+      const focused = part.contains(document.activeElement) ? document.activeElement : null;
+      const mark = focused && (focused.getAttribute("href") || focused.getAttribute("value"));
+      next.querySelectorAll("details").forEach((one, index) => { one.open = open[index] || false; });
+      part.replaceChildren(...Array.from(next.childNodes, (node) => document.importNode(node, true)));
+      if (mark) {
+        const same = Array.from(part.querySelectorAll("a, button")).find(
+          (one) => (one.getAttribute("href") || one.getAttribute("value")) === mark);
+        if (same) same.focus({ preventScroll: true });
+      }
+    }
+    document.dispatchEvent(new CustomEvent("greenfast:live"));
+  }
+
+  async function refresh() {
+    if (busy) { again = true; return; }
+    busy = true;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (answer.ok) replaceParts(fresh);
+      last = Date.now();
+    } catch (error) {
+      say("no connection");
+    }
+    busy = false;
+    if (again) { again = false; soon(); }
+  }
+
+  function soon() {
+    if (timer !== null || document.hidden) { again = again || document.hidden; return; }
+    timer = setTimeout(() => { timer = null; refresh(); }, Math.max(0, last + LEAST_PAUSE_MS - Date.now()));
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && again) { again = false; soon(); }
+  });
+
+  const events = document.body.dataset.events;
+  if (events) {
+    const stream = new EventSource(events);
+    let shown = document.body.dataset.shown;
+    stream.onopen = () => say("live");
+    stream.onerror = () => say("reconnecting");
+    // The stream begins with what this page already shows.
+    stream.addEventListener("progress", (event) => {
+      const search = JSON.parse(event.data);
+      if (`${search.status} ${search.trials_done}` !== shown) soon();
+      shown = null;
+    });
+    stream.addEventListener("end", () => { stream.close(); say(""); soon(); });
+  }
+  const every = Number(document.body.dataset.refreshS || 0);
+  if (every) setInterval(soon, every * 1000);
+})();

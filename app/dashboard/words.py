@@ -1,0 +1,142 @@
+"""How values are written on pages: units, digits, and text that nobody vouches for made harmless to read."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from datetime import UTC, datetime
+
+NOTHING = "–"
+LONGEST_SHOWN_LOG = 64_000
+
+
+def time_us(value: float | None) -> str:
+    """Three significant digits in µs; ms from 100 ms on."""
+    if value is None:
+        return NOTHING
+    if value >= 100_000:
+        return f"{value / 1000:,.0f} ms"
+    return f"{significant(value)} µs"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits, never in exponent form from 0.001 to a million."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(0, min(places, 6))}f}"
+
+
+def ratio(value: float | None) -> str:
+    """A factor such as 0.62; three digits after the point near 1, where they matter."""
+    if value is None:
+        return NOTHING
+    return f"{value:.3f}" if abs(value - 1) < 0.1 else f"{value:.2f}"
+
+
+def error(value: float | None) -> str:
+    """An error's size: 1.2e-4."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def kibibytes(value: int | None) -> str:
+    """Memory as people compare it: 36.5 KiB."""
+    if value is None:
+        return NOTHING
+    if value < 1024:
+        return f"{value} B" if value else "0"
+    return f"{value / 1024:.4g} KiB" if value < 1024 * 1024 else f"{value / 1024 ** 2:.4g} MiB"
+
+
+def count(value: int | float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage that never rounds a few wrong elements to 0 %."""
+    if value is None:
+        return NOTHING
+    if 0 < value < 0.0005:
+        return "< 0.1 %"
+    return f"{100 * value:.3g} %"
+
+
+def seconds(value: float | None) -> str:
+    """A length of time: 1.9 s, 3 min 12 s, 2 h 5 min."""
+    if value is None:
+        return NOTHING
+    if value < 60:
+        return f"{significant(value, 2)} s" if value < 10 else f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def ago(moment: str | float | None, now: datetime | None = None) -> str:
+    """How long ago a moment was; its date when it is old."""
+    if moment is None:
+        return NOTHING
+    then = parse_moment(moment)
+    passed_s = ((now or datetime.now(UTC)) - then).total_seconds()
+    if passed_s < 5:
+        return "just now"
+    if passed_s < 60:
+        return f"{passed_s:.0f} s ago"
+    if passed_s < 7 * 86400:
+        return f"{seconds(passed_s // 60 * 60)} ago"
+    return f"{then:%Y-%m-%d}"
+
+
+def moment(text: str | float | None) -> str:
+    return NOTHING if text is None else f"{parse_moment(text):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def parse_moment(text: str | float) -> datetime:
+    """An ISO text, or seconds since 1970."""
+    if isinstance(text, (int, float)):
+        return datetime.fromtimestamp(text, UTC)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def value(one: object) -> str:
+    """A parameter's value as it is written on the command line."""
+    return str(one).lower() if isinstance(one, bool) else visible(str(one))
+
+
+def visible(text: object) -> str:
+    """One line of untrusted text with control and direction characters shown instead of obeyed."""
+    return "".join(_shown(one) for one in str(text))
+
+
+def visible_lines(text: str) -> str:
+    """The same for text of several lines, which keeps its line ends and tabs."""
+    return "".join(one if one in "\n\t" else _shown(one) for one in text.replace("\r\n", "\n"))
+
+
+def finding(sentence: str, baseline: str) -> str:
+    """A stored sentence without what changed against the baseline, for places that show the changes beside it."""
+    before, separator, after = sentence.partition(f" (against {baseline}): ")
+    return after if separator else before
+
+
+def shortened(text: str, limit: int = LONGEST_SHOWN_LOG) -> str:
+    """The first and last half of a long text, saying how much is left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+def _shown(one: str) -> str:
+    code = ord(one)
+    if not 0x20 <= code < 0x7F and unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
+        return f"\u27e8U+{code:04X}\u27e9"
+    return one

@@ -1,0 +1,71 @@
+"""How far a search is, and what its best is worth: the same figures for commands, REST and pages."""
+
+from __future__ import annotations
+
+from app.schemas import (BestOut, CountsOut, FunnelStep, ProgressOut, SearchDetailOut, SearchOut, TrialOut)
+from db.rows import SearchRow, TrialRow, beats
+from db.store import Store
+from search.errors import UsageError
+
+FEWEST_FOR_A_RATE = 2
+
+
+def search_detail(store: Store, search_id: str) -> SearchDetailOut:
+    """Everything that one look at a search shows; UsageError for an unknown one."""
+    row = store.search(search_id)
+    counts = store.counts(search_id)
+    return SearchDetailOut(
+        **SearchOut.model_validate(row).model_dump(), progress=progress(row),
+        counts=CountsOut.model_validate(counts),
+        funnel=[FunnelStep(stage=stage, reached=reached, passed=passed) for stage, reached, passed in counts.funnel],
+        best=best_out(store, row), baseline_trial=baseline_trial(store, row))
+
+
+def progress(row: SearchRow) -> ProgressOut:
+    rate = row.trials_done / row.spent_s * 60 if row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 else None
+    shares, left = [], []
+    if row.trials_budget:
+        shares.append(row.trials_done / row.trials_budget)
+        if rate:
+            left.append(max(0, row.trials_budget - row.trials_done) / rate * 60)
+    if row.seconds_budget:
+        shares.append(row.spent_s / row.seconds_budget)
+        left.append(max(0.0, row.seconds_budget - row.spent_s))
+    done = row.status == "completed"
+    return ProgressOut(
+        trials_done=row.trials_done, trials_budget=row.trials_budget, seconds_spent=row.spent_s,
+        seconds_budget=row.seconds_budget, share=1.0 if done else min(1.0, max(shares, default=0.0)),
+        rate_per_minute=rate, seconds_left=0.0 if done else min(left, default=None))
+
+
+def best_out(store: Store, row: SearchRow) -> BestOut | None:
+    """The fastest right candidate, the baseline included; None while there is none."""
+    best = store.best(row.id)
+    if best is None:
+        return None
+    return BestOut(**TrialOut.model_validate(best).model_dump(), beats_baseline=beats_baseline(store, row, best))
+
+
+def require_best(store: Store, search_id: str) -> BestOut:
+    """The best, or UsageError `no_best`."""
+    best = best_out(store, store.search(search_id))
+    if best is None:
+        raise UsageError(f"search {search_id} has no right candidate yet", code="no_best",
+                         mend="wait for more trials, or see why they were rejected")
+    return best
+
+
+def beats_baseline(store: Store, row: SearchRow, best: TrialRow) -> bool:
+    """Whether the best is shown to be faster than the baseline, by what its kind of time can show."""
+    return beats(best, _baseline_row(store, row), best.time_band or float("inf"), row.min_gain)
+
+
+def baseline_trial(store: Store, row: SearchRow) -> TrialOut | None:
+    """Trial 0, when it is the baseline and was begun."""
+    found = _baseline_row(store, row)
+    return TrialOut.model_validate(found) if found else None
+
+
+def _baseline_row(store: Store, row: SearchRow) -> TrialRow | None:
+    first = store.trials(row.id, limit=1).items
+    return first[0] if first and first[0].is_baseline else None

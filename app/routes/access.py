@@ -1,0 +1,22 @@
+"""What handlers take from the application."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.wiring import Services
+from db.store import Store
+
+
+def _services(request: Request) -> Services:
+    return request.app.state.services
+
+
+def _store(request: Request) -> Store:
+    return request.app.state.services.store
+
+
+TheServices = Annotated[Services, Depends(_services)]
+TheStore = Annotated[Store, Depends(_store)]

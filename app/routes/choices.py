@@ -1,0 +1,49 @@
+"""What a search can be made of: kernels, templates, targets, strategies."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.listings import kernel_out, list_kernels, list_strategies, list_targets, list_templates, template_out
+from app.routes.access import TheServices
+from app.schemas import BrokenOut, KernelOut, Page, StrategyOut, TargetOut, TemplateOut
+
+router = APIRouter(tags=["choices"])
+
+
+class KernelPage(Page[KernelOut]):
+    broken: list[BrokenOut]
+
+
+@router.get("/kernels")
+def kernels(services: TheServices) -> KernelPage:
+    """Every kernel; those whose files do not hold together are named in `broken`."""
+    right, broken = list_kernels(services.catalogue)
+    return KernelPage(items=right, next_cursor=None, broken=broken)
+
+
+@router.get("/kernels/{kernel}")
+def kernel(kernel: str, services: TheServices) -> KernelOut:
+    return kernel_out(services.catalogue.kernel(kernel))
+
+
+@router.get("/kernels/{kernel}/templates/{template}")
+def template(kernel: str, template: str, services: TheServices) -> TemplateOut:
+    return template_out(services.catalogue.kernel(kernel).template(template))
+
+
+@router.get("/templates")
+def templates(services: TheServices, kernel: str | None = None) -> Page[TemplateOut]:
+    """The templates with their parameters and presets, of one kernel or of all."""
+    return Page(items=list_templates(services.catalogue, kernel), next_cursor=None)
+
+
+@router.get("/targets")
+def targets() -> Page[TargetOut]:
+    """Where candidates can run on this machine, and what is missing for the others."""
+    return Page(items=list_targets(), next_cursor=None)
+
+
+@router.get("/strategies")
+def strategies() -> Page[StrategyOut]:
+    return Page(items=list_strategies(), next_cursor=None)

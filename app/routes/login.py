@@ -1,0 +1,52 @@
+"""The browser's way to send the token: once, in a form; from then on as a cookie that no script can read."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from html import escape
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from app.auth import COOKIE, cookie_value
+
+router = APIRouter(include_in_schema=False)
+WRONG_TOKEN_DELAY_S = 0.5
+COOKIE_AGE_S = 30 * 24 * 3600
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>greenfast: log in</title>
+<meta name="viewport" content="width=device-width"></head>
+<body style="font-family: system-ui; max-width: 24rem; margin: 4rem auto">
+<h1>greenfast</h1><p>{message}</p>
+<form method="post" action="/login"><input type="hidden" name="next" value="{next}">
+<label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
+<button>Log in</button></form></body></html>"""
+
+
+@router.get("/login")
+def login_page(next: str = "/") -> HTMLResponse:
+    return _page("This service needs the token that it was started with.", next, 200)
+
+
+@router.post("/login")
+async def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
+    right = request.app.state.services.settings.token
+    if not right or not hmac.compare_digest(token.strip().encode(), right.encode()):
+        await asyncio.sleep(WRONG_TOKEN_DELAY_S)
+        return _page("That is not the token.", next, 403)
+    response = RedirectResponse(_own_path(next), 303)
+    response.set_cookie(COOKIE, cookie_value(right), max_age=COOKIE_AGE_S, httponly=True, samesite="strict",
+                        secure=request.url.scheme == "https")
+    return response
+
+
+def _page(message: str, next_path: str, status: int) -> HTMLResponse:
+    return HTMLResponse(PAGE.format(message=escape(message), next=escape(_own_path(next_path))), status)
+
+
+def _own_path(path: str) -> str:
+    """`path` when it is one of this service's own, else the first page: never another site."""
+    is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    return path if is_own else "/"

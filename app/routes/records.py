@@ -1,0 +1,28 @@
+"""What is kept beyond one search: sources and valid negatives."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse
+
+from app.routes.access import TheStore
+from app.schemas import NegativeOut, NegativesQuery, Page
+
+router = APIRouter(tags=["records"])
+
+
+@router.get("/sources/{source}", response_class=PlainTextResponse)
+def source(source: str, store: TheStore) -> PlainTextResponse:
+    """A rendered source by its digest, or by 8 or more of its first digits."""
+    found = store.source(source)
+    return PlainTextResponse(found.text, headers={"etag": f'"{found.digest}"'})
+
+
+@router.get("/negatives")
+def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Page[NegativeOut]:
+    """Ideas that were tried and did not help, newest first, each with its scope."""
+    page = store.negatives(kernel=query.kernel, search_id=query.search_id, reason=query.reason, limit=query.limit,
+                           cursor=query.cursor)
+    return Page(items=[NegativeOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)

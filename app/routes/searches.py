@@ -1,0 +1,73 @@
+"""Searches: submit, look, pause, resume, cancel; their trials, best and bundle."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+
+from app.downloads import bundle
+from app.progress import require_best, search_detail
+from app.routes.access import TheServices, TheStore
+from app.schemas import (BestOut, Page, SearchDetailOut, SearchesQuery, SearchOut, SearchSubmission, TrialDetailOut,
+                         TrialOut, TrialsQuery)
+from app.wiring import LARGEST_SEED
+
+router = APIRouter(prefix="/searches", tags=["searches"])
+TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]
+
+
+@router.post("", status_code=201)
+def submit(submission: SearchSubmission, response: Response, services: TheServices) -> SearchOut:
+    """Queue a search. Every name is resolved now, so that what is accepted can run."""
+    row = services.store.submit(services.plan(submission.request()))
+    response.headers["location"] = f"/api/v1/searches/{row.id}"
+    return SearchOut.model_validate(row)
+
+
+@router.get("")
+def searches(query: Annotated[SearchesQuery, Query()], store: TheStore) -> Page[SearchOut]:
+    """Newest first."""
+    page = store.searches(limit=query.limit, cursor=query.cursor, status=query.status)
+    return Page(items=[SearchOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{search}")
+def search(search: str, store: TheStore) -> SearchDetailOut:
+    """The search with its progress, counts, gate funnel and best."""
+    return search_detail(store, search)
+
+
+@router.post("/{search}/{wanted}")
+def control(search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore) -> SearchOut:
+    """Ask for a pause, a resumption or an end. A running search gets there within a second or so."""
+    return SearchOut.model_validate(store.request_control(search, wanted))
+
+
+@router.get("/{search}/trials")
+def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore) -> Page[TrialOut]:
+    page = store.trials(search, verdict=query.verdict, stage=query.stage, reason=query.reason, template=query.template,
+                        sort=query.sort, descending=query.descending, limit=query.limit, cursor=query.cursor)
+    return Page(items=[TrialOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{search}/trials/{trial}")
+def trial(search: str, trial: TrialNumber, store: TheStore) -> TrialDetailOut:
+    """One trial with the evidence of every gate."""
+    return TrialDetailOut.model_validate(store.trial(search, trial))
+
+
+@router.get("/{search}/best")
+def best(search: str, store: TheStore) -> BestOut:
+    """The fastest right candidate; 404 `no_best` while there is none."""
+    return require_best(store, search)
+
+
+@router.get("/{search}/bundle", response_class=Response,
+            responses={200: {"content": {"application/zip": {}}, "description": "the zip file"}})
+def download(search: str, services: TheServices,
+             trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None) -> Response:
+    """The best candidate, or trial `trial`, with all that is needed to compile, run and check it elsewhere."""
+    made = bundle(services, search, trial)
+    return Response(made.content, media_type="application/zip",
+                    headers={"content-disposition": f'attachment; filename="{made.file_name}"'})

@@ -1,0 +1,294 @@
+"""What goes in and comes out over REST: the models behind OpenAPI, and behind the commands' JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from search.plan import SearchRequest
+from search.verdict import Reason, Stage
+
+Item = TypeVar("Item")
+ScalarValue = int | float | bool | str
+LARGEST_PAGE = 500
+
+
+class Output(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Input(BaseModel):
+    """Types are taken literally (no "3" for 3), and a field that nobody knows is refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Page(Output, Generic[Item]):
+    items: list[Item]
+    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null: this is the last")
+
+
+class Problem(Output):
+    """An error as application/problem+json (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="stable, for programs")
+    mend: str = Field(description="what would be right, when it is known")
+
+
+# ---- searches ----
+
+class Budget(Input):
+    trials: int | None = Field(None, description="at most so many trials")
+    seconds: float | None = Field(None, description="no new trial after so many seconds")
+
+
+class SearchSubmission(Input):
+    """A search to run. Everything but the kernel has a default."""
+
+    kernel: str
+    name: str | None = None
+    workloads: list[str] | None = Field(None, min_length=1, description="default: the kernel's first")
+    templates: list[str] | None = Field(None, min_length=1, description="default: all that support the workloads")
+    target: str | None = None
+    strategy: str | None = None
+    budget: Budget = Budget()
+    seed: int | None = None
+    baseline: str | None = Field(None, description="template:preset, or none")
+    min_gain: float | None = Field(None, description="share of the baseline's time that counts as faster")
+    gates: dict[str, dict[str, Any]] = Field(default_factory=dict, description="limits by gate")
+
+    def request(self) -> SearchRequest:
+        given = {name: getattr(self, name) for name in ("kernel", "name", "target", "strategy", "seed", "baseline",
+                                                        "min_gain", "gates")}
+        return SearchRequest(**given, trials=self.budget.trials, seconds=self.budget.seconds,
+                             workloads=tuple(self.workloads) if self.workloads is not None else None,
+                             templates=tuple(self.templates) if self.templates is not None else None)
+
+
+class SearchOut(Output):
+    id: str
+    name: str
+    kernel: str
+    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"]
+    why: str = Field(description="why it ended or paused, in a few words")
+    wanted: str | None = Field(description="pause or cancel, until the worker has done it")
+    target: str
+    strategy: str
+    workloads: list[str]
+    templates: list[str]
+    baseline: str
+    seed: int
+    min_gain: float
+    trials_budget: int | None
+    seconds_budget: float | None
+    trials_done: int
+    spent_s: float
+    best_time_us: float | None
+    time_kind: str | None
+    worker: str | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class TrialOut(Output):
+    search_id: str
+    number: int
+    state: Literal["running", "done"]
+    template: str
+    parameters: dict[str, ScalarValue]
+    origin: str
+    preset: str = Field(description="empty: none")
+    parents: list[str]
+    candidate_digest: str
+    source_digest: str | None
+    verdict: str | None
+    stage: str | None
+    reason: str | None
+    fault_code: str | None
+    sentence: str
+    time_median_us: float | None = Field(description="geometric mean over the workloads")
+    time_kind: str | None = Field(description="measured, modelled or replayed")
+    time_band: float | None = Field(description="a factor: times closer than this are not told apart")
+    ratio_to_baseline: float | None = Field(description="below 1 is faster")
+    registers: int | None
+    spill_bytes: int | None
+    smem_bytes: int | None
+    max_abs_error: float | None
+    duration_s: float | None
+    attempts: int
+    is_baseline: bool
+    created_at: str
+    recorded_at: str | None
+
+
+class ChangeOut(Output):
+    name: str
+    before: ScalarValue | None
+    after: ScalarValue | None
+
+
+class TrialDetailOut(TrialOut):
+    gates: dict[str, dict[str, Any]] = Field(description="each gate's outcome, sentence and evidence, by name")
+    log: str
+    changed: list[ChangeOut] = Field(description="against the baseline")
+    environment: dict[str, str] = Field(description="what the result depends on beside the candidate")
+
+
+class BestOut(TrialOut):
+    beats_baseline: bool
+
+
+class ProgressOut(Output):
+    trials_done: int
+    trials_budget: int | None
+    seconds_spent: float
+    seconds_budget: float | None
+    share: float = Field(description="0 to 1, of the budget that runs out first")
+    rate_per_minute: float | None
+    seconds_left: float | None
+
+
+class CountsOut(Output):
+    total: int
+    running: int
+    by_verdict: dict[str, int]
+    by_stage: dict[str, int]
+    by_reason: dict[str, int]
+    unavailable: dict[str, int] = Field(description="by gate: right as far as it could be told here")
+
+
+class FunnelStep(Output):
+    stage: str
+    reached: int
+    passed: int
+
+
+class SearchDetailOut(SearchOut):
+    progress: ProgressOut
+    counts: CountsOut
+    funnel: list[FunnelStep]
+    best: BestOut | None
+    baseline_trial: TrialOut | None
+
+
+class NegativeOut(Output):
+    """A valid negative: an idea that was tried and did not help, with the scope in which that was found."""
+
+    search_id: str
+    number: int
+    kernel: str
+    workloads: list[str]
+    target: str
+    device: str
+    toolchain: str
+    template: str
+    parameters: dict[str, ScalarValue]
+    baseline: str
+    changed: str = Field(description="what differs from the baseline")
+    stage: str
+    reason: str
+    sentence: str
+    ratio_to_baseline: float | None
+    candidate_digest: str
+    source_digest: str | None
+    recorded_at: str
+
+
+# ---- what there is to choose from ----
+
+class ParameterOut(Output):
+    name: str
+    type: str
+    values: list[ScalarValue]
+    default: ScalarValue
+    doc: str
+    when: str | None
+
+
+class PresetOut(Output):
+    name: str
+    doc: str
+    parameters: dict[str, ScalarValue]
+
+
+class TemplateOut(Output):
+    name: str
+    kernel: str
+    idea: str
+    minimum_sm: int
+    supports: dict[str, list[ScalarValue]]
+    parameters: list[ParameterOut]
+    constraints: list[str]
+    presets: list[PresetOut]
+
+
+class WorkloadOut(Output):
+    name: str
+    title: str
+    dims: dict[str, ScalarValue]
+    options: dict[str, ScalarValue]
+    flop: float
+    bytes: float
+
+
+class KernelOut(Output):
+    name: str
+    title: str
+    baseline: str
+    workloads: list[WorkloadOut]
+    templates: list[str]
+
+
+class BrokenOut(Output):
+    """A kernel whose files do not hold together."""
+
+    name: str
+    error: str
+    code: str
+
+
+class TargetOut(Output):
+    name: str
+    title: str
+    time_kind: str
+    available: bool
+    why: str = Field(description="why it is not available")
+
+
+class StrategyOut(Output):
+    name: str
+    doc: str
+
+
+# ---- queries ----
+
+class PageQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE)
+    cursor: str | None = Field(None, max_length=400)
+
+
+class SearchesQuery(PageQuery):
+    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"] | None = None
+
+
+class TrialsQuery(PageQuery):
+    verdict: Literal["accepted", "green", "rejected", "faulted"] | None = None
+    stage: Stage | None = None
+    reason: Reason | None = None
+    template: str | None = Field(None, max_length=100)
+    sort: str = Field("number", max_length=40)
+    descending: bool = False
+
+
+class NegativesQuery(PageQuery):
+    kernel: str | None = Field(None, max_length=100)
+    search_id: str | None = Field(None, max_length=40)
+    reason: Reason | None = None

@@ -1,0 +1,134 @@
+"""Every setting of the service: its name in the environment, its default, and what it is for."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from search.errors import UsageError
+
+SHORTEST_TOKEN = 16
+
+
+def _setting(variable: str, default: Any, read: Callable[[str], Any], doc: str) -> Any:
+    return field(default=default, metadata={"variable": variable, "read": read, "doc": doc})
+
+
+def _port(text: str) -> int:
+    return _within(int(text), 0, 65535)
+
+
+def _count(text: str) -> int:
+    return _within(int(text), 0, 1024)
+
+
+def _at_least_one(text: str) -> int:
+    return _within(int(text), 1, 1024)
+
+
+def _seconds(text: str) -> float:
+    return _within(float(text), 0.1, 86400.0)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(one.strip().lower() for one in text.split(",") if one.strip())
+
+
+def _yes(text: str) -> bool:
+    return text.strip().lower() in ("1", "true", "yes", "on")
+
+
+def _within(value: Any, low: Any, high: Any) -> Any:
+    if not low <= value <= high:
+        raise ValueError(f"{low} to {high}")
+    return value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Read once from the environment; the command line may replace single ones."""
+
+    data: Path = _setting("GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept")
+    database_url: str = _setting("GREENFAST_DATABASE_URL", "", str,
+                                 "SQLAlchemy URL of the database; empty: SQLite in the data folder")
+    host: str = _setting("GREENFAST_HOST", "127.0.0.1", str, "address that `serve` listens on")
+    port: int = _setting("GREENFAST_PORT", 8741, _port, "port that `serve` listens on; 0: any free one")
+    token: str = _setting("GREENFAST_TOKEN", "", str,
+                          f"secret that clients must send, {SHORTEST_TOKEN} characters or more; needed off loopback")
+    allowed_hosts: tuple[str, ...] = _setting("GREENFAST_ALLOWED_HOSTS", (), _names,
+                                              "further host names that browsers may use, separated by commas")
+    workers: int = _setting("GREENFAST_WORKERS", 1, _count, "worker processes that `serve` keeps running")
+    window: int = _setting("GREENFAST_WINDOW", max(2, min(os.cpu_count() or 2, 8)), _at_least_one,
+                           "candidates that one search evaluates at a time")
+    lease_s: float = _setting("GREENFAST_LEASE_S", 30.0, _seconds,
+                              "seconds without a sign of life after which a worker's search goes to another")
+    poll_s: float = _setting("GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search")
+    drain_s: float = _setting("GREENFAST_DRAIN_S", 10.0, _seconds,
+                              "seconds that a stopping worker has for the trials in flight")
+    debug: bool = _setting("GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """UsageError when a variable does not hold what it should."""
+        environment = os.environ if environment is None else environment
+        given: dict[str, Any] = {}
+        for one in fields(cls):
+            text = environment.get(one.metadata["variable"], "")
+            if not text:
+                continue
+            try:
+                given[one.name] = one.metadata["read"](text)
+            except ValueError as error:
+                shown = "(hidden)" if one.name == "token" else repr(text)
+                raise UsageError(f"{one.metadata['variable']} is {shown}", code="bad_setting",
+                                 mend=f"{one.metadata['doc']} ({error})") from error
+        return replace(cls(), **given).checked()
+
+    def checked(self) -> Settings:
+        if self.token and len(self.token) < SHORTEST_TOKEN:
+            raise UsageError(f"GREENFAST_TOKEN has {len(self.token)} characters", code="weak_token",
+                             mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`")
+        if not self.token.isascii() or any(one.isspace() for one in self.token):
+            raise UsageError("GREENFAST_TOKEN holds characters that an HTTP header cannot", code="weak_token",
+                             mend="use letters and digits")
+        return self
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.data.absolute() / 'greenfast.sqlite3'}"
+
+    @property
+    def cache(self) -> Path:
+        """Compiled artefacts; may be deleted at any time."""
+        return self.data.absolute() / "cache"
+
+    def prepare_data(self) -> None:
+        """Make the data folder, readable by its owner only; UsageError when it cannot be one."""
+        try:
+            self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            writable = os.access(self.data, os.W_OK | os.X_OK)
+        except OSError as error:
+            raise UsageError(f"the data folder {self.data} cannot be made: {error.strerror}", code="bad_data_folder",
+                             mend="set GREENFAST_DATA to a folder that can be written") from error
+        if not writable:
+            raise UsageError(f"the data folder {self.data} cannot be written", code="bad_data_folder",
+                             mend="set GREENFAST_DATA to a folder that can be written")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def setting_table() -> tuple[tuple[str, str, str], ...]:
+    """(variable, default, doc) of every setting, for documentation."""
+    return tuple((one.metadata["variable"], str(one.default), one.metadata["doc"]) for one in fields(Settings))

@@ -1,0 +1,126 @@
+"""The only file that names concretes: it puts catalogue, toolchain, targets and store together."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+
+from app.settings import Settings
+from db.rows import Claim
+from db.sink import StoreSink
+from db.store import Store
+from search.catalogue import Catalogue
+from search.digest import digest
+from search.errors import UsageError
+from search.evaluate import Bench
+from search.plan import SearchPlan, SearchRequest, make_plan
+from search.run import History, SearchRun, Sink
+from search.targets import TargetSettings, open_target
+from search.targets.base import Target
+from search.toolchain import Toolchain
+from search.verdict import Trial
+
+LARGEST_SEED = 2**31 - 1
+
+
+class Services:
+    """What a command or a request needs, each part made when it is first asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()        # set when the process is about to end: streams close
+        self._targets: dict[str, Target] = {}
+        self._lock = threading.RLock()
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue.from_environment()
+
+    @property
+    def store(self) -> Store:
+        """The database, opened once."""
+        with self._lock:
+            return self._store
+
+    @cached_property
+    def _store(self) -> Store:
+        self.settings.prepare_data()
+        return Store.open(self.settings.database)
+
+    @cached_property
+    def toolchain(self) -> Toolchain:
+        self.settings.prepare_data()
+        return Toolchain(self.settings.cache, self.settings.window)
+
+    def target(self, name: str) -> Target:
+        """The target of that name, opened once; not prepared yet."""
+        with self._lock:
+            if name not in self._targets:
+                self.settings.prepare_data()
+                workers = max(1, (os.cpu_count() or 1) // self.settings.window)
+                self._targets[name] = open_target(
+                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers))
+            return self._targets[name]
+
+    def plan(self, request: SearchRequest) -> SearchPlan:
+        """The complete plan of a request; UsageError or SpecError when it cannot run."""
+        if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
+            raise UsageError(f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}")
+        return make_plan(request, self.catalogue, window=self.settings.window)
+
+    def bench(self, plan: SearchPlan) -> Bench:
+        """What evaluating the plan's candidates needs; UsageError when its kernel is not what it was."""
+        self.require_same_kernel(plan)
+        kernel = self.catalogue.kernel(plan.kernel)
+        workloads = tuple(kernel.workload(name) for name in plan.workloads)
+        return Bench(kernel, workloads[0].compile_time(kernel), workloads, self.target(plan.target), self.toolchain,
+                     self.catalogue.include_dirs, plan.limits, plan.seed)
+
+    def require_same_kernel(self, plan: SearchPlan) -> None:
+        """Results of a kernel whose files changed since are not results of what would run now."""
+        if digest(self.catalogue.kernel(plan.kernel)) != plan.kernel_digest:
+            raise UsageError(f"the files of kernel {plan.kernel} have changed since this search began",
+                             code="kernel_changed", mend="start a new search")
+
+    def search_run(self, plan: SearchPlan, sink: Sink, history: History,
+                   on_trial: Callable[[Trial], None] = lambda trial: None) -> SearchRun:
+        return SearchRun(plan, self.bench(plan), sink, history, on_trial)
+
+    def environment(self, bench: Bench) -> dict[str, str]:
+        """What results depend on beside the candidate; the target has been prepared."""
+        toolchain = dict(bench.toolchain.identity)
+        return {"device": bench.target.device.name, **toolchain, **dict(bench.target.identity()),
+                "toolchain": f"nvrtc {toolchain['nvidia-cuda-nvrtc']}", "greenfast": own_version(),
+                "python": platform.python_version(), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+
+    def sink(self, claim: Claim) -> StoreSink:
+        return StoreSink(self.store, claim, self.settings.lease_s)
+
+    def interrupt(self) -> None:
+        """End what the children do now; the calls in progress raise Fault."""
+        for one in self._opened():
+            one.interrupt()
+
+    def close(self) -> None:
+        """End all children and close the database."""
+        for one in self._opened():
+            one.close()
+        if "_store" in self.__dict__:
+            self._store.close()
+
+    def _opened(self) -> Iterable[Target | Toolchain]:
+        with self._lock:
+            targets = tuple(self._targets.values())
+        return (*targets, *([self.toolchain] if "toolchain" in self.__dict__ else []))
+
+
+def own_version() -> str:
+    """The installed version; a bare checkout has none."""
+    try:
+        return version("greenfast")
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,221 @@
+"""Running searches: claim one, go on where it stands, hand it back when told to stop."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.wiring import Services
+from db.rows import Claim
+from search.errors import Fault, GreenfastError
+from search.plan import SearchPlan
+from search.render import RenderedSource
+from search.run import Control, Ended, History, RunResult, SearchRun, Sink
+from search.strategies import Proposal
+from search.verdict import Trial
+
+HEARTBEAT_S = 0.5
+PREPARING = "prepare"            # the thread that builds what a search needs
+LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
+EXIT_GRACE_S = 5.0               # after the supervisor is gone
+
+
+class Stop:
+    """A request to stop: first the trials in flight may finish, then nothing is waited for."""
+
+    def __init__(self, drain_s: float, on_force: Callable[[], None] = lambda: None) -> None:
+        self._drain_s, self._on_force = drain_s, on_force
+        self._asked, self._forced = threading.Event(), threading.Event()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    @property
+    def forced(self) -> bool:
+        return self._forced.is_set()
+
+    def ask(self) -> None:
+        """Drain; asking twice, or `drain_s` later, is to force."""
+        if self._asked.is_set():
+            self.force()
+            return
+        self._asked.set()
+        timer = threading.Timer(self._drain_s, self.force)
+        timer.daemon = True
+        timer.start()
+
+    def force(self) -> None:
+        self._asked.set()
+        if not self._forced.is_set():
+            self._forced.set()
+            self._on_force()
+
+    def wait(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)
+
+    def on_signals(self) -> None:
+        """Ctrl-C and SIGTERM ask; a second one forces."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.ask())
+
+
+class StoppableSink:
+    """A sink whose control also hears of `stop`; remembers what the database itself wanted."""
+
+    def __init__(self, sink: Sink, stop: Stop) -> None:
+        self._sink, self._stop = sink, stop
+        self.wanted = Control.RUN
+
+    def begin(self, number: int, proposal: Proposal) -> None:
+        self._sink.begin(number, proposal)
+
+    def record(self, trial: Trial, source: RenderedSource | None) -> None:
+        self._sink.record(trial, source)
+
+    def control(self, spent_s: float) -> Control:
+        self.wanted = self._sink.control(spent_s)
+        if self.wanted is Control.CANCEL or self._stop.forced:
+            return Control.CANCEL
+        return Control.PAUSE if self._stop.asked else self.wanted
+
+
+class Left(StrEnum):
+    """How a claimed search was left."""
+
+    ENDED = "ended"              # by itself or by request: its end is recorded
+    STOPPED = "stopped"          # this process was told to stop: the claim is still held
+    LOST = "lost"                # another worker has it now
+
+
+@dataclass(frozen=True)
+class RunReport:
+    left: Left
+    ended: Ended | None = None
+    why: str = ""
+
+
+def run_claim(services: Services, claim: Claim, stop: Stop,
+              on_trial: Callable[[Trial], None] = lambda trial: None) -> RunReport:
+    """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
+
+    Faults of the database are raised: nothing could be recorded, and the lease gives the search to the next worker.
+    """
+    sink = StoppableSink(services.sink(claim), stop)
+    try:
+        result = _run(services, claim, sink, stop, on_trial)
+    except GreenfastError as error:
+        if error.code == "lease_lost":
+            return RunReport(Left.LOST, why=str(error))
+        if error.code.startswith(("database_", "disk_")):
+            raise
+        if stop.asked:                               # our own stop may have made it fail
+            return RunReport(Left.STOPPED, why="stopped")
+        result = RunResult(Ended.FAILED, str(error))
+    if stop.asked and sink.wanted is Control.RUN and result.ended in (Ended.PAUSED, Ended.CANCELLED, Ended.FAILED):
+        return RunReport(Left.STOPPED, why="stopped")
+    services.store.finish(claim, result.ended, result.why)
+    return RunReport(Left.ENDED, result.ended, result.why)
+
+
+def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
+         on_trial: Callable[[Trial], None]) -> RunResult:
+    plan, history = services.store.plan(claim.search_id), services.store.history(claim)
+    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial), sink, history, stop)
+    services.store.describe(claim, services.environment(run.bench))
+    return run.run()
+
+
+def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History,
+              on_trial: Callable[[Trial], None]) -> SearchRun:
+    """The run, with its target built: the first time on a machine that takes a while."""
+    run = services.search_run(plan, sink, history, on_trial)
+    run.bench.target.prepare()
+    return run
+
+
+def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop: Stop) -> Any:
+    """Do `work` in another thread and keep the lease meanwhile; not waited for once `stop` is asked for."""
+    future: Future[Any] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, name=PREPARING, daemon=True).start()
+    while not stop.asked:
+        if wait((future,), HEARTBEAT_S).done:
+            return future.result()
+        sink.control(history.spent_s)
+    raise Fault("stopped before the first trial", code="stopped")
+
+
+class Worker:
+    """Claims searches, the oldest first, until told to stop."""
+
+    def __init__(self, services: Services, stop: Stop, say: Callable[[str], None]) -> None:
+        self._services, self._stop, self._say = services, stop, say
+        self.name = worker_name()
+
+    def run(self, *, once: bool = False) -> None:
+        """Until stopped; with `once`, until no search is waiting."""
+        pause_s = self._services.settings.poll_s
+        while not self._stop.asked:
+            try:
+                worked = self._one()
+                pause_s = self._services.settings.poll_s
+            except Fault as fault:
+                self._say(f"worker {self.name}: {fault}")
+                pause_s, worked = min(2 * pause_s, LONGEST_PAUSE_S), False
+                if once:
+                    raise
+            if not worked:
+                if once:
+                    return
+                self._stop.wait(pause_s)
+
+    def _one(self) -> bool:
+        """Run one search; False when none is waiting."""
+        store = self._services.store
+        claim = store.claim(self.name, self._services.settings.lease_s)
+        if claim is None:
+            return False
+        self._say(f"worker {self.name}: search {claim.search_id} begins")
+        try:
+            report = run_claim(self._services, claim, self._stop)
+        except Fault:
+            raise
+        except Exception as error:                       # a bug of ours must not send the search round for ever
+            report = RunReport(Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}")
+            store.finish(claim, report.ended, report.why)
+        if report.left is Left.STOPPED:
+            store.release(claim)
+        self._say(f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}")
+        return True
+
+
+def worker_name() -> str:
+    """Host, process, and a few random digits, because process numbers come again."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+
+def end_with(lifeline: int, stop: Stop) -> None:
+    """Stop when the other end of the pipe `lifeline` closes: its owner is gone, however it went."""
+    def watch() -> None:
+        while os.read(lifeline, 1):
+            pass
+        stop.force()
+        threading.Event().wait(EXIT_GRACE_S)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()

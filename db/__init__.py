@@ -1,0 +1,1 @@
+"""The database: one store behind which SQLAlchemy, alembic and SQL stay."""

@@ -1,0 +1,108 @@
+"""Coordination: one worker at a time holds a search, and only the holder can write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from db import convert
+from db.base import SEARCH_ID, Part
+from db.dialects import insert_once, now_s
+from db.lease import claimed, hold, is_claimable, is_held, lease_lost
+from db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
+from db.rows import Claim
+from search.digest import digest
+from search.run import Control, Ended, History, Pending
+from search.verdict import Trial
+
+_CONTROLS = {None: Control.RUN, "resume": Control.RUN, "pause": Control.PAUSE, "cancel": Control.CANCEL}
+
+
+class Claims(Part):
+    """The part of the store that workers use to hold, renew and give back searches."""
+
+    def claim(self, worker: str, lease_s: float, search_id: str | None = None) -> Claim | None:
+        """Take the oldest search that is queued, or whose worker gave no sign of life for its lease; None: none waits."""
+        waiting = select(SearchRecord.key).where(SearchRecord.status.in_(("queued", "running")), is_claimable())
+        if search_id is not None:
+            waiting = waiting.where(SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""))
+        waiting = waiting.order_by(SearchRecord.key).limit(1)
+        with self._database.reading() as session:        # idle workers ask often, and should not hold up writers
+            if session.scalar(waiting) is None:
+                return None
+        statement = update(SearchRecord).where(
+            SearchRecord.key == waiting.with_for_update(skip_locked=True).scalar_subquery(), is_claimable()).values(
+            status="running", worker=convert.storable(worker), fence=SearchRecord.fence + 1, renewed_at=now_s(), lease_s=lease_s,
+            started_at=func.coalesce(SearchRecord.started_at, now_s()), finished_at=None, why="",
+            environment_digest=None)
+        with self._database.writing() as session:
+            row = session.execute(statement.returning(SearchRecord.id, SearchRecord.fence),
+                                  execution_options={"synchronize_session": False}).first()
+        return Claim(row.id, worker, row.fence) if row else None
+
+    def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
+        """A sign of life; answers what the worker is to do. LeaseLost when the search is no longer ours."""
+        with self._database.writing() as session:
+            (wanted,) = hold(session, claim, ("wanted",), lease_s=lease_s, spent_s=spent_s)
+            if wanted == "resume":
+                hold(session, claim, wanted=None)
+        return _CONTROLS[wanted]
+
+    def describe(self, claim: Claim, environment: Mapping[str, str]) -> None:
+        """Say what the trials of this claim are run on. Lists show the entries `device` and `toolchain`."""
+        pairs = tuple(sorted((str(name), str(value)) for name, value in environment.items()))
+        name = digest(pairs)
+        with self._database.writing() as session:
+            hold(session, claim, environment_digest=name)
+            insert_once(session, EnvironmentRecord, {
+                "digest": name, "environment": convert.pairs_json("environment", pairs), "created_at": now_s()})
+
+    def finish(self, claim: Claim, ended: Ended, why: str) -> None:
+        """The search is over, or paused. A cancel that came while it was being paused is obeyed, and so is a resume."""
+        with self._database.writing() as session:
+            status = str(ended)
+            (wanted,) = hold(session, claim, ("wanted",))
+            if ended is Ended.PAUSED and wanted in ("cancel", "resume"):
+                status = {"cancel": "cancelled", "resume": "queued"}[wanted]
+            _leave(session, claim, status, why)
+
+    def release(self, claim: Claim) -> None:
+        """Give the search back to the queue after a clean stop; a pause or cancel that came meanwhile is obeyed."""
+        with self._database.writing() as session:
+            (wanted,) = hold(session, claim, ("wanted",))
+            status = {"pause": "paused", "cancel": "cancelled"}.get(wanted, "queued")
+            _leave(session, claim, status, "" if status == "queued" else status)
+
+    def history(self, claim: Claim) -> History:
+        """What is stored of the search, for going on with it: verdicts without the single checks and logs."""
+        with self._database.reading() as session:
+            held = session.execute(select(SearchRecord.key, SearchRecord.spent_s).where(is_held()), claimed(claim)).first()
+            if held is None:
+                raise lease_lost(claim)
+            trials = select(TrialRecord.number, TrialRecord.candidate, EvidenceRecord.verdict, TrialRecord.source_digest,
+                            TrialRecord.duration_s, TrialRecord.sampler).join(
+                EvidenceRecord, (EvidenceRecord.search_key == TrialRecord.search_key)
+                & (EvidenceRecord.number == TrialRecord.number)).where(
+                TrialRecord.search_key == held.key).order_by(TrialRecord.number)
+            pending = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.sampler, TrialRecord.attempts).where(
+                TrialRecord.search_key == held.key, TrialRecord.verdict.is_(None)).order_by(TrialRecord.number)
+            return History(
+                tuple(Trial(row.number, convert.candidate_of(row.candidate), convert.verdict_of(row.verdict),
+                            row.source_digest, row.duration_s, convert.sampler_of(row.sampler))
+                      for row in session.execute(trials)),
+                tuple(Pending(row.number, convert.candidate_of(row.candidate), convert.sampler_of(row.sampler),
+                              row.attempts) for row in session.execute(pending)),
+                held.spent_s)
+
+
+def _leave(session: Session, claim: Claim, status: str, why: str) -> None:
+    """Let the search go. What this worker had in flight is not counted as if it had died with it."""
+    ended = status in ("completed", "cancelled", "failed")
+    (key,) = hold(session, claim, status=status, why=convert.storable(why), wanted=None, worker=None,
+               finished_at=now_s() if ended else None)
+    session.execute(update(TrialRecord).where(
+        TrialRecord.search_key == key, TrialRecord.verdict.is_(None), TrialRecord.fence == claim.fence,
+        TrialRecord.attempts > 0).values(attempts=TrialRecord.attempts - 1),
+        execution_options={"synchronize_session": False})

@@ -1,0 +1,252 @@
+"""Domain values as versioned JSON, `{"schema": 1, ...}`, and back without a difference.
+
+A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields that a
+stored record does not have yet take their defaults, so records outlive additions; anything else that this version
+does not know is refused. NaN and infinities have a spelling of their own, since JSON has none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from search.candidate import Candidate
+from search.errors import Fault
+from search.plan import SearchPlan
+from search.verdict import CheckEvidence, CorrectnessEvidence, Rejected, Verdict
+
+SCHEMA = 1
+_AS_IT_IS = frozenset((str, int, bool, type(None)))
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def plan_json(plan: SearchPlan) -> str:
+    return _document({"plan": encode(plan)})
+
+
+def plan_of(document: str) -> SearchPlan:
+    return _read(SearchPlan, _content(document, "plan"))
+
+
+def candidate_json(candidate: Candidate) -> str:
+    return _document({"candidate": encode(candidate)})
+
+
+def candidate_of(document: str) -> Candidate:
+    return _read(Candidate, _content(document, "candidate"))
+
+
+def sampler_json(sampler: Mapping[str, Any]) -> str:
+    return _document({"sampler": encode(sampler)})
+
+
+def sampler_of(document: str) -> dict[str, Any]:
+    return _plain(_content(document, "sampler"))
+
+
+def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
+    """Rows of scalars, such as an environment or what a candidate changed."""
+    return _document({name: encode(pairs)})
+
+
+def pairs_of(name: str, document: str) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(_plain(one) for one in row) for row in _content(document, name))
+
+
+def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
+    """(the verdict, its details deflated). Single checks and the log are 70 KB a trial, and only one page needs them."""
+    checks = {one.gate: encode(one.evidence.checks) for one in verdict.gates
+              if isinstance(one.evidence, CorrectnessEvidence)}
+    gates = tuple(replace(one, evidence=replace(one.evidence, checks=())) if one.gate in checks else one
+                  for one in verdict.gates)
+    log = verdict.log if isinstance(verdict, Rejected) else ""
+    short = replace(verdict, gates=gates, log="") if isinstance(verdict, Rejected) else replace(verdict, gates=gates)
+    return (_document({"verdict": encode(short)}),
+            zlib.compress(_document({"checks": checks, "log": log}).encode(), level=1))
+
+
+def verdict_of(document: str, details: bytes | None = None) -> Verdict:
+    """The verdict; without `details`, correctness evidence has no single checks and a rejection no log."""
+    verdict = _read(Verdict, _content(document, "verdict"))
+    if details is None:
+        return verdict
+    try:
+        inflated = zlib.decompress(details).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise _unreadable("its details are damaged") from error
+    checks = {gate: _read(tuple[CheckEvidence, ...], found) for gate, found in _content(inflated, "checks").items()}
+    gates = tuple(replace(one, evidence=replace(one.evidence, checks=checks[one.gate])) if one.gate in checks else one
+                  for one in verdict.gates)
+    if isinstance(verdict, Rejected):
+        return replace(verdict, gates=gates, log=_content(inflated, "log"))
+    return replace(verdict, gates=gates)
+
+
+def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
+    """Gate results by name as JSON for people: no types, the evidence's fields flat, null where one is not finite."""
+    plain: dict[str, dict[str, Any]] = {}
+    for one in verdict.gates:
+        evidence = _without_types(encode(one.evidence)) or {}
+        if isinstance(one.evidence, CorrectnessEvidence):
+            evidence["max_abs_error"] = _without_types(encode(one.evidence.max_abs_error))
+        for timing in evidence.get("timings", ()):
+            timing["detail"] = dict(timing["detail"])
+        plain[one.gate] = {"outcome": one.outcome.value, "sentence": storable(one.sentence),
+                           "reason": one.reason.value if one.reason else None, **evidence}
+    return plain
+
+
+def storable(text: str) -> str:
+    """Text that every database and every reader takes: no NUL, no half of a surrogate pair."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def encode(value: Any) -> Any:
+    """`value` as JSON data. NumPy scalars become plain numbers; Fault for what has no JSON form."""
+    if type(value) in _AS_IT_IS:
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": str(float(value))}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {name: getattr(value, name) for name in _names(type(value))}
+        return {"type": type(value).__name__,
+                **{name: one if type(one) in _AS_IT_IS else encode(one) for name, one in found.items()}}
+    if isinstance(value, (tuple, list)):
+        return [encode(one) for one in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise Fault("a record holds a mapping whose keys are not text", code="record_unwritable")
+        return {key: encode(one) for key, one in value.items()}
+    if hasattr(value, "item"):
+        return encode(value.item())
+    if isinstance(value, (str, int)):
+        return encode((str if isinstance(value, str) else int)(value))
+    raise Fault(f"a record holds a {type(value).__name__}, which has no JSON form", code="record_unwritable")
+
+
+@cache
+def decoder(hint: Any) -> Callable[[Any], Any]:
+    """What turns JSON data back into the annotated type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union(arguments)
+    if origin is tuple:
+        return _tuple(arguments)
+    if dataclasses.is_dataclass(hint):
+        return _dataclass(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return lambda value: _member(hint, value)
+    return _plain
+
+
+def _dataclass(cls: type) -> Callable[[Any], Any]:
+    hints = typing.get_type_hints(cls)
+    fields = {name: decoder(hints[name]) for name in _names(cls)}
+    required = {one.name for one in dataclasses.fields(cls)
+                if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING}
+
+    def decode(value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("type") != cls.__name__:
+            raise _unreadable(f"a {cls.__name__} was expected")
+        given = value.keys() - {"type"}
+        if given - fields.keys() or required - given:
+            unknown = sorted((given - fields.keys()) | (required - given))
+            raise _unreadable(f"{cls.__name__} has other fields: {', '.join(unknown)}")
+        return cls(**{name: fields[name](value[name]) for name in given})
+    return decode
+
+
+def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
+    tagged = {one.__name__: decoder(one) for one in members if dataclasses.is_dataclass(one)}
+    others = [decoder(one) for one in members if one is not type(None) and not dataclasses.is_dataclass(one)]
+
+    def decode(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, dict) and "type" in value:
+            if value["type"] not in tagged:
+                raise _unreadable(f"its type {value['type']!r} is not known")
+            return tagged[value["type"]](value)
+        return others[0](value) if len(others) == 1 else _plain(value)
+    return decode
+
+
+def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
+    if len(members) == 2 and members[1] is Ellipsis:
+        one = decoder(members[0])
+        return lambda value: tuple([one(item) for item in value])
+    decoders = [decoder(member) for member in members]
+    return lambda value: tuple([decode(item) for decode, item in zip(decoders, value, strict=True)])
+
+
+def _member(cls: type[Enum], value: Any) -> Enum:
+    try:
+        return cls(value)
+    except ValueError:
+        raise _unreadable(f"{value!r} is no {cls.__name__}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"float"} and value["float"] in _NON_FINITE:
+            return _NON_FINITE[value["float"]]
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _without_types(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        if value.keys() == {"float"}:
+            return None
+        return {key: _without_types(one) for key, one in value.items() if key != "type"}
+    return [_without_types(one) for one in value] if isinstance(value, list) else value
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(one.name for one in dataclasses.fields(cls))
+
+
+def _document(content: dict[str, Any]) -> str:
+    # ASCII only: a compiler's log may hold NULs and broken surrogates, which not every database takes as text.
+    return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
+
+
+def _content(document: str, name: str) -> Any:
+    try:
+        found = json.loads(document)
+    except ValueError as error:
+        raise _unreadable("it is not JSON") from error
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), int) or name not in found:
+        raise _unreadable(f"it holds no {name}")
+    if found["schema"] > SCHEMA:
+        raise Fault(f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",
+                    code="record_newer", mend="use the greenfast that wrote it, or a newer one")
+    return found[name]
+
+
+def _read(hint: Any, value: Any) -> Any:
+    try:
+        return decoder(hint)(value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(str(error)) from error
+
+
+def _unreadable(why: str) -> Fault:
+    return Fault(f"a stored record cannot be read: {why}", code="record_unreadable",
+                 mend="use the greenfast that wrote it, or a newer one")
+
+

@@ -1,0 +1,183 @@
+"""What differs between SQLite and PostgreSQL, and nothing of it elsewhere."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Double, Engine, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import FunctionElement
+
+from db.faults import fault_of
+from search.errors import UsageError
+
+BUSY_S = 10.0                    # a writer waits so long for another
+APPLICATION_ID = 0x67726673      # "grfs", in the header of every SQLite file of ours
+WRITER = "greenfast_writer"      # execution option of engines whose transactions will write
+KNOWN = ("sqlite", "postgresql")
+
+
+class now_s(FunctionElement[float]):
+    """Seconds since 1970 by the database's clock."""
+
+    type = Double()
+    inherit_cache = True
+    name = "now_s"
+
+
+@compiles(now_s, "sqlite")
+def _now_sqlite(element: now_s, compiler: Any, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now_s, "postgresql")
+def _now_postgresql(element: now_s, compiler: Any, **options: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+
+
+def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None:
+    """Insert a row whose key is its content's digest, unless it is there."""
+    family = {"sqlite": sqlite, "postgresql": postgresql}[session.get_bind().dialect.name]
+    session.execute(family.insert(table).values(**values).on_conflict_do_nothing())
+
+
+def parse_url(url: str) -> URL:
+    """UsageError `database_url` for what is no URL of a database that is known."""
+    try:
+        parsed = make_url(url)
+        family = parsed.get_backend_name()
+    except ArgumentError as error:
+        raise UsageError(f"{url!r} is no database URL", code="database_url",
+                         mend="for example sqlite:////var/lib/greenfast/greenfast.sqlite") from error
+    if family not in KNOWN:
+        raise UsageError(f"no database {family!r} is known", code="database_url", mend="known: " + ", ".join(KNOWN))
+    if family == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise UsageError("a database in memory forgets every trial", code="database_url",
+                         mend="name a file: sqlite:///greenfast.sqlite")
+    return parsed
+
+
+def make_engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() == "sqlite":
+            return _sqlite_engine(url)
+        return create_engine(url, pool_size=5, max_overflow=35, pool_timeout=BUSY_S, pool_pre_ping=True)
+    except (ImportError, NoSuchModuleError) as error:
+        raise UsageError(f"the driver for {url.get_backend_name()} is not installed", code="database_driver",
+                         mend="pip install 'psycopg[binary]'") from error
+
+
+def reader_options(engine: Engine) -> dict[str, str]:
+    """What makes all statements of a reading transaction see the same state; SQLite's always do."""
+    return {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+
+
+def sqlite_path(url: URL) -> Path | None:
+    """The file of an SQLite URL; None for a server."""
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    # No transactions of the driver's own: it would begin them late, as readers, and fail when they turn to writing.
+    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=BUSY_S,
+                           connect_args={"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, record: Any) -> None:
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(WRITER, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def sqlite_identity(path: Path) -> tuple[int, str | None, int]:
+    """(application id, schema revision, number of tables) of a file, without writing; UsageError when it is no database."""
+    # A read-only connection to a WAL database still makes its side files, except when told that nobody writes,
+    # which is so when there is no log beside it.
+    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_S)
+        try:
+            (identity,) = connection.execute("PRAGMA application_id").fetchone()
+            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            found = connection.execute("SELECT version_num FROM alembic_version").fetchone() \
+                if "alembic_version" in names else None
+            return identity, found[0] if found else None, len(names)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        fault = fault_of(error)
+        if fault.code == "database_locked":
+            raise fault from error
+        reason = {"database_damaged": "it is not an SQLite database, or it is damaged"}.get(fault.code, fault.message)
+        raise UsageError(f"{path} cannot be read: {reason}", code="database_unreadable",
+                         mend="name another file, or move this one away") from error
+
+
+def sqlite_use_wal(engine: Engine) -> None:
+    """Turn write-ahead logging on; UsageError where the file system cannot."""
+    deadline = time.monotonic() + BUSY_S
+    while True:                  # SQLite does not wait by itself when two processes switch at once
+        raw = engine.raw_connection()
+        try:
+            mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
+            if mode != "wal":
+                mode = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if fault_of(error).code != "database_locked" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+            continue
+        finally:
+            raw.close()
+        if mode != "wal":
+            raise UsageError("the file system of the database does not support write-ahead logging",
+                             code="database_unreadable", mend="put the database on a local disk")
+        return
+
+
+def sqlite_mark(connection: Connection) -> None:
+    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def sqlite_backup(path: Path, copy: Path) -> None:
+    """A consistent copy, also while others write; it appears under its name only when it is whole."""
+    partial = copy.with_name(copy.name + ".partial")
+    partial.unlink(missing_ok=True)
+    source, target = sqlite3.connect(path, timeout=BUSY_S), sqlite3.connect(partial)
+    try:
+        target.execute("PRAGMA synchronous=FULL")
+        source.backup(target)
+    finally:
+        source.close()
+        target.close()
+    partial.replace(copy)
+
+
+def server_identity(engine: Engine) -> tuple[str | None, bool, int]:
+    """(schema revision, whether our tables are there, number of tables) of a server's database."""
+    with engine.connect() as connection:
+        names = set(connection.scalars(text(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()")))
+        revision = connection.scalar(text("SELECT version_num FROM alembic_version")) \
+            if "alembic_version" in names else None
+        return revision, {"searches", "trials"} <= names, len(names)
+
+
+def lock_schema(connection: Connection) -> None:
+    """One process at a time creates or migrates; on SQLite the write transaction already sees to that."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})"))

@@ -1,0 +1,79 @@
+"""Where the database's errors become ours: by exception type and the driver's error code, never by text."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from search.errors import Fault
+
+
+class LeaseLost(Fault):
+    """Another worker holds the search, or it was stopped meanwhile: this one may write nothing more."""
+
+    code = "lease_lost"
+
+
+# Of each: code, what is so, what mends it.
+_LOCKED = ("database_locked", "the database is locked by another process", "end the process that holds it, or try again")
+_FULL = ("disk_full", "the database cannot grow: the disk is full, over quota, or a file size limit is reached",
+         "free some space; nothing that was recorded is lost")
+_READONLY = ("database_readonly", "the database may not be written", "check the permissions of its file and folder")
+_DAMAGED = ("database_damaged", "the database file is damaged", "restore it from a backup copy")
+_UNREADABLE = ("database_unreadable", "the database cannot be opened", "check its path and permissions")
+_DISK = ("disk_error", "the disk under the database reported an error", "check the disk and the kernel's log")
+_UNREACHABLE = ("database_unreachable", "the database server does not answer", "start it, or check the database URL")
+
+# A write that was refused for another reason than ENOSPC (EFBIG, EDQUOT, EIO) has a code of its own in SQLite.
+_SQLITE_EXTENDED = {sqlite3.SQLITE_IOERR_WRITE: _FULL, sqlite3.SQLITE_IOERR_TRUNCATE: _FULL}
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: _LOCKED, sqlite3.SQLITE_LOCKED: _LOCKED, sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_READONLY: _READONLY, sqlite3.SQLITE_PERM: _READONLY, sqlite3.SQLITE_AUTH: _READONLY,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED, sqlite3.SQLITE_NOTADB: _DAMAGED, sqlite3.SQLITE_CANTOPEN: _UNREADABLE,
+    sqlite3.SQLITE_IOERR: _DISK,
+}
+_SQLSTATE = {
+    "55P03": _LOCKED, "40001": _LOCKED, "40P01": _LOCKED, "57014": _LOCKED, "53100": _FULL, "25006": _READONLY,
+    "42501": _READONLY, "XX001": _DAMAGED, "XX002": _DAMAGED,
+}
+_SQLSTATE_CLASS = {"08": _UNREACHABLE, "57": _UNREACHABLE, "28": _UNREACHABLE, "3D": _UNREACHABLE}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """The one border: nothing of SQLAlchemy or a driver leaves it."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise Fault("every connection to the database is in use", code="database_busy", mend="try again") from error
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        raise fault_of(error) from error
+
+
+def fault_of(error: Exception) -> Fault:
+    """The Fault that says what a driver's error code means."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    known = _known(original)
+    if known is None and isinstance(error, DBAPIError) and error.connection_invalidated:
+        known = _UNREACHABLE
+    if known is not None:
+        code, message, mend = known
+        return Fault(message, code=code, mend=mend)
+    return Fault(f"the database refused a statement ({type(original).__name__}, {_number(original)})",
+                 code="database_error", mend="this is a defect of greenfast: please report it")
+
+
+def _known(original: BaseException | None) -> tuple[str, str, str] | None:
+    if isinstance(original, sqlite3.Error):
+        extended = getattr(original, "sqlite_errorcode", None) or 0
+        return _SQLITE_EXTENDED.get(extended) or _SQLITE.get(extended & 0xFF)
+    state = getattr(original, "sqlstate", None) or ""
+    return _SQLSTATE.get(state) or _SQLSTATE_CLASS.get(state[:2])
+
+
+def _number(original: BaseException | None) -> object:
+    return getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or "no code"

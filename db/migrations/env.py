@@ -1,0 +1,9 @@
+"""Run by alembic with the connection that db/migrate.py opened; the transaction is the caller's."""
+
+from alembic import context
+
+from db.models import Base
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata,
+                  transactional_ddl=True, render_as_batch=True)
+context.run_migrations()

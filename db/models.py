@@ -1,0 +1,147 @@
+"""The tables. `searches` is the queue, too: status, lease and fencing token live on its rows.
+
+Times are seconds since 1970 by the database's own clock. A trial is recorded when `verdict` is set; until then it
+was only begun. Its evidence lies beside it, so that lists and sorting never read it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+REVISION = "0002"                # the newest of migrations/versions, which a test compares
+
+SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
+# Written as text, not as a bound value: only then do planners see that a partial index serves the query.
+IS_REJECTED = text("trials.verdict = 'rejected'")
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s", "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s"})
+    type_annotation_map = {str: Text(), float: Double()}
+
+
+class SearchRecord(Base):
+    """One search: its plan, where it stands, and who works on it."""
+
+    __tablename__ = "searches"
+
+    key: Mapped[int] = mapped_column(primary_key=True)                # in order of arrival
+    id: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    kernel: Mapped[str]
+    target: Mapped[str]
+    strategy: Mapped[str]
+    plan: Mapped[str]                                                 # JSON
+    status: Mapped[str]
+    wanted: Mapped[str | None]                                        # pause | resume | cancel, until it is seen
+    why: Mapped[str] = mapped_column(default="")
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    spent_s: Mapped[float] = mapped_column(default=0.0)
+    trials_done: Mapped[int] = mapped_column(default=0)
+    worker: Mapped[str | None]
+    fence: Mapped[int] = mapped_column(default=0)                     # grows with each claim
+    renewed_at: Mapped[float | None]
+    lease_s: Mapped[float | None]
+    environment_digest: Mapped[str | None]
+
+    __table_args__ = (
+        CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')", "status"),
+        CheckConstraint("(status = 'running') = (worker IS NOT NULL)", "worker"),
+        Index(None, "status", "key"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class TrialRecord(Base):
+    """One trial: its candidate, and when it is recorded its verdict and the figures that people sort by."""
+
+    __tablename__ = "trials"
+
+    search_key: Mapped[int] = mapped_column(ForeignKey("searches.key"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    fence: Mapped[int]                                                # of the claim that began it last
+    attempts: Mapped[int]
+    kernel: Mapped[str]
+    template: Mapped[str]
+    preset: Mapped[str]
+    candidate_digest: Mapped[str]
+    candidate: Mapped[str]                                            # JSON
+    sampler: Mapped[str]                                              # JSON
+    is_baseline: Mapped[bool]
+    created_at: Mapped[float]
+    recorded_at: Mapped[float | None]
+    verdict: Mapped[str | None]
+    stage: Mapped[str | None]
+    reason: Mapped[str | None]
+    fault_code: Mapped[str | None]
+    outcomes: Mapped[str | None]                                      # of the gates: "ptxas=passed safety=skipped"
+    sentence: Mapped[str] = mapped_column(default="")
+    changed: Mapped[str | None]                                       # JSON: against the baseline
+    time_median_us: Mapped[float | None]
+    time_kind: Mapped[str | None]
+    time_band: Mapped[float | None]
+    ratio_to_baseline: Mapped[float | None]
+    registers: Mapped[int | None]
+    spill_bytes: Mapped[int | None]
+    smem_bytes: Mapped[int | None]
+    max_abs_error: Mapped[float | None]
+    duration_s: Mapped[float | None]
+    source_digest: Mapped[str | None] = mapped_column(ForeignKey("sources.digest"))
+    environment_digest: Mapped[str | None]
+
+    __table_args__ = (
+        CheckConstraint("verdict IN ('accepted', 'green', 'rejected', 'faulted')", "verdict"),
+        CheckConstraint("(verdict IS NULL) = (recorded_at IS NULL)", "recorded"),
+        CheckConstraint("verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)", "reason"),
+        CheckConstraint("attempts >= 0", "attempts"),
+        Index("ix_trials_counts", "search_key", "verdict", "stage", "reason", "outcomes"),
+        *(Index(f"ix_trials_{name}", "search_key", name, "number", sqlite_where=text(f"{name} IS NOT NULL"),
+                postgresql_where=text(f"{name} IS NOT NULL")) for name in SORTABLE),
+        Index("ix_trials_negatives", "recorded_at", "search_key", "number",
+              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
+        Index("ix_trials_negatives_reason", "reason", "recorded_at", "search_key", "number",
+              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
+        Index("ix_trials_negatives_search", "search_key", "recorded_at", "number",
+              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
+    )
+
+
+class EvidenceRecord(Base):
+    """What the gates found. `verdict` is complete but for the single checks and the log, which are in `details`."""
+
+    __tablename__ = "evidence"
+
+    search_key: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    verdict: Mapped[str]                                              # JSON
+    details: Mapped[bytes]                                            # JSON, deflated
+
+    __table_args__ = (ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),)
+
+
+class SourceRecord(Base):
+    """A rendered source, once however many trials share it."""
+
+    __tablename__ = "sources"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    text: Mapped[str]
+    kernel: Mapped[str]
+    template: Mapped[str]
+    created_at: Mapped[float]
+
+
+class EnvironmentRecord(Base):
+    """What results depend on beside the candidate: device, toolchain, versions."""
+
+    __tablename__ = "environments"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    environment: Mapped[str]                                          # JSON
+    created_at: Mapped[float]

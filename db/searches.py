@@ -1,0 +1,138 @@
+"""Submitting, listing and steering searches."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Any, Literal
+
+from sqlalchemy import insert, select, text
+from sqlalchemy.orm import Session, aliased
+
+from db import convert
+from db.base import Part, check_name, found_search, utc
+from db.dialects import now_s
+from db.lease import is_expired
+from db.models import SearchRecord, TrialRecord
+from db.paging import after, check_limit, page_of, values_of
+from db.rows import Page, SearchRow
+from search.errors import UsageError
+from search.plan import SearchPlan
+
+STATUSES = ("queued", "running", "paused", "completed", "cancelled", "failed")
+Wanted = Literal["pause", "resume", "cancel"]
+WANTED = ("pause", "resume", "cancel")
+
+# What a request does to a search on which nobody works. The same request again changes nothing and is no error.
+_MOVES = {
+    ("pause", "queued"): "paused", ("pause", "paused"): "paused", ("pause", "running"): "paused",
+    ("resume", "paused"): "queued", ("resume", "failed"): "queued", ("resume", "queued"): "queued",
+    ("cancel", "queued"): "cancelled", ("cancel", "paused"): "cancelled", ("cancel", "running"): "cancelled",
+    ("cancel", "cancelled"): "cancelled",
+}
+IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
+
+
+class Searches(Part):
+    """The part of the store that knows searches."""
+
+    def submit(self, plan: SearchPlan) -> SearchRow:
+        """Queue a search."""
+        values = {"id": "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower(), "name": plan.name,
+                  "kernel": plan.kernel, "target": plan.target, "strategy": plan.strategy,
+                  "plan": convert.plan_json(plan), "status": "queued", "created_at": now_s()}
+        with self._database.writing() as session:
+            session.execute(insert(SearchRecord).values(**values))
+            return _row(session, values["id"])
+
+    def search(self, search_id: str) -> SearchRow:
+        """UsageError `unknown_search`."""
+        with self._database.reading() as session:
+            return _row(session, search_id)
+
+    def plan(self, search_id: str) -> SearchPlan:
+        with self._database.reading() as session:
+            return convert.plan_of(found_search(session, search_id).plan)
+
+    def searches(self, *, limit: int = 50, cursor: str | None = None, status: str | None = None) -> Page[SearchRow]:
+        """Newest first."""
+        check_limit(limit)
+        status = check_name("status", status, STATUSES)
+        order = f"searches/{status}"
+        behind = values_of(cursor, order, (int,))
+        query = _with_best().where(after((SearchRecord.key,), behind, descending=True))
+        if status is not None:
+            query = query.where(SearchRecord.status == status)
+        with self._database.reading() as session:
+            rows = session.execute(query.order_by(SearchRecord.key.desc()).limit(limit + 1)).all()
+            return page_of(rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row))
+
+    def request_control(self, search_id: str, wanted: Wanted) -> SearchRow:
+        """Pause, resume or cancel: at once when nobody works on the search, else a flag that its worker sees.
+
+        UsageError `bad_transition`, for example for resuming a completed search.
+        """
+        check_name("control", wanted, WANTED)
+        with self._database.writing() as session:
+            record = found_search(session, search_id, lock=True)
+            abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
+            if record.status == "running" and not abandoned:
+                record.wanted = _flag(record, wanted)
+            else:
+                _move(record, wanted)
+            session.flush()
+            return _row(session, search_id)
+
+
+def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
+    """What the worker is to be told."""
+    if wanted == "resume" and record.wanted is None:
+        return None
+    if wanted != "cancel" and record.wanted == "cancel":
+        raise UsageError(f"search {record.id} is being cancelled, so it cannot {wanted}", code="bad_transition",
+                         mend="start a new search")
+    return wanted
+
+
+def _move(record: SearchRecord, wanted: Wanted) -> None:
+    status = "running" if (wanted, record.status) == ("resume", "running") else _MOVES.get((wanted, record.status))
+    if status is None:
+        allowed = [verb for verb in WANTED if (verb, record.status) in _MOVES]
+        raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}", code="bad_transition",
+                         mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search")
+    record.wanted = None
+    if status == record.status:
+        return
+    if record.status == "running":
+        record.fence += 1                # its worker is gone; should it come back, it has lost the search
+        record.worker = None
+    record.status = status
+    record.why = "" if status == "queued" else status
+    record.finished_at = now_s() if status == "cancelled" else None
+
+
+def _with_best() -> Any:
+    """Searches with the time and kind of their best trial."""
+    trial = aliased(TrialRecord, name="trials")
+    best = select(trial.time_median_us).where(
+        trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).order_by(
+        trial.time_median_us, trial.number).limit(1).correlate(SearchRecord)
+    return select(SearchRecord, best.scalar_subquery(), best.with_only_columns(trial.time_kind).scalar_subquery())
+
+
+def _row(session: Session, search_id: str) -> SearchRow:
+    record = found_search(session, search_id)
+    session.refresh(record)
+    return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())
+
+
+def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str | None) -> SearchRow:
+    plan = convert.plan_of(record.plan)
+    return SearchRow(
+        id=record.id, name=record.name, kernel=record.kernel, status=record.status, target=record.target,
+        strategy=record.strategy, workloads=plan.workloads, templates=plan.templates, baseline=plan.baseline,
+        seed=plan.seed, min_gain=plan.min_gain, trials_budget=plan.trials, seconds_budget=plan.seconds,
+        trials_done=record.trials_done, created_at=utc(record.created_at), started_at=utc(record.started_at),
+        finished_at=utc(record.finished_at), spent_s=record.spent_s, why=record.why,
+        wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker, best_time_us=best_time_us,
+        time_kind=time_kind)

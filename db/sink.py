@@ -1,0 +1,38 @@
+"""What a running search writes to: the store, under one claim."""
+
+from __future__ import annotations
+
+import time
+
+from db.rows import Claim
+from db.store import Store
+from search.render import RenderedSource
+from search.run import Control
+from search.strategies import Proposal
+from search.verdict import Trial
+
+LONGEST_SILENCE_S = 0.5          # flags are seen within this and the loop's own interval
+
+
+class StoreSink:
+    """A `search.run.Sink`. Every call is durable when it returns; LeaseLost when the search is no longer ours."""
+
+    def __init__(self, store: Store, claim: Claim, lease_s: float) -> None:
+        self._store, self._claim, self._lease_s = store, claim, lease_s
+        self._silence_s = min(LONGEST_SILENCE_S, lease_s / 4)
+        self._renewed = -float("inf")
+        self._control = Control.RUN
+
+    def begin(self, number: int, proposal: Proposal) -> None:
+        self._store.begin(self._claim, number, proposal)
+
+    def record(self, trial: Trial, source: RenderedSource | None) -> None:
+        self._store.record(self._claim, trial, source)
+
+    def control(self, spent_s: float) -> Control:
+        """Renew the lease and read the flags; not more often than needed, since the loop asks between any two steps."""
+        now = time.monotonic()
+        if now - self._renewed >= self._silence_s:
+            self._control = self._store.renew(self._claim, self._lease_s, spent_s)
+            self._renewed = now
+        return self._control

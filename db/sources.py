@@ -1,0 +1,39 @@
+"""Sources by digest, or by the beginning of one."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy import select
+
+from db.base import Part, utc
+from db.models import SourceRecord
+from db.rows import SourceRow
+from search.digest import text_digest
+from search.errors import Fault, UsageError
+
+_PREFIX = re.compile(r"[0-9a-f]{8,64}")
+
+
+class Sources(Part):
+    """The part of the store that keeps rendered sources."""
+
+    def source(self, digest: str) -> SourceRow:
+        """The source that a digest, or 8 or more of its first digits, names; UsageError `unknown_source`."""
+        prefix = str(digest).lower()
+        rows = []
+        if _PREFIX.fullmatch(prefix):
+            with self._database.reading() as session:      # "g" sorts behind every digit
+                rows = session.scalars(select(SourceRecord).where(
+                    SourceRecord.digest >= prefix, SourceRecord.digest < prefix + "g").limit(2)).all()
+                rows = [SourceRow(one.digest, one.text, one.kernel, one.template, utc(one.created_at)) for one in rows]
+        if len(rows) > 1:
+            raise UsageError(f"more than one source begins with {prefix}", code="ambiguous_source",
+                             mend="give more digits")
+        if not rows:
+            raise UsageError(f"no source {str(digest)[:80]!r}", code="unknown_source",
+                             mend="a digest is 64 hexadecimal digits; its first 8 are enough")
+        if text_digest(rows[0].text) != rows[0].digest:
+            raise Fault(f"the stored source {rows[0].digest[:12]} is not what its digest names", code="source_damaged",
+                        mend="restore the database from a backup copy")
+        return rows[0]

@@ -1,0 +1,63 @@
+"""The store: searches, claims, trials, evidence and sources in one database, behind one object.
+
+    Searches    submit, search, searches, plan, request_control
+    Claims      claim, renew, describe, finish, release, history
+    Recording   begin, record
+    Trials      trials, trial, recorded, best, best_so_far, counts
+    Negatives   negatives
+    Sources     source
+
+Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from any
+thread. Errors are UsageError (the caller's) or Fault (ours); nothing of SQLAlchemy comes out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from db.claims import Claims
+from db.dialects import make_engine, parse_url, sqlite_path
+from db.migrate import prepare
+from db.models import REVISION, SearchRecord
+from db.negatives import Negatives
+from db.recording import Recording
+from db.searches import STATUSES, Searches
+from db.session import Database
+from db.sources import Sources
+from db.trials import Trials
+
+
+class Store(Searches, Claims, Recording, Trials, Negatives, Sources):
+    """The single truth about searches and trials."""
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Open a database; a new one is created, an older one copied and brought up to date.
+
+        UsageError: database_newer, database_not_ours, database_unreadable, database_url, database_driver.
+        Fault: database_locked, database_readonly, disk_full and their like.
+        """
+        parsed = parse_url(url)
+        engine = make_engine(parsed)
+        try:
+            prepare(parsed, engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(Database(engine))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Schema, searches by status, and what the database takes on disk."""
+        with self._database.reading() as session:
+            found = dict(session.execute(select(SearchRecord.status, func.count()).group_by(SearchRecord.status)).all())
+        path = sqlite_path(self._database.engine.url)
+        files = [one for one in (path, Path(f"{path}-wal")) if one.exists()] if path else []
+        return {"dialect": self._database.engine.dialect.name, "revision": REVISION,
+                "searches": {status: found.get(status, 0) for status in STATUSES},
+                "path": str(path) if path else None, "bytes": sum(one.stat().st_size for one in files) if path else None}

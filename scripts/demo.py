@@ -1,0 +1,157 @@
+"""The main job, end to end: start the service, submit the demo search, follow it, download the winner.
+
+In a terminal the dashboard stays up until Ctrl-C; otherwise everything is stopped cleanly at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from app.client import Client
+from app.settings import Settings
+from search.errors import GreenfastError
+
+ROOT = Path(__file__).resolve().parent.parent
+OUTPUT = Path("demo-output")
+SEARCH = {"kernel": "attention", "name": "demo: attention on the mission workload", "workloads": ["mission"],
+          "templates": ["scalar", "wmma"], "budget": {"trials": 48}, "strategy": "tpe", "seed": 1}
+READY_S = 60.0
+PRINT_EVERY_S = 5.0
+
+
+def main() -> int:
+    console = Console(highlight=False, soft_wrap=True)
+    stay = sys.stdin.isatty() and sys.stdout.isatty()
+    port = free_port(Settings.from_environment().port)
+    url = f"http://127.0.0.1:{port}"
+    service = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", str(port)], cwd=Path.cwd(),
+                               stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:
+            client.wait_until_ready(READY_S)
+            submitted = client.submit(**SEARCH)
+            console.print(f"dashboard  {url}/searches/{submitted['id']}")
+            detail = follow(client, submitted["id"], console, live=stay)
+            if detail["status"] != "completed":
+                console.print(f"the search ended as {detail['status']}: {detail.get('why')}")
+                return 1
+            download(client, detail, console)
+            summarise(client, detail, console)
+            if stay:
+                console.print(f"\nThe dashboard is at {url} until Ctrl-C.")
+                service.wait()
+        return 0
+    except KeyboardInterrupt:
+        console.print("stopping")
+        return 0 if stay else 130
+    except GreenfastError as error:
+        console.print(f"demo: {error}", markup=False)
+        return 1
+    finally:
+        stop(service)
+
+
+def free_port(wanted: int) -> int:
+    """`wanted` if nobody listens there, else any free one."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return probe.getsockname()[1]
+            except OSError:
+                continue
+    raise SystemExit("demo: no free port on 127.0.0.1")
+
+
+def stop(service: subprocess.Popen) -> None:
+    """Ask the service to end; it ends its workers."""
+    if service.poll() is None:
+        service.send_signal(signal.SIGTERM)
+        try:
+            service.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(service.pid, signal.SIGKILL)
+            service.wait()
+
+
+def follow(client: Client, search_id: str, console: Console, *, live: bool) -> dict[str, Any]:
+    """Wait for the end; one line that changes in a terminal, a line every few seconds elsewhere."""
+    if live:
+        with console.status("starting", spinner="dots") as status:
+            return client.wait(search_id, lambda one: status.update(progress_line(one)))
+    printed = [-PRINT_EVERY_S]
+
+    def show(detail: dict[str, Any]) -> None:
+        if time.monotonic() - printed[0] >= PRINT_EVERY_S or detail["status"] == "completed":
+            printed[0] = time.monotonic()
+            console.print(progress_line(detail), markup=False)
+    return client.wait(search_id, show)
+
+
+def progress_line(detail: dict[str, Any]) -> str:
+    """One line: trials, the gate funnel, best so far, rate, time left."""
+    progress = detail["progress"]
+    passed = {one["stage"]: one["passed"] for one in detail["funnel"]}
+    funnel = " > ".join(f"{stage} {passed[stage]}" for stage in ("render", "compile", "ptxas", "correctness"))
+    best = detail.get("best")
+    shown = f"{best['time_median_us']:.2f} us {best['time_kind']} (#{best['number']})" if best else "none yet"
+    rate = f"{progress['rate_per_minute']:.0f}/min" if progress['rate_per_minute'] else "-"
+    left = f"{progress['seconds_left']:.0f} s left" if progress['seconds_left'] is not None else ""
+    return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials   {funnel}   best {shown}   {rate}   {left}"
+
+
+def download(client: Client, detail: dict[str, Any], console: Console) -> None:
+    """The winner's source and bundle through REST."""
+    OUTPUT.mkdir(exist_ok=True)
+    best = client.best(detail["id"])
+    source = OUTPUT / "winner.cu"
+    source.write_text(client.source(best["source_digest"]))
+    bundle = OUTPUT / "bundle.zip"
+    client.download_bundle(detail["id"], bundle)
+    with zipfile.ZipFile(bundle) as opened:
+        files = len(opened.namelist())
+    console.print(f"downloaded {source} ({best['source_digest'][:12]}) and {bundle} ({files} files)")
+
+
+def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
+    """Baseline, winner, and what was rejected where and why."""
+    trials = client.trials(detail["id"])
+    best = client.best(detail["id"])
+    baseline, winner = trials[0], next(one for one in trials if one["number"] == best["number"])
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "trial", "template", "time", "registers", "shared memory", "verdict"):
+        table.add_column(name)
+    for label, one in (("baseline", baseline), ("winner", winner)):
+        shown = f"{one['time_median_us']:.2f} us {one['time_kind']}" if one["time_median_us"] else "-"
+        table.add_row(label, f"#{one['number']}", one["template"], shown, str(one["registers"]),
+                      f"{one['smem_bytes']} B", one["verdict"])
+    console.print(table)
+    changed = [f"{name}={value}" for name, value in winner["parameters"].items()
+               if winner["template"] != baseline["template"] or baseline["parameters"][name] != value]
+    console.print("winner: " + (" ".join(changed) or "the baseline itself"), markup=False)
+    faster = "beats the baseline by more than the model's band" if best["beats_baseline"] else \
+        "is not told apart from the baseline: modelled times this close are not judged"
+    console.print(f"the winner {faster}; a GPU decides")
+    rejected = [one for one in trials if one["verdict"] == "rejected"]
+    console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
+    for (stage, reason), count in Counter((one["stage"], one["reason"]) for one in rejected).most_common():
+        example = next(one for one in rejected if (one["stage"], one["reason"]) == (stage, reason))
+        console.print(f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence'][:160]}",
+                      markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""A served database with searches to look at, and a Chromium that looks at them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from db.store import Store
+from example_searches import ExampleSearch, accepted_search, finished_search, running_search
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]
+LONGEST_WAIT_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running service and the database behind it."""
+
+    url: str
+    store: Store
+    finished: ExampleSearch
+    running: ExampleSearch
+    measured: ExampleSearch
+
+    def trial(self, number: int) -> str:
+        return f"/searches/{self.finished.row.id}/trials/{number}"
+
+    @property
+    def search(self) -> str:
+        return f"/searches/{self.finished.row.id}"
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The real service in a child process, without workers; gives its URL."""
+    environment = {**os.environ, "GREENFAST_DATA": str(folder), "GREENFAST_TOKEN": ""}
+    process = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", "0", "--workers", "0"], cwd=ROOT,
+                               env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        assert "http://" in line, f"the service did not start: {line!r}"
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, catalogue) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    store = Store.open(f"sqlite:///{folder / 'greenfast.sqlite3'}")
+    measured, finished = accepted_search(store, catalogue), finished_search(store, catalogue)
+    running = running_search(store, catalogue)
+    with served(folder) as url:
+        yield Site(url, store, finished, running, measured)
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        if os.environ.get("GREENFAST_NO_BROWSER") == "1":
+            pytest.skip("GREENFAST_NO_BROWSER=1: the pages are not driven in a browser")
+        pytest.fail(f"none of {', '.join(BROWSERS)} is installed; install one (apt-get install chromium), or set "
+                    "GREENFAST_NO_BROWSER=1 to leave these tests out")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def problems() -> list[str]:
+    """What went wrong in the browser: a test that provokes something takes it out."""
+    return []
+
+
+@pytest.fixture
+def context(chromium, site) -> Iterator[BrowserContext]:
+    made = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
+    made.set_default_timeout(LONGEST_WAIT_MS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context, problems) -> Iterator[Page]:
+    """A tab in which nothing may go wrong: no console error, no exception, no failed request."""
+    made = context.new_page()
+    watch(made, problems)
+    yield made
+    assert problems == []
+
+
+@pytest.fixture
+def plain_page(chromium, site) -> Iterator[Page]:
+    """A tab without JavaScript."""
+    context = chromium.new_context(base_url=site.url, java_script_enabled=False)
+    context.set_default_timeout(LONGEST_WAIT_MS)
+    yield context.new_page()
+    context.close()
+
+
+def watch(page: Page, problems: list[str]) -> None:
+    page.on("console", lambda one: problems.append(f"console: {one.text}") if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
+    page.on("response", lambda one: problems.append(f"{one.status} {one.url}") if one.status >= 400 else None)
+    # What a navigation cuts off (the event stream) did not fail.
+    page.on("requestfailed", lambda one: problems.append(f"failed: {one.url} {one.failure}")
+            if "ERR_ABORTED" not in (one.failure or "") else None)

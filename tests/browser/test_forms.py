@@ -1,0 +1,115 @@
+"""Forms in a real browser: what was typed is kept, what is wrong is said beside it, and only our own pages may post."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+def start(page) -> None:
+    page.get_by_role("button", name="Start the search").click()
+
+
+@pytest.mark.parametrize("field, typed, sentence", [
+    ("Trials at most", "0", "a budget of 0 trials"), ("Trials at most", "many", "trials is 'many'"),
+    ("Seconds at most", "-3", "a budget of -3 seconds"), ("Seed", "1.5", "seed is '1.5'"),
+    ("Least gain", "2", "min_gain is 2"), ("Least gain", "nan", "min_gain is 'nan'"),
+    ("Max registers", "-1", "max_registers is -1"), ("Name", "x" * 201, "1 to 200 printable characters")])
+def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, problems, field, typed, sentence):
+    page.goto("/new")
+    page.get_by_label("Name").fill("<i>kept</i>")
+    page.get_by_label("mission_causal").check()
+    page.get_by_label("small", exact=False).first.uncheck()
+    page.get_by_label("Strategy").select_option("random")
+    page.get_by_label("Seconds at most").fill("77")
+    page.get_by_label(field).fill(typed)
+    with page.expect_response("**/new") as answer:
+        start(page)
+    assert answer.value.status == 422
+    assert sentence in page.locator("#error").inner_text()
+    wrong = page.locator("[aria-invalid]")
+    assert wrong.input_value() == typed
+    assert sentence in page.locator(f"#{wrong.get_attribute('aria-describedby')}").inner_text()
+    assert page.get_by_label("Strategy").input_value() == "random"
+    assert page.locator("[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)") == ["mission_causal"]
+    if field != "Name":
+        assert page.get_by_label("Name").input_value() == "<i>kept</i>"
+    problems.clear()
+
+
+def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, problems):
+    page.goto("/new")
+    page.get_by_label("mission_bf16").check()
+    start(page)
+    assert "one search for each" in page.locator("#error-workloads").inner_text()
+    problems.clear()
+
+
+def test_nothing_chosen_is_said(page, problems):
+    page.goto("/new")
+    page.locator("[name=templates]:checked").evaluate_all("all => all.forEach(one => one.checked = false)")
+    start(page)
+    assert "none of the templates is chosen" in page.locator("#error-templates").inner_text()
+    problems.clear()
+
+
+def test_a_target_that_is_not_there_is_said_with_the_mend(page, problems):
+    page.goto("/new")
+    page.get_by_label("Target").select_option("cuda:0")
+    start(page)
+    assert page.locator("#error-target").count() == 1
+    assert page.get_by_label("Target").input_value() == "cuda:0"
+    problems.clear()
+
+
+def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
+    page.goto("/new?kernel=attention")
+    page.get_by_label("Name").fill("from the form")
+    page.get_by_label("Trials at most").fill("5")
+    page.get_by_label("Seed").fill("11")
+    page.get_by_label("Max registers").fill("128")
+    start(page)
+    page.wait_for_url("**/searches/s_*")
+    search_id = page.url.rsplit("/", 1)[-1]
+    plan = site.store.plan(search_id)
+    assert (plan.name, plan.trials, plan.seed, plan.limits.max_registers, plan.limits.max_spill_bytes) == (
+        "from the form", 5, 11, 128, 0)
+    assert "Waiting for a worker" in page.locator("main").inner_text()
+    for button, status in (("Pause", "paused"), ("Resume", "queued"), ("Cancel", "cancelled")):
+        page.get_by_role("button", name=button).click()
+        page.wait_for_selector(f"#title .badge.{status}")
+        assert site.store.search(search_id).status == status
+    assert page.get_by_role("button", name="Cancel").count() == 0
+
+
+def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, problems):
+    page.goto(f"/searches/{site.running.row.id}")
+    page.evaluate(f"document.querySelector('.controls').action = '{site.search}/control'")
+    with page.expect_response("**/control") as answer:
+        page.get_by_role("button", name="Pause").click()
+    assert answer.value.status == 409
+    assert "cannot pause" in page.locator("main").inner_text()
+    assert site.store.search(site.finished.row.id).status == "completed"
+    problems.clear()
+
+
+def test_a_form_of_another_site_starts_nothing(context, site):
+    before = [one.id for one in site.store.searches().items]
+    page = context.new_page()
+    page.goto("data:text/html,<form method=post action='" + site.url + "/new'><input name=kernel value=attention>"
+              "<input name=trials value=1><input name=workloads value=mission><input name=templates value=wmma>"
+              "<button>Win</button></form>")
+    with page.expect_response("**/new") as answer:
+        page.get_by_role("button", name="Win").click()
+    assert answer.value.status == 403
+    assert [one.id for one in site.store.searches().items] == before
+
+
+def test_the_form_works_without_javascript(plain_page, site):
+    plain_page.goto("/new")
+    plain_page.get_by_label("Name").fill("no script")
+    plain_page.get_by_role("button", name="Start the search").click()
+    plain_page.wait_for_url("**/searches/s_*")
+    plain_page.get_by_role("button", name="Cancel").click()
+    assert "cancelled" in plain_page.locator("#title").inner_text()

@@ -1,0 +1,245 @@
+"""Every page in a real browser: it loads cleanly, fits, and says what it has to."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from conftest import served
+from example_searches import COMPILE_TRIAL, FAULTED_TRIAL, HOSTILE_NAME, WRONG_SENTENCE, WRONG_TRIAL
+
+pytestmark = pytest.mark.browser
+HTML = {"Accept": "text/html"}
+
+
+def paths(site) -> list[str]:
+    return ["/", "/?status=completed", site.search, f"/searches/{site.running.row.id}", f"/searches/{site.measured.row.id}",
+            *(site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL)), "/new", "/negatives",
+            f"/negatives?search={site.finished.row.id}&reason=spills", "/kernels", "/kernels/attention"]
+
+
+def rows(page) -> list[int]:
+    return [int(text) for text in page.locator("table.trials tbody th").all_inner_texts()]
+
+
+def column(page, number: int) -> list[str]:
+    return page.locator(f"table.trials tbody td:nth-child({number})").all_inner_texts()
+
+
+def test_pages_load_without_an_error_and_have_a_title_and_a_heading(page, site):
+    for path in paths(site):
+        page.goto(path)
+        assert page.locator("h1").count() == 1, path
+        assert "greenfast" in page.title() and page.title() != "owned"
+
+
+@pytest.mark.parametrize("width", [375, 1600])
+def test_no_page_is_wider_than_its_window(page, site, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in paths(site):
+        page.goto(path)
+        if page.locator("#chart").count():
+            page.wait_for_selector("#chart .main-svg")
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, path
+
+
+def test_every_field_has_a_label(page, site):
+    for path in ("/new", "/negatives", site.search):
+        page.goto(path)
+        assert page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
+                                .filter((one) => one.labels.length === 0).map((one) => one.name)""") == [], path
+
+
+def test_every_time_says_its_kind(page, site):
+    for path in ("/", site.search, f"/searches/{site.measured.row.id}", site.trial(1)):
+        page.goto(path)
+        times = page.locator(".time").all_inner_texts()
+        assert times and all(one.split()[-1] in ("modelled", "measured") for one in times), path
+    page.goto(site.search)
+    assert all("modelled" in one for one in column(page, 3) if "µs" in one)
+    assert "modelled" in page.locator("#figures").inner_text()
+
+
+def test_the_search_page_compares_and_says_how_far_that_goes(page, site):
+    page.goto(site.search)
+    assert "band of a factor 2" in page.locator("#figures").inner_text()
+    page.goto(f"/searches/{site.measured.row.id}")
+    assert "measured" in page.locator("#figures").inner_text()
+
+
+def test_running_searches_come_first(page, site):
+    page.goto("/")
+    names = page.locator("table.searches .name a").all_inner_texts()
+    assert names.index(HOSTILE_NAME) < names.index(site.finished.plan.name)
+
+
+def test_the_funnel_adds_up(page, site):
+    page.goto(site.search)
+    counts = site.store.counts(site.finished.row.id)
+    shown = {line.split()[0]: line.split()[1:] for line in page.locator("table.funnel tbody tr").all_inner_texts()}
+    for stage, reached, passed in counts.funnel:
+        assert shown[stage][0] == str(reached)
+        assert shown[stage][1] == (str(passed) if passed else "not")
+    assert shown["correctness"][-1] == str(counts.by_stage["correctness"])
+
+
+def test_the_chart_is_drawn_and_a_point_leads_to_its_trial(page, site):
+    page.goto(site.search)
+    page.wait_for_selector("#chart .scatterlayer .point")
+    drawn = page.locator("#chart .scatterlayer .trace").count()
+    assert drawn == 4                                    # two templates, the best, trials without a time
+    assert page.locator("#chart .gl-canvas").count() == 0
+    page.locator("#chart .nsewdrag").scroll_into_view_if_needed()
+    page.locator("#chart .scatterlayer .point").first.hover(force=True)
+    page.wait_for_selector("#chart .hoverlayer .hovertext")
+    page.locator("#chart .scatterlayer .point").first.click(force=True)
+    page.wait_for_url("**/trials/*")
+
+
+def test_trials_are_filtered(page, site):
+    page.goto(site.search)
+    page.get_by_label("verdict").select_option("rejected")
+    page.get_by_label("gate").select_option("correctness")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**verdict=rejected**")
+    assert WRONG_TRIAL in rows(page) and 0 not in rows(page)
+    assert all("correctness: wrong_values" in one for one in column(page, 2))
+    assert page.get_by_label("verdict").input_value() == "rejected"
+    page.goto(site.search)
+    page.get_by_label("template").select_option("scalar")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**template=scalar**")
+    assert all(one.startswith("scalar") for one in column(page, 5))
+
+
+def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(page, site):
+    page.goto(site.search)
+    page.get_by_role("link", name="Regs").click()
+    page.wait_for_url("**sort=registers**")
+    up = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    assert up == sorted(up)
+    page.get_by_role("link", name="Regs").click()
+    page.wait_for_url("**descending=1**")
+    down = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    assert down == sorted(down, reverse=True) and down[0] > up[0]
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Regs")
+
+
+def test_paging_shows_every_trial_once(page, site):
+    page.goto(f"{site.search}?sort=time_median_us")
+    seen = rows(page)
+    while page.get_by_role("link", name="next page").count():
+        page.get_by_role("link", name="next page").click()
+        page.wait_for_url("**cursor=**")
+        assert page.get_by_label("sort by").input_value() == "time_median_us"
+        seen += rows(page)
+    assert sorted(seen) == list(range(64))
+
+
+def test_a_rejected_trial_shows_the_failing_check_first_with_its_sentence(page, site):
+    page.goto(site.trial(WRONG_TRIAL))
+    assert "rejected" in page.locator(".title").first.inner_text()
+    assert WRONG_SENTENCE in page.locator(".lead").inner_text()
+    checks = page.locator("table.checks tbody tr").all_inner_texts()
+    assert "failed" in checks[0] and WRONG_SENTENCE in checks[1]
+    assert "failed" not in checks[-1]
+    assert "wrong_values" in page.locator("#gate-correctness").inner_text()
+    assert "skipped" in page.locator("#gate-performance").inner_text()
+
+
+def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
+    page.goto(site.trial(FAULTED_TRIAL))
+    assert "A fault of ours, not of the candidate" in page.locator(".lead").inner_text()
+
+
+def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
+    page.goto(site.trial(3))
+    changed = page.locator("table.settings tr.changed th").all_inner_texts()
+    assert {one.split()[0] for one in changed} == {"tile_m", "tile_n", "warps_m"}
+    assert "occupancy" in page.locator("#gate-ptxas").inner_text()
+    assert "shared memory" in page.locator("#gate-performance table.costs").inner_text()
+    page.get_by_role("link", name="trial 4 →").click()
+    page.wait_for_url("**/trials/4")
+
+
+def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
+    page.goto(site.trial(0) + "#L12")
+    assert page.locator("#L12").count() == 1
+    assert page.locator("pre.source .cp, pre.source .cpf").first.inner_text().startswith("#include")
+    text = site.store.source(site.store.trial(site.finished.row.id, 0).source_digest).text
+    assert page.locator("pre.source").inner_text().rstrip("\n") == text.rstrip("\n")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download .cu").click()
+    assert download.value.suggested_filename.endswith(".cu")
+    assert download.value.path().read_text() == text
+
+
+def test_hostile_names_and_logs_stay_text(page, site):
+    for path in ("/", f"/searches/{site.running.row.id}", site.trial(COMPILE_TRIAL)):
+        page.goto(path)
+        page.wait_for_timeout(300)
+        assert page.title() != "owned"
+        assert page.locator("main script:not([type='application/json']), main img, main b:text('bold')").count() == 0
+    assert "onerror=" in page.locator("pre.log").inner_text()
+    log = page.locator("pre.log").inner_text()
+    assert "⟨U+001B⟩[31m" in log and "⟨U+202E⟩" in log and "\x1b" not in log and "\u202e" not in log
+    page.goto(f"/searches/{site.running.row.id}")
+    assert page.locator("h1").inner_text() == HOSTILE_NAME
+
+
+def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
+    for path, status, sentence in (
+            ("/nothing", 404, "there is no page"), ("/searches/s_aaaaaaaaaaaa", 404, "s_aaaaaaaaaaaa"),
+            (f"{site.search}/trials/9999", 404, "no trial 9999"), ("/kernels/nope", 404, "unknown kernel 'nope'"),
+            (f"{site.search}?verdict=nope", 422, "known: accepted"), (f"{site.search}?sort=nope", 422, "known: duration_s"),
+            (f"{site.search}?cursor=nope", 422, "cursor"), (f"{site.search}/trials/x", 422, "number")):
+        answer = page.goto(path)
+        assert answer.status == status, path
+        assert sentence in page.locator("main").inner_text(), path
+        assert page.locator("header.top").is_visible() and page.locator("main code").count() == 1
+    assert len([one for one in problems if one.startswith("console")]) == 8
+    problems.clear()
+
+
+def test_programs_are_told_in_json_and_pages_read_without_a_browser(site):
+    answer = httpx.get(site.url + "/nothing")
+    assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
+    answer = httpx.get(site.url + site.search)
+    assert answer.status_code == 200 and "wrong_values" in answer.text
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "onclick" not in answer.text and "<script>" not in answer.text
+
+
+def test_files_are_kept_by_browsers_until_they_change(page, site):
+    page.goto(site.search)
+    url = page.locator("script[src*=plotly]").get_attribute("src")
+    answer = httpx.get(site.url + url)
+    assert "immutable" in answer.headers["cache-control"] and len(answer.content) > 1_000_000
+    again = httpx.get(site.url + url, headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
+    assert httpx.get(f"{site.url}/static/..%2fpages.py").status_code == 404
+
+
+def test_pages_work_without_javascript(plain_page, site):
+    plain_page.goto(site.search)
+    assert plain_page.locator("table.trials tbody tr").count() == 50
+    plain_page.locator("details summary").first.click()
+    assert plain_page.locator("#steps table").is_visible()
+    plain_page.get_by_label("verdict").select_option("faulted")
+    plain_page.get_by_role("button", name="Show").click()
+    plain_page.wait_for_url("**verdict=faulted**")
+    assert rows(plain_page) == [FAULTED_TRIAL]
+    plain_page.goto(f"/searches/{site.running.row.id}")
+    assert plain_page.locator("h1").inner_text() == HOSTILE_NAME
+
+
+def test_an_empty_database_says_how_to_begin(chromium, tmp_path):
+    with served(tmp_path) as url:
+        page = chromium.new_page(base_url=url)
+        page.goto("/")
+        text = page.locator("main").inner_text()
+        assert "No search yet" in text and "greenfast search attention" in text
+        page.get_by_role("link", name="Start one here").click()
+        page.wait_for_url("**/new")
+        page.goto("/negatives")
+        assert "Nothing was rejected yet" in page.locator("main").inner_text()
+        page.close()

@@ -1,0 +1,163 @@
+"""Coordination between real processes: races, kill -9, a worker that was stopped past its lease and comes back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import store_values as values
+
+from db.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_WAIT_S = 60.0
+
+RACE = """
+import sys
+import store_values as values
+from db.store import Store
+from search.run import Ended
+store = Store.open(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+while (claim := store.claim(sys.argv[2], 30.0)) is not None:
+    values.run_trial(store, claim, 0)
+    store.finish(claim, Ended.COMPLETED, "done")
+    print(claim.search_id, flush=True)
+"""
+
+WORK = """
+import sys, time
+import store_values as values
+from db.store import Store
+from search.strategies import Proposal
+store = Store.open(sys.argv[1])
+claim = store.claim("first", float(sys.argv[2]))
+for number in range(3):
+    values.run_trial(store, claim, number)
+late = values.trial(3)
+store.begin(claim, 3, Proposal(late.candidate, late.sampler))
+print("in flight", flush=True)
+sys.stdin.readline()
+try:
+    store.record(claim, late, values.source(3))
+    print("recorded", flush=True)
+except Exception as error:
+    print(type(error).__name__, error.code, flush=True)
+"""
+
+RECORD = """
+import sys
+import store_values as values
+from db.store import Store
+store = Store.open(sys.argv[1])
+claim = store.claim("writer", 30.0)
+for number in range(100_000):
+    values.run_trial(store, claim, number)
+    print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture
+def store(url):
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def start(url):
+    """Starts a script as a process of its own; what is left of them is ended with the test."""
+    children: list[subprocess.Popen] = []
+
+    def starter(script: str, *arguments: str) -> subprocess.Popen:
+        child = subprocess.Popen([sys.executable, "-c", script, url, *arguments], cwd=ROOT, text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"})
+        children.append(child)
+        return child
+    yield starter
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def eventually(question):
+    """The answer once it is not None or False."""
+    deadline = time.monotonic() + LONGEST_WAIT_S
+    while not (answer := question()):
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.05)
+    return answer
+
+
+def test_two_workers_that_race_for_fifty_searches_claim_each_once(store, start):
+    ids = [store.submit(values.plan()).id for _ in range(50)]
+    children = [start(RACE, name) for name in ("first", "second")]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    claimed = [child.communicate()[0].split() for child in children]
+    assert Counter(claimed[0] + claimed[1]) == Counter(ids)
+    assert all(claimed), "both took part"
+    assert store.stats()["searches"]["completed"] == 50
+    assert {row.attempts for one in ids for row in store.trials(one).items} == {1}
+
+
+def test_after_kill_9_the_next_claim_finds_the_trial_pending_and_counts_the_attempt(store, start):
+    search = store.submit(values.plan())
+    child = start(WORK, "0.5")
+    assert child.stdout.readline() == "in flight\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    claim = eventually(lambda: store.claim("second", 30.0))
+    history = store.history(claim)
+    assert claim.search_id == search.id and [one.number for one in history.trials] == [0, 1, 2]
+    (pending,) = history.pending
+    assert (pending.number, pending.attempts) == (3, 1)
+    assert (pending.candidate, pending.sampler) == (values.candidate(3), values.proposal(3).sampler)
+    values.run_trial(store, claim, 3)
+    row = store.trials(search.id).items[3]
+    assert (row.state, row.attempts, store.search(search.id).trials_done) == ("done", 2, 4)
+
+
+def test_a_worker_that_was_stopped_past_its_lease_cannot_record(store, start):
+    search = store.submit(values.plan())
+    child = start(WORK, "0.5")
+    assert child.stdout.readline() == "in flight\n"
+    child.send_signal(signal.SIGSTOP)
+    claim = eventually(lambda: store.claim("second", 30.0))
+    child.send_signal(signal.SIGCONT)
+    said, _ = child.communicate("go on\n")
+    assert said == "LeaseLost lease_lost\n"
+    assert store.trial(search.id, 3).state == "running" and store.search(search.id).trials_done == 3
+    assert store.search(search.id).worker == "second"
+    values.run_trial(store, claim, 3)
+
+
+def test_kill_9_in_the_middle_of_recording_loses_nothing_that_was_acknowledged(store, start):
+    for kill in range(4):
+        search = store.submit(values.plan())
+        child = start(RECORD)
+        acknowledged = [int(child.stdout.readline()) for _ in range(5 + 3 * kill)]
+        child.send_signal(signal.SIGKILL)
+        acknowledged += [int(line) for line in child.communicate()[0].split()]
+        page = store.trials(search.id, limit=500).items
+        done = [row.number for row in page if row.state == "done"]
+        assert done[:len(acknowledged)] == acknowledged and len(done) <= len(acknowledged) + 1
+        assert len(page) - len(done) <= 1 and store.search(search.id).trials_done == len(done)
+        for number in done:
+            assert store.recorded(search.id, number) == values.trial(number)
+        store.request_control(search.id, "cancel")

@@ -1,0 +1,103 @@
+"""Plans, candidates, sources and verdicts for tests of the store: values only, as the search would make them."""
+
+from __future__ import annotations
+
+import hashlib
+
+from search.candidate import Candidate, Origin, OriginKind
+from search.digest import text_digest
+from search.gates import GateLimits
+from search.plan import SearchPlan
+from search.render import RenderedSource
+from search.strategies import Proposal
+from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
+                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence, Stage, TimeKind, Timing,
+                            Trial, Verdict)
+
+BASELINE = "wmma:flashcore_a"
+
+
+def plan(**changes) -> SearchPlan:
+    values = dict(
+        name="attention mission", kernel="attention", kernel_digest="0" * 64, workloads=("mission",),
+        templates=("scalar", "wmma"), target="emulator:h200", strategy="tpe", trials=40, seconds=None, seed=7,
+        baseline=BASELINE, min_gain=0.01, limits=GateLimits(max_registers=255), window=2)
+    return SearchPlan(**{**values, **changes})
+
+
+def candidate(number: int, template: str = "wmma") -> Candidate:
+    """The baseline is number 0; every number has parameters of its own."""
+    origin = Origin(OriginKind.SAMPLED) if number else Origin(OriginKind.PRESET, preset="flashcore_a")
+    if number % 5 == 4:
+        origin = Origin(OriginKind.CROSSED, parents=("a" * 64, "b" * 64))
+    return Candidate("attention", template, (("tile_m", 16 + 16 * number), ("padding", bool(number % 2)),
+                                             ("softmax", "online"), ("scale", 0.5)), origin)
+
+
+def proposal(number: int, template: str = "wmma") -> Proposal:
+    return Proposal(candidate(number, template), {"nsga2:generation": number, "tree": [1, 2.5, None, {"x": True}]})
+
+
+def source(number: int) -> RenderedSource:
+    text = f"// candidate {number}\n" + "__global__ void attention(const half* q, half* o) {}\n" * 80
+    return RenderedSource(text, text_digest(text), (), text, ("attention",), False)
+
+
+def check(number: int, passed: bool = True) -> CheckEvidence:
+    return CheckEvidence(
+        workload=f"tile_plus_{number}", shape=f"B=1 H=2 H_kv=1 S_q={17 + number} S_kv={33 + number} D=64",
+        inputs="normal", layout="padded", seed=1234567 + number, order="forward", output="o", passed=passed,
+        max_abs_error=0.00012207031250001 * (number + 1), mean_abs_error=1.23456789e-5, share_out_of_bound=0.0,
+        sign_bias=-0.0123456789, frobenius_error=0.000345678912, frobenius_allowed=None, worst_index=(0, 1, number, 3),
+        worst_value="0.123456", worst_expected="0.123457",
+        output_digest=hashlib.sha256(str(number).encode()).hexdigest(), sentence="" if passed else "o is wrong")
+
+
+def gates(number: int = 0, time_us: float = 100.0, checks: int = 4, measured: bool = False) -> tuple[GateResult, ...]:
+    kind, outcome = (TimeKind.MEASURED, Outcome.PASSED) if measured else (TimeKind.MODELLED, Outcome.UNAVAILABLE)
+    return (
+        GateResult("ptxas", Outcome.PASSED, "96 registers", PtxasEvidence(
+            96 + number % 7, 0, 0, 1024, 2048 + 16 * (number % 11), 128, 5, 0.3125, "registers")),
+        GateResult("correctness", Outcome.PASSED, "within both bounds",
+                   CorrectnessEvidence(tuple(check(one) for one in range(checks)))),
+        GateResult("performance", outcome, f"{kind}: {time_us} us", PerformanceEvidence(
+            (Timing("mission", time_us, kind, "tensor cores", (("issue_us", 1.5), ("hbm_us", 0.25)), "a note"),),
+            None if number == 0 else time_us / 100.0, 1.25)),
+        GateResult("safety", outcome, "nothing is claimed", SafetyEvidence(("a", "b"))))
+
+
+def green(number: int = 0, time_us: float = 100.0, **more) -> Green:
+    return Green(gates(number, time_us, **more))
+
+
+def accepted(number: int, time_us: float) -> Accepted:
+    return Accepted(gates(number, time_us, measured=True))
+
+
+def rejected(stage: Stage = Stage.CORRECTNESS, reason: Reason = Reason.WRONG_VALUES, log: str = "") -> Rejected:
+    """A rejection at any stage, with the evidence up to it."""
+    names = ("ptxas", "correctness", "performance", "safety")
+    if stage not in names:
+        return Rejected(stage, reason, f"{stage} said no", log=log)
+    at = names.index(stage)
+    failed = GateResult(stage, Outcome.FAILED, f"{stage} said no", gates()[at].evidence, reason)
+    skipped = tuple(GateResult(one, Outcome.SKIPPED, "not reached") for one in names[at + 1:])
+    return Rejected(stage, reason, f"{stage} said no", (*gates()[:at], failed, *skipped), log)
+
+
+def faulted(code: str = "toolchain_missing") -> Faulted:
+    return Faulted(Stage.COMPILE, code, "the compiler is missing")
+
+
+def trial(number: int, verdict: Verdict | None = None, template: str = "wmma") -> Trial:
+    made = proposal(number, template)
+    return Trial(number, made.candidate, verdict or green(number, 100.0 - number), source(number).digest, 0.25 + number,
+                 made.sampler)
+
+
+def run_trial(store, claim, number: int, verdict: Verdict | None = None, template: str = "wmma") -> Trial:
+    """Begin and record one trial."""
+    made = trial(number, verdict, template)
+    store.begin(claim, number, Proposal(made.candidate, made.sampler))
+    store.record(claim, made, source(number))
+    return made

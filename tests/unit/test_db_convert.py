@@ -1,0 +1,140 @@
+"""Stored documents: exact both ways, readable by later versions, refused when they are from a newer one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import zlib
+
+import numpy as np
+import pytest
+import store_values as values
+
+from db import convert
+from search.candidate import Candidate
+from search.errors import Fault
+from search.plan import SearchPlan
+from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, TimeKind, Timing,
+                            gate_result)
+
+VERDICTS = [values.green(), values.accepted(1, 0.1 + 0.2), values.rejected(), values.faulted(),
+            values.rejected(log="\0\udcff\x1b[31m" + "x" * 100_000)]
+
+
+def timing(time_us: float) -> Green:
+    return Green((GateResult("performance", Outcome.UNAVAILABLE, "", PerformanceEvidence(
+        (Timing("w", time_us, TimeKind.MODELLED, "x"),), None, 1.1)),))
+
+
+@pytest.mark.parametrize("verdict", VERDICTS, ids=lambda one: type(one).__name__)
+def test_a_verdict_comes_back_as_it_was(verdict):
+    document, details = convert.verdict_json(verdict)
+    assert convert.verdict_of(document, details) == verdict
+    assert json.loads(document)["schema"] == 1 and document.isascii()
+
+
+def test_a_plan_and_a_candidate_come_back_as_they_were():
+    for plan in (values.plan(), values.plan(trials=None, seconds=1e-3)):
+        assert convert.plan_of(convert.plan_json(plan)) == plan
+    for number in range(6):
+        back = convert.candidate_of(convert.candidate_json(values.candidate(number)))
+        assert back == values.candidate(number) and back.digest == values.candidate(number).digest
+        assert [type(one) for _, one in back.parameters] == [int, bool, str, float]
+
+
+def test_every_field_of_a_plan_is_stored():
+    stored = json.loads(convert.plan_json(values.plan()))["plan"]
+    assert stored.keys() == {one.name for one in dataclasses.fields(SearchPlan)} | {"type"}
+
+
+@pytest.mark.parametrize("number", [0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, 1 / 3, 2.0**-1074])
+def test_floats_keep_every_bit(number):
+    back = convert.verdict_of(convert.verdict_json(timing(number))[0])
+    assert back.gates[0].evidence.timings[0].time_median_us.hex() == number.hex()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_stored_by_name_and_shown_as_null(number):
+    document, _ = convert.verdict_json(timing(number))
+    assert "NaN" not in document and "Infinity" not in document
+    back = convert.verdict_of(document)
+    assert repr(back.gates[0].evidence.timings[0].time_median_us) == repr(number)
+    assert convert.gates_plain(back)["performance"]["timings"][0]["time_median_us"] is None
+
+
+def test_numpy_numbers_become_plain_ones():
+    check = dataclasses.replace(values.check(0), max_abs_error=np.float32(0.1), mean_abs_error=np.float64(0.2),
+                                seed=np.int64(7), passed=np.bool_(True), worst_index=tuple(np.arange(3)))
+    document, details = convert.verdict_json(Green((GateResult("correctness", Outcome.PASSED, "",
+                                                               CorrectnessEvidence((check,))),)))
+    (back,) = gate_result(convert.verdict_of(document, details), "correctness").evidence.checks
+    assert back == check and type(back.max_abs_error) is float and type(back.seed) is int and back.passed is True
+    assert [type(one) for one in back.worst_index] == [int, int, int]
+
+
+def test_a_sampler_comes_back_and_what_has_no_json_form_is_refused():
+    sampler = {"nsga2:generation": 3, "parents": [1, 2], "deep": {"x": [None, True, "ü"]}, "rate": 0.1}
+    assert convert.sampler_of(convert.sampler_json(sampler)) == sampler
+    for wrong in ({"x": object()}, {"x": {1: 2}}, {"x": b"bytes"}):
+        with pytest.raises(Fault) as refused:
+            convert.sampler_json(wrong)
+        assert refused.value.code == "record_unwritable"
+
+
+def test_a_newer_document_is_refused_by_name():
+    document = convert.plan_json(values.plan()).replace('"schema":1', '"schema":2')
+    with pytest.raises(Fault, match="schema 2.*up to 1") as refused:
+        convert.plan_of(document)
+    assert refused.value.code == "record_newer"
+
+
+@pytest.mark.parametrize("damage", [
+    lambda text: text[:-20], lambda text: "[]", lambda text: "null", lambda text: text.replace('"type":"Candidate"', '"type":"X"'),
+    lambda text: text.replace('"kernel"', '"kern"'), lambda text: text.replace('"sampled"', '"dreamt"'),
+    lambda text: text.replace('"parents":[]', '"parents":7'), lambda text: text.replace('["padding",true]', '["padding"]'),
+    lambda text: text.replace('"schema":1', '"schema":"1"')])
+def test_a_damaged_document_is_a_fault_and_no_traceback(damage):
+    document = convert.candidate_json(values.candidate(1))
+    assert damage(document) != document
+    with pytest.raises(Fault) as refused:
+        convert.candidate_of(damage(document))
+    assert refused.value.code == "record_unreadable"
+
+
+def test_damaged_details_are_a_fault():
+    document, details = convert.verdict_json(values.green())
+    for damaged in (b"", details[:-5], b"y" + details[1:], zlib.compress(b"\xff"), zlib.compress(b'{"schema":1}')):
+        with pytest.raises(Fault) as refused:
+            convert.verdict_of(document, damaged)
+        assert refused.value.code == "record_unreadable"
+
+
+def test_a_field_that_is_added_with_a_default_reads_old_documents():
+    @dataclasses.dataclass(frozen=True)
+    class Old:
+        text: str
+
+    @dataclasses.dataclass(frozen=True)
+    class New:
+        text: str
+        added: int = 3
+
+    New.__name__ = "Old"
+    assert convert.decoder(New)(convert.encode(Old("x"))) == New("x", 3)
+
+
+GOLDEN = ('{"schema":1,"candidate":{"type":"Candidate","kernel":"attention","template":"wmma","parameters":'
+          '[["tile_m",32],["padding",true],["scale",0.5]],"origin":{"type":"Origin","kind":"crossed",'
+          '"parents":["ab"],"preset":""}}}')
+
+
+def test_a_document_of_schema_1_is_read_for_ever():
+    found = convert.candidate_of(GOLDEN)
+    assert isinstance(found, Candidate) and convert.candidate_json(found) == GOLDEN
+
+
+def test_text_for_people_has_no_nul_and_no_broken_surrogate():
+    plain = convert.gates_plain(Green((GateResult("ptxas", Outcome.PASSED, "a\0b\udcff"),)))
+    json.dumps(plain, ensure_ascii=False).encode()
+    assert "\0" not in plain["ptxas"]["sentence"]

@@ -1,0 +1,318 @@
+"""Opening a database: new, older, newer, not ours, not a database, locked, read-only, full."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import store_values as values
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from db import dialects, migrate
+from db.models import REVISION, Base
+from db.store import Store
+from search.errors import Fault, GreenfastError, UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "data" / "store.sqlite"
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def make(path: Path) -> None:
+    store = Store.open(url(path))
+    store.submit(values.plan())
+    store.close()
+
+
+def older(path: Path) -> None:
+    """A database as schema 0001 left it, with one search."""
+    make(path)
+    connection = sqlite3.connect(path)
+    for table in ("searches", "trials"):
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
+    connection.execute("DROP TABLE environments")
+    connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.commit()
+    connection.close()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.iterdir()}
+
+
+def test_a_new_database_is_made_with_its_folder_durable_and_in_wal_mode(path):
+    make(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA application_id").fetchone() == (dialects.APPLICATION_ID,)
+    connection.close()
+    store = Store.open(url(path))
+    with store._database.writing() as session:
+        raw = session.connection().connection
+        assert raw.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert raw.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    store.close()
+
+
+def test_the_migrations_make_what_the_models_say(path):
+    make(path)
+    engine = create_engine(url(path))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+        made = {row[0] for row in connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql LIKE '%CHECK%'")}
+    engine.dispose()
+    checks = [one for table in Base.metadata.tables.values() for one in table.constraints
+              if type(one).__name__ == "CheckConstraint"]
+    assert checks and all(any(str(one.sqltext) in sql for sql in made) for one in checks)
+
+
+def test_the_revision_in_the_code_is_the_newest_migration():
+    assert ScriptDirectory.from_config(migrate._config()).get_current_head() == REVISION
+
+
+def test_processes_that_open_a_new_database_at_once_all_succeed(path):
+    script = ("import sys; from db.store import Store; import store_values as values\n"
+              "store = Store.open(sys.argv[1]); store.submit(values.plan()); store.close()")
+    children = [subprocess.Popen([sys.executable, "-c", script, url(path)], cwd=ROOT / "tests", stderr=subprocess.PIPE,
+                                 env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}) for _ in range(5)]
+    assert [(child.communicate()[1].decode(), child.returncode) for child in children] == [("", 0)] * 5
+    store = Store.open(url(path))
+    assert store.stats()["searches"]["queued"] == 5
+    store.close()
+
+
+def test_an_older_database_is_copied_then_brought_up_to_date(path):
+    older(path)
+    before = path.read_bytes()
+    store = Store.open(url(path))
+    assert len(store.searches().items) == 1
+    claim = store.claim("worker", 30.0)
+    store.describe(claim, {"device": "x"})
+    store.close()
+    (copy,) = path.parent.glob("*.backup")
+    assert copy.name.startswith("store.sqlite.schema-0001.")
+    found = sqlite3.connect(copy)
+    assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+    assert found.execute("SELECT count(*) FROM searches").fetchone() == (1,)
+    found.close()
+    assert len(before) > 0 and not list(path.parent.glob("*.partial"))
+
+
+def test_a_migration_that_fails_changes_nothing(path):
+    older(path)
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE environments (digest TEXT)")     # in the way of migration 0002
+    connection.commit()
+    connection.close()
+    with pytest.raises(Fault):
+        Store.open(url(path))
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(searches)")]
+    connection.close()
+    assert "environment_digest" not in columns
+
+
+def _newer(path: Path) -> None:
+    make(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.commit()
+    connection.close()
+
+
+def _foreign(path: Path) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE searches (id TEXT)")
+    connection.commit()
+    connection.close()
+
+
+def _foreign_wal(path: Path) -> None:
+    _foreign(path)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+
+
+def _marked_by_another(path: Path) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA application_id = 252006674")           # Fossil's
+    connection.execute("CREATE TABLE event (x)")
+    connection.commit()
+    connection.close()
+
+
+def _text(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("not a database at all\n" * 100)
+
+
+def _torn(path: Path) -> None:
+    make(path)
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def _folder(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("spoil, code", [
+    (_newer, "database_newer"), (_foreign, "database_not_ours"), (_foreign_wal, "database_not_ours"),
+    (_marked_by_another, "database_not_ours"), (_text, "database_unreadable"), (_torn, "database_unreadable"),
+    (_folder, "database_unreadable")], ids=lambda one: getattr(one, "__name__", one))
+def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, spoil, code):
+    spoil(path)
+    before = contents(path.parent) if path.is_file() else None
+    with pytest.raises(UsageError) as refused:
+        Store.open(url(path))
+    assert refused.value.code == code and refused.value.mend and "\n" not in refused.value.message
+    assert before is None or contents(path.parent) == before
+
+
+def test_an_empty_file_and_an_unfinished_database_are_new_ones(path):
+    path.parent.mkdir()
+    path.touch()
+    make(path)
+    path.unlink()
+    connection = sqlite3.connect(path)                                # killed right after switching to WAL
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    make(path)
+
+
+@pytest.mark.parametrize("wrong, code", [
+    ("nonsense", "database_url"), ("mysql://localhost/x", "database_url"), ("sqlite://", "database_url"),
+    ("sqlite:///:memory:", "database_url"), ("", "database_url"), ("oracle+nothing://x", "database_url"),
+    ("postgresql+nothing://localhost/x", "database_driver")])
+def test_a_wrong_url_is_refused(wrong, code):
+    with pytest.raises(UsageError) as refused:
+        Store.open(wrong)
+    assert refused.value.code == code
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError) as refused:
+        Store.open(url(tmp_path / "file" / "store.sqlite"))
+    assert refused.value.code == "database_unreadable"
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(dialects, "BUSY_S", 0.2)
+
+
+def test_a_locked_database_is_a_fault_that_says_so(path, impatient):
+    make(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    store = Store.open(url(path))
+    assert len(store.searches().items) == 1, "readers do not wait for a writer"
+    with pytest.raises(Fault) as locked:
+        store.submit(values.plan())
+    assert locked.value.code == "database_locked" and locked.value.mend
+    holder.execute("ROLLBACK")
+    store.submit(values.plan())
+    store.close()
+    holder.close()
+
+
+def test_a_database_that_is_locked_whole_cannot_be_opened(path, impatient):
+    make(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("PRAGMA locking_mode=EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    holder.execute("UPDATE searches SET name = name")
+    with pytest.raises(GreenfastError) as locked:
+        Store.open(url(path))
+    assert locked.value.code == "database_locked"
+    holder.execute("COMMIT")
+    holder.close()
+
+
+def test_a_read_only_database_is_a_fault_and_its_rows_can_be_read(path):
+    make(path)
+    store = Store.open(url(path))
+    with store._database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=ON")
+    with pytest.raises(Fault) as refused:
+        store.submit(values.plan())
+    assert refused.value.code == "database_readonly"
+    assert len(store.searches().items) == 1
+    store.close()
+
+
+FULL = """
+import resource, sys
+from db.store import Store
+from search.errors import Fault
+import store_values as values
+store = Store.open(sys.argv[1])
+claim = store.claim("worker", 30.0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
+recorded = 0
+try:
+    while True:
+        values.run_trial(store, claim, recorded, values.green(recorded, 10.0, checks=100))
+        recorded += 1
+except Fault as fault:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(fault.code, recorded, store.counts(claim.search_id).total)
+    values_begun = recorded if store.counts(claim.search_id).running else None
+    if values_begun is None:
+        values.run_trial(store, claim, recorded)
+    else:
+        store.record(claim, values.trial(recorded), values.source(recorded))
+    print(store.counts(claim.search_id).total)
+"""
+
+
+def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
+    make(path)
+    done = subprocess.run([sys.executable, "-c", FULL, url(path)], cwd=ROOT / "tests", capture_output=True, text=True,
+                          env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"})
+    first, second = done.stdout.splitlines() or [done.stderr, ""]
+    code, recorded, counted = first.split()
+    assert (code, recorded) == ("disk_full", counted) and int(recorded) > 3
+    assert int(second) == int(recorded) + 1, "it goes on when there is room again"
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert connection.execute("SELECT (SELECT count(*) FROM evidence), (SELECT count(*) FROM trials WHERE verdict "
+                              "IS NOT NULL), (SELECT trials_done FROM searches)").fetchone() == (int(second),) * 3
+    connection.close()
+
+
+def test_a_copy_of_database_and_log_at_any_moment_is_whole(path, tmp_path):
+    """What a power cut leaves: the file and its log as they are on disk, without the shared memory."""
+    store = Store.open(url(path))
+    search = store.submit(values.plan())
+    claim = store.claim("worker", 30.0)
+    for number in range(12):
+        values.run_trial(store, claim, number)
+        folder = tmp_path / f"copy{number}"
+        folder.mkdir()
+        for name in (path.name, f"{path.name}-wal"):
+            shutil.copy(path.parent / name, folder / name)
+        copy = Store.open(url(folder / path.name))
+        assert copy.counts(search.id).total == number + 1
+        assert copy.recorded(search.id, number) is not None
+        copy.close()
+    store.close()
