@@ -23,6 +23,8 @@ from app.worker import PREPARING
 from search.errors import Fault, GreenfastError, UsageError
 
 EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
+# Not a candidate's nor greenfast's doing: the machine is not as it has to be, and the sentence says what to do.
+MENDED_BY_THE_CALLER = ("host_compiler_missing", "toolchain_missing", "database_locked", "database_readonly")
 # Typer carries its own copy of Click, or uses the installed one: the class is reached through what Typer exports.
 COMMAND_LINE_ERROR = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 
@@ -50,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     except Fault as fault:
         print_error(fault, as_json)
-        return EXIT_FAULT
+        return EXIT_USAGE if fault.code in MENDED_BY_THE_CALLER else EXIT_FAULT
     except GreenfastError as error:
         print_error(error, as_json)
         return EXIT_USAGE
@@ -58,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         say("greenfast: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = None                       # whoever read our output has enough; nothing is left to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)        # whoever read our output has enough
         return 0
     except Exception as error:
         return _our_bug(error, as_json)

@@ -30,10 +30,17 @@ def one_line(text: object) -> str:
     return " ".join(visible(text).split())
 
 
+class _Console(Console):
+    """rich's own ends the process with 1 when its reader is gone, as in `greenfast templates | head`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console without markup: names and logs are shown as they are."""
     width = None if _is_terminal(stderr) else WIDTH_WITHOUT_TERMINAL
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+    return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 def _is_terminal(stderr: bool) -> bool:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from search.errors import Fault
@@ -26,7 +26,8 @@ _READONLY = ("database_readonly", "the database may not be written", "check the 
 _DAMAGED = ("database_damaged", "the database file is damaged", "restore it from a backup copy")
 _UNREADABLE = ("database_unreadable", "the database cannot be opened", "check its path and permissions")
 _DISK = ("disk_error", "the disk under the database reported an error", "check the disk and the kernel's log")
-_UNREACHABLE = ("database_unreachable", "the database server does not answer", "start it, or check the database URL")
+_UNREACHABLE = ("database_unreachable", "the database server does not answer, or refused the connection",
+                "start it, or check the database URL")
 
 # A write that was refused for another reason than ENOSPC (EFBIG, EDQUOT, EIO) has a code of its own in SQLite.
 _SQLITE_EXTENDED = {sqlite3.SQLITE_IOERR_WRITE: _FULL, sqlite3.SQLITE_IOERR_TRUNCATE: _FULL}
@@ -58,8 +59,10 @@ def fault_of(error: Exception) -> Fault:
     """The Fault that says what a driver's error code means."""
     original = error.orig if isinstance(error, DBAPIError) else error
     known = _known(original)
-    if known is None and isinstance(error, DBAPIError) and error.connection_invalidated:
-        known = _UNREACHABLE
+    if known is None and isinstance(error, DBAPIError) and not isinstance(original, sqlite3.Error):
+        # A server that never answered gave no code.
+        is_lost = error.connection_invalidated or isinstance(error, OperationalError) and not _state(original)
+        known = _UNREACHABLE if is_lost else None
     if known is not None:
         code, message, mend = known
         return Fault(message, code=code, mend=mend)
@@ -71,8 +74,12 @@ def _known(original: BaseException | None) -> tuple[str, str, str] | None:
     if isinstance(original, sqlite3.Error):
         extended = getattr(original, "sqlite_errorcode", None) or 0
         return _SQLITE_EXTENDED.get(extended) or _SQLITE.get(extended & 0xFF)
-    state = getattr(original, "sqlstate", None) or ""
+    state = _state(original)
     return _SQLSTATE.get(state) or _SQLSTATE_CLASS.get(state[:2])
+
+
+def _state(original: BaseException | None) -> str:
+    return getattr(original, "sqlstate", None) or ""
 
 
 def _number(original: BaseException | None) -> object:

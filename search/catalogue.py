@@ -36,8 +36,9 @@ class Catalogue:
 
     @cached_property
     def include_dirs(self) -> tuple[Path, ...]:
-        """Where `#include "gf/..."` is looked up."""
-        return tuple(root / "include" for root in self._roots if (root / "include").is_dir())
+        """Where `#include "gf/..."` is looked up; the shipped primitives are always there."""
+        folders = (root / "include" for root in (*self._roots, REPOSITORY_TEMPLATES))
+        return tuple(dict.fromkeys(one for one in folders if one.is_dir()))
 
     @property
     def folders(self) -> dict[str, Path]:

@@ -16,7 +16,8 @@ from app.problems import status_of
 from app.wiring import Services
 from search.errors import GreenfastError, UsageError
 from search.gates import GateLimits
-from search.plan import DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, NO_BASELINE, SearchRequest, default_workloads
+from search.plan import (DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE, SearchRequest,
+                         default_workloads)
 from search.spec import KernelSpec
 
 NO_LIMIT = "none"
@@ -25,9 +26,9 @@ LIMITS = tuple(one.name for one in fields(GateLimits))
 FIELD_OF = {
     "bad_name": "name", "unknown_workload": "workloads", "mixed_workloads": "workloads", "no_workloads": "workloads",
     "repeated_workload": "workloads", "unsupported_workload": "templates", "unknown_template": "templates",
-    "repeated_template": "templates", "empty_space": "templates", "unknown_target": "target", "no_cuda": "target",
-    "unknown_strategy": "strategy", "bad_budget": "trials", "bad_seed": "seed", "bad_preset": "baseline",
-    "unknown_preset": "baseline", "bad_min_gain": "min_gain", "bad_limit": LIMITS[0]}
+    "repeated_template": "templates", "empty_space": "templates", "unknown_target": "target", "no_gpu": "target",
+    "target_not_built": "target", "unknown_strategy": "strategy", "bad_seed": "seed", "bad_preset": "baseline",
+    "unknown_preset": "baseline", "bad_min_gain": "min_gain"}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -65,10 +66,20 @@ def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any], err
     kernels, broken = list_kernels(services.catalogue)
     return render("new.html", {
         "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
-        "field": getattr(error, "field", None) or FIELD_OF.get(error.code) if error else None,
+        "field": field_of(error, given) if error else None,
         "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
         "baselines": [*(f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets), NO_BASELINE],
     }, status_of(error) if error else 200)
+
+
+def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
+    """The field that an error stands beside; None when it is about no single one."""
+    if isinstance(error, FieldError):
+        return error.field
+    if error.code == "bad_budget":
+        trials = _whole("trials", given["trials"])
+        return "seconds" if trials is None or 1 <= trials <= LARGEST_TRIALS else "trials"
+    return FIELD_OF.get(error.code)
 
 
 def defaults(kernel: KernelSpec) -> dict[str, Any]:

@@ -2,87 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from service_home import Home
 
 from app.client import Client
-
-ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ROOT / "tests" / "kernels"
-DEADLINE_S = 120
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-class Home:
-    """A data folder of its own, and the commands that work on it."""
-
-    def __init__(self, folder: Path, cache: Path) -> None:
-        self.data = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cache").symlink_to(cache)
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("GREENFAST_")},
-            "GREENFAST_DATA": str(folder), "GREENFAST_TEMPLATE_PATH": str(KERNELS), "GREENFAST_WINDOW": "2",
-            "GREENFAST_LEASE_S": "2", "GREENFAST_POLL_S": "0.1", "PYTHONPATH": str(ROOT)}
-        self._started: list[subprocess.Popen] = []
-
-    def run(self, *arguments: str, **environment: str) -> Ended:
-        """One command to its end."""
-        done = subprocess.run(self._command(arguments), env={**self.environment, **environment}, cwd=self.data,
-                              capture_output=True, text=True, timeout=DEADLINE_S)
-        return Ended(done.returncode, done.stdout, done.stderr)
-
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
-        """A command that goes on; ended with the test."""
-        process = subprocess.Popen(self._command(arguments), env={**self.environment, **environment}, cwd=self.data,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self._started.append(process)
-        return process
-
-    def serve(self, *arguments: str, **environment: str) -> tuple[subprocess.Popen, str]:
-        """A running service and its URL."""
-        process = self.start("serve", "--port", "0", *arguments, **environment)
-        line = process.stdout.readline()
-        assert line.startswith("greenfast serves http://"), line + process.stderr.read()
-        return process, line.split()[-1]
-
-    def end_all(self) -> None:
-        for process in self._started:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self._started:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            process.stdout.close()
-            process.stderr.close()
-
-    @staticmethod
-    def _command(arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "app.cli", *arguments]
 
 
 @pytest.fixture
@@ -101,39 +26,3 @@ def service(tmp_path_factory, artifacts) -> Iterator[Client]:
         client.url, client.home = url, made
         yield client
     made.end_all()
-
-
-def until(is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """The first true answer; fails with `what` when none comes."""
-    end = time.monotonic() + deadline_s
-    while time.monotonic() < end:
-        if found := is_so():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {deadline_s} s: {what}")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
-        int(one) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)
-        for one in (task / "children").read_text().split()]
-
-
-def one_sentence(ended: Ended) -> str:
-    """The single line that a refusal writes on stderr."""
-    lines = ended.err.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("greenfast: "), ended.err
-    return lines[0]
-
-
-def axpy(**fields: Any) -> Mapping[str, Any]:
-    """A search over the album's smallest kernel: three trials, a second or two."""
-    return {"kernel": "axpy", "templates": ["right"], "budget": {"trials": 3}, "seed": 1, **fields}

@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
+from service_home import KERNELS, ROOT, one_sentence
 
 from app.cli import run
-from tests.service.conftest import KERNELS, ROOT, one_sentence
 
 TRIAL = ("trial", "axpy", "--template", "right")
 SEARCH = ("search", "axpy", "--trials", "2")
@@ -48,7 +48,7 @@ REFUSED = {
     "an unknown option": (("targets", "--jsn"), "bad_command_line", "--jsn"),
     "an unknown command": (("serch",), "bad_command_line", "serch"),
     "a missing option": (("trial", "axpy"), "bad_command_line", "--template"),
-    "a number that is none": (("search", "axpy", "--trials", "many"), "bad_command_line", "many"),
+    "a number that is none": (("search", "axpy", "--trials", "many"), "bad_command_line", "--trials"),
     "a host that does not exist": (("serve", "--host", "no.such.host.invalid"), "token_needed", "GREENFAST_TOKEN"),
     "listening for others without a token": (("serve", "--host", "0.0.0.0"), "token_needed", "GREENFAST_TOKEN"),
     "an output that cannot be written": ((*TRIAL, "--no-baseline", "-o", "no/such/folder.cu"), "unwritable_output",

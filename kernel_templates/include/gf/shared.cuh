@@ -1,7 +1,7 @@
 #pragma once
 
-// Declares `Type* name`, the block's dynamic shared memory, 128-byte aligned. Its size is the launch's; its content is
-// undefined until written. Two uses in one kernel name the same bytes.
-#define GF_DYNAMIC_SHARED(Type, name)                                          \
+// Declares `Type* name`, the block's dynamic shared memory, 128-byte aligned. Its size is the launch's; its
+// content is undefined until written. Two uses in one kernel name the same bytes.
+#define GF_DYNAMIC_SHARED(Type, name)                                         \
     extern __shared__ __align__(128) unsigned char gf_dynamic_shared_bytes[]; \
     Type* name = reinterpret_cast<Type*>(gf_dynamic_shared_bytes)

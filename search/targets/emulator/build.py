@@ -94,9 +94,11 @@ class EmulatorBuild:
                 return
             fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
             try:
-                self._build_native(fresh)
-                for counted in (False, True):
-                    self._build_prelude(fresh / _flavour(counted), counted)
+                with ThreadPoolExecutor() as pool:
+                    parts = [pool.submit(self._build_native, fresh)]
+                    parts += [pool.submit(self._build_prelude, fresh / _flavour(one), one) for one in (False, True)]
+                for part in parts:
+                    part.result()
                 (fresh / "modules").mkdir()
                 os.rename(fresh, self.folder)
             finally:
@@ -137,26 +139,15 @@ class EmulatorBuild:
         return _run_compiler(command, work, deadline_s)
 
     def _build_native(self, fresh: Path) -> None:
-        objects = fresh / "objects"
-        objects.mkdir()
-        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}")
-        common = objects / "precompiled.h"
-        shutil.copyfile(NATIVE / common.name, common)
-        self._must([*flags, "-x", "c++-header", str(common), "-o", f"{common}.gch"])
-        use_common = ("-include", str(common)) if self.compiler.kind == "g++" else ("-include-pch", f"{common}.gch")
-
-        def compile_one(source: Path) -> str:
-            made = objects / f"{source.stem}.o"
-            self._must([*flags, *use_common, "-c", str(source), "-o", str(made)])
-            return str(made)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            made = list(pool.map(compile_one, sorted(NATIVE.glob("*.cpp"))))
-        main = next(one for one in made if one.endswith("/main.o"))
-        self._must(["-shared", *(one for one in made if one != main), "-o", str(fresh / RUNTIME_LIBRARY),
-                    f"-Wl,-soname,{RUNTIME_LIBRARY}", "-pthread", "-ldl"])
-        self._must([main, "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime", "-Wl,-rpath,$ORIGIN",
-                    "-pthread", "-ldl"])
-        shutil.rmtree(objects)
+        # One translation unit: the standard headers, most of the work, are read once.
+        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}", f"-I{NATIVE}", "-pthread")
+        sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
+        whole = fresh / "runtime.cpp"
+        whole.write_text("".join(f'#include "{name}"\n' for name in sources))
+        self._must([*flags, "-shared", str(whole), "-o", str(fresh / RUNTIME_LIBRARY),
+                    f"-Wl,-soname,{RUNTIME_LIBRARY}", "-ldl"])
+        self._must([*flags, str(NATIVE / "main.cpp"), "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime",
+                    "-Wl,-rpath,$ORIGIN", "-ldl"])
 
     def _build_prelude(self, folder: Path, counted: bool) -> None:
         folder.mkdir()

@@ -77,7 +77,7 @@ class EmulatorTarget(Target):
             if not batch:
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
-            runs = [_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))]
+            runs = [emulated_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))]
             results = self._execute(program.plain, runs)
             for one, order, result in zip(batch, orders, results):
                 yield Execution(one, order, *self._outcome(one, result))
@@ -87,7 +87,7 @@ class EmulatorTarget(Target):
             program.counted = self._module(program.source, counted=True)
         timings = []
         for one in problems:
-            result = self._execute(program.counted, [_run(one, "forward", "counted", counted=True)])[0]
+            result = self._execute(program.counted, [emulated_run(one, "forward", "counted", counted=True)])[0]
             failure = self._failure(one, result)
             if failure is not None:
                 return failure
@@ -166,7 +166,8 @@ def _block_work(problem: Problem, counters: native.Counters, blocks: int) -> Blo
                      counters.barriers * share)
 
 
-def _run(problem: Problem, order: str, name: str, *, counted: bool = False) -> native.Run:
+def emulated_run(problem: Problem, order: str, name: str, *, counted: bool = False) -> native.Run:
+    """A problem as the emulator takes it; a counted run executes a sample of the blocks only."""
     buffers = [native.Buffer(one.name, one.role, one.image, "image" if one.role == "input" else "poison")
                for one in problem.tensors]
     buffers += [native.Buffer(one.name, "workspace", np.zeros(one.bytes, np.uint8), "zero" if one.zero_fill else "poison")

@@ -1,21 +1,25 @@
-// Stands in for CUDA's mma.h: nvcuda::wmma for half and bfloat16 inputs. Element i of a lane's fragment is the element
-// that an sm_80 or newer device holds there (native/fragment_layout.h).
+// Stands in for CUDA's mma.h: nvcuda::wmma for half and bfloat16 inputs. Element i of a lane's fragment is
+// the element that an sm_80 or newer device holds there (native/fragment_layout.h).
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
 namespace gf_emulator {
 
-template <class T> constexpr Element element_of() {
-    if constexpr (std::is_same_v<T, __half>) return Element::float16;
-    else if constexpr (std::is_same_v<T, __nv_bfloat16>) return Element::bfloat16;
+template <class T>
+constexpr Element element_of() {
+    if constexpr (std::is_same_v<T, __half>)
+        return Element::float16;
+    else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+        return Element::bfloat16;
     else {
         static_assert(std::is_same_v<T, float>, "wmma element types here: __half, __nv_bfloat16, float");
         return Element::float32;
     }
 }
 
-template <int M, int N, int K> constexpr TileShape tile_shape() {
+template <int M, int N, int K>
+constexpr TileShape tile_shape() {
     static_assert(K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32)),
                   "wmma shapes here: m16n16k16, m32n8k16, m8n32k16");
     return M == 16 ? TileShape::m16n16k16 : M == 32 ? TileShape::m32n8k16 : TileShape::m8n32k16;
@@ -28,7 +32,8 @@ namespace wmma {
 
 struct matrix_a {
     static constexpr gf_emulator::TileUse use = gf_emulator::TileUse::matrix_a;
-    // Half operands always take 16 registers' halves, repeated where the tile is smaller; bfloat16 ones are exact.
+    // Half operands always take 16 registers' halves, repeated where the tile is smaller; bfloat16 ones are
+    // exact.
     template <int M, int N, int K, class T>
     static constexpr int elements = std::is_same_v<T, __half> ? 16 : M * K / 32;
 };
@@ -39,7 +44,8 @@ struct matrix_b {
 };
 struct accumulator {
     static constexpr gf_emulator::TileUse use = gf_emulator::TileUse::accumulator;
-    template <int M, int N, int K, class T> static constexpr int elements = M * N / 32;
+    template <int M, int N, int K, class T>
+    static constexpr int elements = M * N / 32;
 };
 struct row_major {};
 struct col_major {};
@@ -63,31 +69,35 @@ __forceinline__ void fill_fragment(fragment<Use, M, N, K, T, Layout>& tile, cons
 }
 
 template <class Use, int M, int N, int K, class T, class Layout>
-__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& tile, const T* matrix, unsigned leading_dimension) {
+__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& tile, const T* matrix,
+                                      unsigned leading_dimension) {
     static_assert(!std::is_same_v<Layout, void>, "an accumulator's load names its layout");
-    gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape, Use::use, tile.element,
-                          std::is_same_v<Layout, col_major>);
+    gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape, Use::use,
+                          tile.element, std::is_same_v<Layout, col_major>);
 }
 
 template <int M, int N, int K, class T>
-__forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& tile, const T* matrix, unsigned leading_dimension,
-                                      layout_t layout) {
+__forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& tile, const T* matrix,
+                                      unsigned leading_dimension, layout_t layout) {
     gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape,
                           gf_emulator::TileUse::accumulator, tile.element, layout == mem_col_major);
 }
 
 template <int M, int N, int K, class T>
-__forceinline__ void store_matrix_sync(T* matrix, const fragment<accumulator, M, N, K, T>& tile, unsigned leading_dimension,
-                                       layout_t layout) {
-    gf_emulator_wmma_store(tile.x, matrix, leading_dimension, tile.shape, tile.element, layout == mem_col_major);
+__forceinline__ void store_matrix_sync(T* matrix, const fragment<accumulator, M, N, K, T>& tile,
+                                       unsigned leading_dimension, layout_t layout) {
+    gf_emulator_wmma_store(tile.x, matrix, leading_dimension, tile.shape, tile.element,
+                           layout == mem_col_major);
 }
 
 template <int M, int N, int K, class TD, class TC, class TA, class LayoutA, class LayoutB>
-__forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LayoutA>& a,
+__forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD>& d,
+                              const fragment<matrix_a, M, N, K, TA, LayoutA>& a,
                               const fragment<matrix_b, M, N, K, TA, LayoutB>& b,
                               const fragment<accumulator, M, N, K, TC>& c) {
     static_assert(std::is_same_v<TD, TC>, "D and C have one type here");
-    static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>, "bfloat16 products accumulate in float");
+    static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>,
+                  "bfloat16 products accumulate in float");
     const gf_emulator::MatrixMultiply operands{d.x, a.x, b.x, c.x, d.shape, a.element, d.element};
     gf_emulator_matrix_multiply(&operands, gf_emulator::Collective::wmma);
 }

@@ -1,5 +1,6 @@
-// cp.async. The device may land the bytes at any time between issue and wait; here the destination turns to poison at the
-// issue and to data at the wait, so both too early a read and too early an overwrite show in the result.
+// cp.async. The device may land the bytes at any time between issue and wait; here the destination turns to
+// poison at the issue and to data at the wait, so both too early a read and too early an overwrite show in
+// the result.
 #include <cstring>
 
 #include "worker.h"
@@ -8,14 +9,17 @@ using namespace gf_emulator;
 
 namespace {
 
-void check(Worker& worker, const void* destination, const void* source, int bytes, int valid_bytes, const void* site) {
+void check(Worker& worker, const void* destination, const void* source, int bytes, int valid_bytes,
+           const void* site) {
     if (!worker.shared().contains(destination))
         worker.fail("device_fault", site, "an asynchronous copy's destination is not in shared memory");
     if (std::uintptr_t(destination) % bytes || (valid_bytes && std::uintptr_t(source) % bytes))
-        worker.fail("misaligned", site, format("an asynchronous copy of %d bytes between addresses that are not multiples of %d",
-                                               bytes, bytes));
+        worker.fail("misaligned", site,
+                    format("an asynchronous copy of %d bytes between addresses that are not multiples of %d",
+                           bytes, bytes));
     if (valid_bytes < 0 || valid_bytes > bytes)
-        worker.fail("device_fault", site, format("an asynchronous copy of %d bytes with %d valid ones", bytes, valid_bytes));
+        worker.fail("device_fault", site,
+                    format("an asynchronous copy of %d bytes with %d valid ones", bytes, valid_bytes));
 }
 
 // A source outside its buffer faults here, where the copy was written, and not at some later wait.
@@ -27,7 +31,8 @@ void probe(const char* source, int valid_bytes) {
 
 }  // namespace
 
-extern "C" void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes) {
+extern "C" void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes,
+                                       int valid_bytes) {
     Worker& worker = Worker::current();
     const void* site = __builtin_return_address(0);
     Fiber& self = worker.fiber();
@@ -41,7 +46,8 @@ extern "C" void gf_emulator_async_copy(void* shared_destination, const void* glo
     }
     worker.counting().events.async_copy_bytes += unsigned(bytes);
     std::memset(shared_destination, 0xff, std::size_t(bytes));
-    self.copies.push_back({static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group});
+    self.copies.push_back(
+        {static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group});
 }
 
 extern "C" void gf_emulator_async_copy_commit() { Worker::current().fiber().copy_group++; }

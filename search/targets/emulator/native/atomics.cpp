@@ -7,17 +7,21 @@ namespace gf_emulator {
 
 namespace {
 
-template <class T> T from_memory(const void* address) {
+template <class T>
+T from_memory(const void* address) {
     T value;
     std::memcpy(&value, address, sizeof value);
     return value;
 }
 
-template <class T> T combine(T before, T operand, AtomicOperation operation) {
+template <class T>
+T combine(T before, T operand, AtomicOperation operation) {
     switch (operation) {
         case AtomicOperation::add:
-            if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(before) + std::make_unsigned_t<T>(operand));
-            else return before + operand;
+            if constexpr (std::is_integral_v<T>)
+                return T(std::make_unsigned_t<T>(before) + std::make_unsigned_t<T>(operand));
+            else
+                return before + operand;
         case AtomicOperation::minimum: return operand < before ? operand : before;
         case AtomicOperation::maximum: return before < operand ? operand : before;
         case AtomicOperation::exchange: return operand;
@@ -35,7 +39,8 @@ template <class T> T combine(T before, T operand, AtomicOperation operation) {
 
 // T's value, exchanged as the integer of its size: the hardware compares bit patterns too.
 template <class T, class Bits>
-void update(void* address, const void* operand, const void* compared, void* before, AtomicOperation operation) {
+void update(void* address, const void* operand, const void* compared, void* before,
+            AtomicOperation operation) {
     Bits* word = static_cast<Bits*>(address);
     Bits old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     for (;;) {
@@ -76,17 +81,32 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
     self.site = site;
     const unsigned bytes = size_of(type);
     if (std::uintptr_t(address) % bytes)
-        worker.fail("misaligned", site, format("an atomic on %u bytes at an address that is not a multiple of %u", bytes, bytes));
+        worker.fail("misaligned", site,
+                    format("an atomic on %u bytes at an address that is not a multiple of %u", bytes, bytes));
     if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);
     worker.counting().events.atomics++;
     switch (type) {
-        case AtomicType::int32: update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation); break;
-        case AtomicType::uint32: update<std::uint32_t, std::uint32_t>(address, operand, compared, before, operation); break;
-        case AtomicType::int64: update<std::int64_t, std::uint64_t>(address, operand, compared, before, operation); break;
-        case AtomicType::uint64: update<std::uint64_t, std::uint64_t>(address, operand, compared, before, operation); break;
-        case AtomicType::float32: update<float, std::uint32_t>(address, operand, compared, before, operation); break;
-        case AtomicType::float64: update<double, std::uint64_t>(address, operand, compared, before, operation); break;
-        case AtomicType::uint16: update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation); break;
+        case AtomicType::int32:
+            update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::uint32:
+            update<std::uint32_t, std::uint32_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::int64:
+            update<std::int64_t, std::uint64_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::uint64:
+            update<std::uint64_t, std::uint64_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::float32:
+            update<float, std::uint32_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::float64:
+            update<double, std::uint64_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::uint16:
+            update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation);
+            break;
     }
     // Whoever spins on an atomic waits for another thread, and that one must get its turn.
     constexpr unsigned turns = 64;

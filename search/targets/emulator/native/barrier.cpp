@@ -14,16 +14,18 @@ const char* name_of(BarrierOperation operation) {
     return "?";
 }
 
-int BlockBarrier::meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, int line, const void* site) {
+int BlockBarrier::meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, int line,
+                       const void* site) {
     fiber.site = site;
     if (arrived_ == 0) {
         operation_ = operation;
         line_ = line;
         true_predicates_ = 0;
     } else if (operation != operation_ || line != line_) {
-        block.worker().fail("divergence", site,
-                            format("thread %u comes to the %s of line %d while others of its block wait in the %s of line %d",
-                                   fiber.thread, name_of(operation), line, name_of(operation_), line_));
+        block.worker().fail(
+            "divergence", site,
+            format("thread %u comes to the %s of line %d while others of its block wait in the %s of line %d",
+                   fiber.thread, name_of(operation), line, name_of(operation_), line_));
     }
     arrived_++;
     true_predicates_ += predicate;

@@ -11,7 +11,8 @@ const char* name_of(BarrierOperation operation);
 class BlockBarrier {
 public:
     void reset() { arrived_ = 0; }
-    int meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, int line, const void* site);
+    int meet(Block& block, Fiber& fiber, BarrierOperation operation, bool predicate, int line,
+             const void* site);
     // True when the living threads are all here; they then have their result and are ready.
     bool complete_if_all_came(Block& block);
 

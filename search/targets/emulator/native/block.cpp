@@ -6,7 +6,8 @@
 namespace gf_emulator {
 
 static uint3 unfold(std::uint64_t linear, uint3 size) {
-    return {unsigned(linear % size.x), unsigned(linear / size.x % size.y), unsigned(linear / size.x / size.y)};
+    return {unsigned(linear % size.x), unsigned(linear / size.x % size.y),
+            unsigned(linear / size.x / size.y)};
 }
 
 static void fiber_main() {
@@ -27,7 +28,8 @@ void Block::start(const Launch& launch, std::uint64_t index) {
     abandoned_ = false;
     ready_warps_ = warp_count() == 32 ? ~0u : (1u << warp_count()) - 1;
     for (unsigned w = 0; w < warp_count(); w++)
-        warps_[w].start(*this, &fibers_[w * 32], w, thread_count_ - w * 32 < 32 ? thread_count_ - w * 32 : 32);
+        warps_[w].start(*this, &fibers_[w * 32], w,
+                        thread_count_ - w * 32 < 32 ? thread_count_ - w * 32 : 32);
     StackPool& stacks = worker_.stacks();
     for (unsigned t = 0; t < thread_count_; t++) {
         Fiber& fiber = fibers_[t];
@@ -54,7 +56,8 @@ void Block::run(const Launch& launch, std::uint64_t index) {
     if (alive_ && !abandoned_) report_deadlock();
     worker_.counting().block_ended(warp_count());
     if (const std::size_t damaged = worker_.shared().damaged_bytes(); damaged && !abandoned_)
-        worker_.record({"out_of_bounds", format("%zu bytes just outside dynamic shared memory were written", damaged),
+        worker_.record({"out_of_bounds",
+                        format("%zu bytes just outside dynamic shared memory were written", damaged),
                         block_index_});
 }
 

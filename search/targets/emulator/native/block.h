@@ -21,10 +21,10 @@ public:
     // --- for the fiber that is running ---
     Fiber& current() { return *current_; }
     bool inside_fiber() const { return current_ != nullptr; }
-    void run_next();                  // gives way; returns when this fiber's turn comes again
-    void yield();                     // stays ready, but every other ready fiber goes first
+    void run_next();  // gives way; returns when this fiber's turn comes again
+    void yield();     // stays ready, but every other ready fiber goes first
     [[noreturn]] void exit_thread();
-    [[noreturn]] void abandon();      // drop the whole block where it stands
+    [[noreturn]] void abandon();  // drop the whole block where it stands
 
     // --- for warps and barriers ---
     Worker& worker() { return worker_; }

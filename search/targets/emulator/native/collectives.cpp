@@ -26,8 +26,9 @@ void complete_shuffle(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
             fiber.result = warp.lane(source).value;
         } else {
             fiber.result = ~std::uint64_t(0);  // undefined on the device: poison, NaN as a float
-            worker.note("undefined_shuffle", fiber.site, format("lane %u reads lane %d, which takes no part in the shuffle",
-                                                                fiber.lane, source));
+            worker.note(
+                "undefined_shuffle", fiber.site,
+                format("lane %u reads lane %d, which takes no part in the shuffle", fiber.lane, source));
         }
     }
 }
@@ -73,7 +74,9 @@ void complete_reduction(Worker& worker, Warp& warp, std::uint32_t arrived, Colle
     for (std::uint32_t left = arrived; left; left &= left - 1) warp.lane(__builtin_ctz(left)).result = result;
 }
 
-void complete_sync(Worker& worker, Warp&, std::uint32_t, Collective) { worker.counting().events.warp_collectives++; }
+void complete_sync(Worker& worker, Warp&, std::uint32_t, Collective) {
+    worker.counting().events.warp_collectives++;
+}
 
 Warp::Complete completion_of(Collective kind) {
     switch (kind) {
@@ -93,13 +96,14 @@ Warp::Complete completion_of(Collective kind) {
 
 using namespace gf_emulator;
 
-extern "C" std::uint64_t gf_emulator_warp_collective(unsigned mask, Collective kind, std::uint64_t value, int lane_argument,
-                                                     int width) {
+extern "C" std::uint64_t gf_emulator_warp_collective(unsigned mask, Collective kind, std::uint64_t value,
+                                                     int lane_argument, int width) {
     Worker& worker = Worker::current();
     const void* site = __builtin_return_address(0);
     Fiber& self = worker.fiber();
     if (width < 1 || width > 32 || (width & (width - 1)))
-        worker.fail("divergence", site, format("a shuffle's width is %d; it must be a power of two up to 32", width));
+        worker.fail("divergence", site,
+                    format("a shuffle's width is %d; it must be a power of two up to 32", width));
     self.value = value;
     self.lane_argument = lane_argument;
     self.width = width;

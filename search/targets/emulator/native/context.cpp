@@ -8,7 +8,8 @@
 #if defined(__x86_64__)
 extern "C" void gf_emulator_switch(void** save, void* load);
 
-// System V x86-64: a call preserves rbx, rbp, r12-r15 and the stack pointer; the vector registers are the caller's.
+// System V x86-64: a call preserves rbx, rbp, r12-r15 and the stack pointer; the vector registers are the
+// caller's.
 asm(R"(
 .text
 .globl gf_emulator_switch

@@ -54,7 +54,8 @@ unsigned Counting::site_number(const void* site, Access kind) {
     }
 }
 
-void Counting::access(unsigned warp, unsigned lane, std::uint64_t offset, unsigned bytes, Access kind, const void* site) {
+void Counting::access(unsigned warp, unsigned lane, std::uint64_t offset, unsigned bytes, Access kind,
+                      const void* site) {
     const unsigned number = site_number(site, kind);
     WarpTable& table = tables_[warp];
     if (number >= table.by_site.size()) table.by_site.resize(keys_.size());
@@ -73,16 +74,18 @@ void Counting::access(unsigned warp, unsigned lane, std::uint64_t offset, unsign
 }
 
 void Counting::judge_shared(const WarpAccess& access, SiteTotals& totals) {
-    // 32 lanes of 4 bytes move at once; of 8 bytes, 16 lanes; of 16 bytes, 8. One phase takes as many wavefronts as its
-    // busiest bank has different words.
+    // 32 lanes of 4 bytes move at once; of 8 bytes, 16 lanes; of 16 bytes, 8. One phase takes as many
+    // wavefronts as its busiest bank has different words.
     const unsigned lanes_a_phase = access.bytes <= 4 ? 32 : access.bytes == 8 ? 16 : 8;
     for (unsigned first = 0; first < 32; first += lanes_a_phase) {
         std::array<std::uint64_t, 64> words;
         unsigned count = 0;
         for (unsigned lane = first; lane < first + lanes_a_phase; lane++) {
             if (!(access.lanes >> lane & 1)) continue;
-            const std::uint64_t begin = access.offset[lane] / 4, end = (access.offset[lane] + access.bytes - 1) / 4;
-            for (std::uint64_t word = begin; word <= end && count < words.size(); word++) words[count++] = word;
+            const std::uint64_t begin = access.offset[lane] / 4,
+                                end = (access.offset[lane] + access.bytes - 1) / 4;
+            for (std::uint64_t word = begin; word <= end && count < words.size(); word++)
+                words[count++] = word;
         }
         if (count == 0) continue;
         std::sort(words.begin(), words.begin() + count);
@@ -127,8 +130,8 @@ void Counting::flush(WarpTable& table) {
         }
         const double scale = 1.0 + double(executions.unrecorded) / double(recorded);
         if (executions.unrecorded)
-            for (std::uint64_t* sum : {&totals.instructions, &totals.bytes, &totals.wavefronts, &totals.wavefronts_ideal,
-                                       &totals.sectors, &totals.sectors_ideal})
+            for (std::uint64_t* sum : {&totals.instructions, &totals.bytes, &totals.wavefronts,
+                                       &totals.wavefronts_ideal, &totals.sectors, &totals.sectors_ideal})
                 *sum = std::uint64_t(double(*sum) * scale + 0.5);
         sites_[{reinterpret_cast<const void*>(keys_[number] / 4), kind}].add(totals);
         executions.by_lane.fill(0);

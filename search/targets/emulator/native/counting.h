@@ -1,6 +1,6 @@
-// Counted events of one worker. A warp's memory instruction is rebuilt from its lanes: the k-th execution of one source
-// site by each lane since the lanes last met is one warp-wide access, judged as the hardware does: 32 banks of 4 bytes in
-// phases of 128 bytes for shared memory, sectors of 32 bytes for global memory.
+// Counted events of one worker. A warp's memory instruction is rebuilt from its lanes: the k-th execution of
+// one source site by each lane since the lanes last met is one warp-wide access, judged as the hardware does:
+// 32 banks of 4 bytes in phases of 128 bytes for shared memory, sectors of 32 bytes for global memory.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,11 +19,11 @@ enum class Access : int { shared_read, shared_write, global_read, global_write }
 
 // Sums over the accesses of one source site.
 struct SiteTotals {
-    std::uint64_t instructions = 0;      // warp-wide
+    std::uint64_t instructions = 0;  // warp-wide
     std::uint64_t bytes = 0;
-    std::uint64_t wavefronts = 0;        // shared memory only
+    std::uint64_t wavefronts = 0;  // shared memory only
     std::uint64_t wavefronts_ideal = 0;
-    std::uint64_t sectors = 0;           // global memory only
+    std::uint64_t sectors = 0;  // global memory only
     std::uint64_t sectors_ideal = 0;
     void add(const SiteTotals& other);
 };
@@ -48,7 +48,8 @@ public:
     bool enabled() const { return enabled_; }
 
     // One lane's access; `offset` is relative to the start of its memory.
-    void access(unsigned warp, unsigned lane, std::uint64_t offset, unsigned bytes, Access kind, const void* site);
+    void access(unsigned warp, unsigned lane, std::uint64_t offset, unsigned bytes, Access kind,
+                const void* site);
 
     void lanes_agree(const Warp& warp, std::uint32_t arrived);
     void barrier(unsigned warp_count);

@@ -28,7 +28,8 @@ bool gf_emulator_is_shared(const void* pointer) { return Worker::current().share
 std::size_t gf_emulator_shared_offset(const void* pointer) {
     Worker& worker = Worker::current();
     if (!worker.shared().contains(pointer))
-        worker.fail("device_fault", SITE, "__cvta_generic_to_shared is given an address outside shared memory");
+        worker.fail("device_fault", SITE,
+                    "__cvta_generic_to_shared is given an address outside shared memory");
     return worker.shared().offset(pointer);
 }
 

@@ -26,8 +26,8 @@ struct Fiber {
     unsigned lane = 0;
     uint3 thread_index{};
 
-    const void* site = nullptr;           // where it last entered the runtime
-    const char* waiting_for = nullptr;    // the operation it stands in, while it is not ready
+    const void* site = nullptr;         // where it last entered the runtime
+    const char* waiting_for = nullptr;  // the operation it stands in, while it is not ready
     unsigned waiting_mask = 0;
 
     // What this lane brings to a collective, and what it takes away.

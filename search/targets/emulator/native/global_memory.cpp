@@ -93,15 +93,18 @@ std::string GlobalMemory::describe(const void* address) const {
     std::size_t nearest = regions_.size(), least = ~std::size_t(0);
     for (std::size_t i = 0; i < regions_.size(); i++) {
         const Region& region = regions_[i];
-        const std::size_t distance =
-            byte < region.buffer ? region.buffer - byte : byte >= region.end ? byte - region.end + 1 : 0;
+        const std::size_t distance = byte < region.buffer ? region.buffer - byte
+                                     : byte >= region.end ? byte - region.end + 1
+                                                          : 0;
         if (distance < least) least = distance, nearest = i;
     }
     if (nearest == regions_.size()) return "";
     const Region& region = regions_[nearest];
     const char* name = specs_[nearest].name.c_str();
-    if (byte < region.buffer) return format("%zu bytes before the start of '%s'", std::size_t(region.buffer - byte), name);
-    if (byte >= region.end) return format("%zu bytes past the end of '%s'", std::size_t(byte - region.end), name);
+    if (byte < region.buffer)
+        return format("%zu bytes before the start of '%s'", std::size_t(region.buffer - byte), name);
+    if (byte >= region.end)
+        return format("%zu bytes past the end of '%s'", std::size_t(byte - region.end), name);
     return format("inside '%s'", name);
 }
 

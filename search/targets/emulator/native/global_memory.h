@@ -2,8 +2,8 @@
 //
 //     | guard | canary ... [ buffer ] canary < 256 B | guard | canary ...
 //
-// A buffer ends within its alignment of a guard page, so an access past the end faults at once and names its line; a
-// write into the rest is found afterwards in the canary.
+// A buffer ends within its alignment of a guard page, so an access past the end faults at once and names its
+// line; a write into the rest is found afterwards in the canary.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +24,10 @@ struct BufferSpec {
 
 struct CanaryDamage {
     std::string buffer;
-    bool before;                // the side: in front of the buffer, or behind it
-    std::size_t bytes;          // how many canary bytes changed
-    std::size_t first_offset;   // of the first changed byte: from the buffer's start, backwards when `before`, else from its end
+    bool before;               // the side: in front of the buffer, or behind it
+    std::size_t bytes;         // how many canary bytes changed
+    std::size_t first_offset;  // of the first changed byte: from the buffer's start, backwards when `before`,
+                               // else from its end
 };
 
 class GlobalMemory {
@@ -53,10 +54,10 @@ public:
 
 private:
     struct Region {
-        char* first;   // of the accessible pages
+        char* first;  // of the accessible pages
         char* buffer;
-        char* end;     // of the buffer
-        char* last;    // end of the accessible pages
+        char* end;   // of the buffer
+        char* last;  // end of the accessible pages
     };
     void fill(std::size_t buffer);
 

@@ -29,8 +29,9 @@ struct TypeMismatch {
 };
 
 [[noreturn]] void misaligned(const TypeMismatch* mismatch, const void* site) {
-    Worker::current().fail("misaligned", site, format("an access to %s at an address that is not a multiple of %u bytes",
-                                                      mismatch->type->name, 1u << mismatch->alignment_log2));
+    Worker::current().fail("misaligned", site,
+                           format("an access to %s at an address that is not a multiple of %u bytes",
+                                  mismatch->type->name, 1u << mismatch->alignment_log2));
 }
 
 }  // namespace
@@ -38,10 +39,10 @@ struct TypeMismatch {
 extern "C" {
 
 #define SITE __builtin_return_address(0)
-#define HOOKS(bytes)                                                                                 \
-    void __tsan_read##bytes(void* address) { access(address, bytes, false, SITE); }                  \
-    void __tsan_write##bytes(void* address) { access(address, bytes, true, SITE); }                  \
-    void __tsan_unaligned_read##bytes(void* address) { access(address, bytes, false, SITE); }        \
+#define HOOKS(bytes)                                                                          \
+    void __tsan_read##bytes(void* address) { access(address, bytes, false, SITE); }           \
+    void __tsan_write##bytes(void* address) { access(address, bytes, true, SITE); }           \
+    void __tsan_unaligned_read##bytes(void* address) { access(address, bytes, false, SITE); } \
     void __tsan_unaligned_write##bytes(void* address) { access(address, bytes, true, SITE); }
 HOOKS(1)
 HOOKS(2)
@@ -69,6 +70,8 @@ void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); 
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
-void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
+void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) {
+    misaligned(mismatch, SITE);
+}
 
 }  // extern "C"

@@ -11,10 +11,14 @@ bool read_order(std::istringstream& words, Order& order) {
     std::string kind;
     std::uint64_t seed = 0;
     words >> kind;
-    if (kind == "forward") order = Order(Order::Kind::forward, 0);
-    else if (kind == "reverse") order = Order(Order::Kind::reverse, 0);
-    else if (kind == "seeded" && words >> seed) order = Order(Order::Kind::seeded, seed);
-    else return false;
+    if (kind == "forward")
+        order = Order(Order::Kind::forward, 0);
+    else if (kind == "reverse")
+        order = Order(Order::Kind::reverse, 0);
+    else if (kind == "seeded" && words >> seed)
+        order = Order(Order::Kind::seeded, seed);
+    else
+        return false;
     return true;
 }
 
@@ -24,20 +28,23 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
     words >> buffer.name >> role >> buffer.bytes >> fill;
     buffer.is_input = role == "input";
     buffer.is_output = role == "output";
-    if (fill == "poison") buffer.fill = BufferSpec::Fill::poison;
-    else if (fill == "zero") buffer.fill = BufferSpec::Fill::zero;
+    if (fill == "poison")
+        buffer.fill = BufferSpec::Fill::poison;
+    else if (fill == "zero")
+        buffer.fill = BufferSpec::Fill::zero;
     else if (fill == "image") {
         buffer.fill = BufferSpec::Fill::image;
         words >> buffer.image_path;
-    } else return false;
+    } else
+        return false;
     buffers.push_back(buffer);
     return !words.fail();
 }
 
 bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
     LaunchSpec launch;
-    words >> launch.entry >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >>
-        launch.block.z >> launch.dynamic_bytes;
+    words >> launch.entry >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >>
+        launch.block.y >> launch.block.z >> launch.dynamic_bytes;
     launches.push_back(launch);
     return !words.fail();
 }
@@ -47,9 +54,12 @@ bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& argumen
     std::string kind;
     words >> kind;
     argument.is_pointer = kind == "pointer" || kind == "null";
-    if (kind == "pointer") words >> argument.buffer >> argument.value;
-    else if (kind == "scalar") words >> argument.value;
-    else if (kind != "null") return false;
+    if (kind == "pointer")
+        words >> argument.buffer >> argument.value;
+    else if (kind == "scalar")
+        words >> argument.value;
+    else if (kind != "null")
+        return false;
     arguments.push_back(argument);
     return !words.fail();
 }
@@ -73,12 +83,15 @@ bool read_job(const char* path, Job& job) {
     while (std::getline(file, line)) {
         std::istringstream words(line);
         words >> word;
-        if (word == "nonce") words >> job.nonce;
-        else if (word == "module") words >> job.module_path;
+        if (word == "nonce")
+            words >> job.nonce;
+        else if (word == "module")
+            words >> job.module_path;
         else if (word == "run") {
             job.runs.emplace_back();
             words >> job.runs.back().index;
-        } else if (job.runs.empty() || !read_run_line(word, words, job.runs.back())) return false;
+        } else if (job.runs.empty() || !read_run_line(word, words, job.runs.back()))
+            return false;
     }
     return !job.nonce.empty() && !job.module_path.empty() && !job.runs.empty();
 }

@@ -1,4 +1,5 @@
-// The job: what the parent wants executed, read from its file of lines (execute.py writes it and says what they mean).
+// The job: what the parent wants executed, read from its file of lines (execute.py writes it and says what
+// they mean).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,8 +19,8 @@ struct LaunchSpec {
 
 struct ArgumentSpec {
     bool is_pointer = false;
-    int buffer = -1;              // of a pointer; -1: null
-    std::uint64_t value = 0;      // a pointer's offset, or a scalar's bytes
+    int buffer = -1;          // of a pointer; -1: null
+    std::uint64_t value = 0;  // a pointer's offset, or a scalar's bytes
 };
 
 struct RunSpec {

@@ -24,7 +24,7 @@ struct Launch {
     const void* module_base = nullptr;
     const GlobalMemory* global = nullptr;
     std::uint64_t blocks_total = 0;
-    std::uint64_t blocks_executed = 0;   // fewer when only a sample runs
+    std::uint64_t blocks_executed = 0;  // fewer when only a sample runs
 
     mutable std::atomic<std::uint64_t> next{0};
     mutable std::atomic<bool> stop{false};

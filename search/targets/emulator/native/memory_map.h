@@ -6,10 +6,12 @@ namespace gf_emulator {
 
 constexpr std::size_t page_bytes = 4096;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
 
-char* map_pages(std::size_t bytes);            // readable and writable, zero
-char* reserve_addresses(std::size_t bytes);    // nothing may touch them
+char* map_pages(std::size_t bytes);          // readable and writable, zero
+char* reserve_addresses(std::size_t bytes);  // nothing may touch them
 void open_pages(char* address, std::size_t bytes);
 
 // Ends the process with exit_code_ours after saying why on the report.

@@ -1,4 +1,5 @@
-// Which of the ready warps, and which of its ready lanes, runs next. A right kernel gives the same result in every order.
+// Which of the ready warps, and which of its ready lanes, runs next. A right kernel gives the same result in
+// every order.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +13,9 @@ public:
     Order(Kind kind, std::uint64_t seed) : kind_(kind), seed_(seed), state_(seed) {}
 
     // A block's choices depend on the seed and its own index only, not on what its OS thread ran before.
-    void start_block(std::uint64_t block) { state_ = (seed_ + 1) * 0x9E3779B97F4A7C15ull ^ (block + 1) * 0xD1B54A32D192ED03ull; }
+    void start_block(std::uint64_t block) {
+        state_ = (seed_ + 1) * 0x9E3779B97F4A7C15ull ^ (block + 1) * 0xD1B54A32D192ED03ull;
+    }
 
     // One of the set bits of a non-empty `ready`.
     unsigned pick(std::uint32_t ready) {

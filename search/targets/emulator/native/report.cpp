@@ -40,9 +40,11 @@ std::string Report::quoted(const std::string& text) {
 }
 
 void Report::line(const char* event, const std::string& members) {
-    const std::string text = format("{\"nonce\":\"%s\",\"event\":\"%s\",\"run\":%d", nonce_.c_str(), event, run_) +
-                             (members.empty() ? "" : ",") + members + "}\n";
-    // Lines up to PIPE_BUF cannot be torn by another writer; longer ones come from one thread while all others rest.
+    const std::string text =
+        format("{\"nonce\":\"%s\",\"event\":\"%s\",\"run\":%d", nonce_.c_str(), event, run_) +
+        (members.empty() ? "" : ",") + members + "}\n";
+    // Lines up to PIPE_BUF cannot be torn by another writer; longer ones come from one thread while all
+    // others rest.
     std::size_t written = 0;
     while (written < text.size()) {
         const ssize_t count = write(descriptor_, text.data() + written, text.size() - written);
@@ -58,8 +60,9 @@ void Report::ours(const char* why) { line("ours", "\"why\":" + quoted(why)); }
 void Report::fault(const Fault& fault) {
     std::string waiting;
     for (const Fault::Waiting& one : fault.waiting)
-        waiting += format("%s{\"thread\":%s,\"operation\":\"%s\",\"mask\":%u,\"site\":%ld}", waiting.empty() ? "" : ",",
-                          triple(one.thread).c_str(), one.operation, one.mask, offset(one.site));
+        waiting += format("%s{\"thread\":%s,\"operation\":\"%s\",\"mask\":%u,\"site\":%ld}",
+                          waiting.empty() ? "" : ",", triple(one.thread).c_str(), one.operation, one.mask,
+                          offset(one.site));
     line("fault", "\"kind\":" + quoted(fault.kind) + ",\"sentence\":" + quoted(fault.sentence) +
                       ",\"block\":" + triple(fault.block) + ",\"thread\":" + triple(fault.thread) +
                       format(",\"site\":%ld,\"note\":%s", offset(fault.site), fault.note ? "true" : "false") +

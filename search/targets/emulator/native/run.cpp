@@ -36,7 +36,8 @@ struct Arguments {
     Arguments(const RunSpec& run, const GlobalMemory& memory) {
         for (const ArgumentSpec& spec : run.arguments) {
             const bool in_buffer = spec.is_pointer && spec.buffer >= 0;
-            const std::uint64_t base = in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
+            const std::uint64_t base =
+                in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
             values.push_back(base + spec.value);
         }
         for (std::uint64_t& value : values) addresses.push_back(&value);
@@ -47,8 +48,8 @@ struct BlockCount {
     std::uint64_t total = 0, executed = 0;
 };
 
-void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const LaunchSpec& spec, Arguments& arguments,
-                const GlobalMemory& memory, BlockCount& blocks) {
+void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const LaunchSpec& spec,
+                Arguments& arguments, const GlobalMemory& memory, BlockCount& blocks) {
     Launch launch;
     launch.entry = find_entry(module, spec.entry);
     launch.module_base = base_of(reinterpret_cast<void*>(launch.entry));
@@ -61,7 +62,8 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.count = run.count;
     launch.global = &memory;
     launch.blocks_total = std::uint64_t(spec.grid.x) * spec.grid.y * spec.grid.z;
-    launch.blocks_executed = run.block_sample ? std::min(run.block_sample, launch.blocks_total) : launch.blocks_total;
+    launch.blocks_executed =
+        run.block_sample ? std::min(run.block_sample, launch.blocks_total) : launch.blocks_total;
     blocks.total += launch.blocks_total;
     blocks.executed += launch.blocks_executed;
     pool.run(launch);
@@ -76,18 +78,21 @@ std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
         for (const auto& [key, totals] : worker->counting().sites()) sites[key].add(totals);
         static_bytes = worker->shared().static_bytes();
     }
-    std::string text = format("\"blocks_total\":%lu,\"blocks_executed\":%lu,\"smem_static_bytes\":%zu,\"printfs\":%lu,",
-                              blocks.total, blocks.executed, static_bytes, events.printfs);
-    text += format("\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
-                   "\"async_copy_bytes\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%lu},",
-                   events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes, events.atomics,
-                   events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2]);
+    std::string text =
+        format("\"blocks_total\":%lu,\"blocks_executed\":%lu,\"smem_static_bytes\":%zu,\"printfs\":%lu,",
+               blocks.total, blocks.executed, static_bytes, events.printfs);
+    text += format(
+        "\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
+        "\"async_copy_bytes\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
+        "lu},",
+        events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes,
+        events.atomics, events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2]);
     text += "\"sites\":[";
     bool first = true;
     for (const auto& [key, totals] : sites) {
-        text += format("%s[%ld,%d,%lu,%lu,%lu,%lu,%lu,%lu]", first ? "" : ",", report().offset(key.first), int(key.second),
-                       totals.instructions, totals.bytes, totals.wavefronts, totals.wavefronts_ideal, totals.sectors,
-                       totals.sectors_ideal);
+        text += format("%s[%ld,%d,%lu,%lu,%lu,%lu,%lu,%lu]", first ? "" : ",", report().offset(key.first),
+                       int(key.second), totals.instructions, totals.bytes, totals.wavefronts,
+                       totals.wavefronts_ideal, totals.sectors, totals.sectors_ideal);
         first = false;
     }
     return text + "]";
@@ -95,7 +100,8 @@ std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
 
 std::string memory_json(const GlobalMemory& memory) {
     std::string changed, damage;
-    for (const std::string& name : memory.changed_inputs()) changed += (changed.empty() ? "" : ",") + Report::quoted(name);
+    for (const std::string& name : memory.changed_inputs())
+        changed += (changed.empty() ? "" : ",") + Report::quoted(name);
     for (const CanaryDamage& one : memory.canary_damage())
         damage += (damage.empty() ? "[" : ",[") + Report::quoted(one.buffer) +
                   format(",%s,%zu,%zu]", one.before ? "true" : "false", one.bytes, one.first_offset);
@@ -117,8 +123,9 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run) {
         if (!Worker::any_fault()) run_launch(pool, module, run, launch, arguments, memory, blocks);
     for (std::size_t i = 0; i < run.buffers.size(); i++)
         if (run.buffers[i].is_output) memory.write_file(i, run.output_prefix + run.buffers[i].name);
-    report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,", Worker::any_fault() ? "true" : "false",
-                        seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
+    report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
+                        Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,
+                        seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
                  memory_json(memory) + "," + counters_json(pool, blocks));
 }
 

@@ -89,8 +89,8 @@ std::string SharedMemory::describe(const void* address) const {
     const char* end = dynamic_ + dynamic_bytes_;
     if (byte < pages_ - page_bytes || byte >= pages_ + pages_bytes_ + page_bytes) return "";
     if (byte >= end)
-        return format("%zu bytes past the end of the %zu bytes of dynamic shared memory", std::size_t(byte - end),
-                      dynamic_bytes_);
+        return format("%zu bytes past the end of the %zu bytes of dynamic shared memory",
+                      std::size_t(byte - end), dynamic_bytes_);
     if (byte < dynamic_)
         return format("%zu bytes before the start of dynamic shared memory", std::size_t(dynamic_ - byte));
     return "inside dynamic shared memory";

@@ -1,5 +1,5 @@
-// One worker's shared memory: the kernel library's thread-local segment (static) and, apart from it, the launch's dynamic
-// part, which ends within 128 bytes of a guard page.
+// One worker's shared memory: the kernel library's thread-local segment (static) and, apart from it, the
+// launch's dynamic part, which ends within 128 bytes of a guard page.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ private:
 
     char* static_ = nullptr;
     std::size_t static_bytes_ = 0;
-    char* pages_ = nullptr;       // accessible ones; one guard page lies on either side
+    char* pages_ = nullptr;  // accessible ones; one guard page lies on either side
     std::size_t pages_bytes_ = 0;
     char* dynamic_ = nullptr;
     std::size_t dynamic_bytes_ = 0;

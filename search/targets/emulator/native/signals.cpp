@@ -35,12 +35,15 @@ struct Diagnosis {
 
 Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* address) {
     if (signal_number == SIGFPE) return {"device_fault", "an integer division by zero"};
-    if (signal_number == SIGILL || signal_number == SIGTRAP) return {"device_fault", "control reached code that the compiler proved unreachable"};
+    if (signal_number == SIGILL || signal_number == SIGTRAP)
+        return {"device_fault", "control reached code that the compiler proved unreachable"};
     if (signal_number == SIGABRT) return {"device_fault", "the kernel called abort"};
     if (worker.stacks().in_guard(address))
-        return {"device_fault", format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
+        return {"device_fault",
+                format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
     // The processor names no address when it is none that any page could have.
-    if (code == SI_KERNEL) return {"device_fault", "an access to an impossible address, far from every buffer"};
+    if (code == SI_KERNEL)
+        return {"device_fault", "an access to an impossible address, far from every buffer"};
     const std::string shared = worker.shared().describe(address);
     if (!shared.empty()) return {"out_of_bounds", "an access " + shared};
     const std::string global = worker.launch().global->describe(address);
@@ -56,7 +59,8 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
     }
     Worker& worker = Worker::current();
     const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_code, info->si_addr);
-    Fault fault{diagnosis.kind, diagnosis.sentence, worker.block().block_index(), worker.fiber().thread_index};
+    Fault fault{diagnosis.kind, diagnosis.sentence, worker.block().block_index(),
+                worker.fiber().thread_index};
     const char* counter = static_cast<const char*>(program_counter(context));
     // Sites are return addresses, so the faulting instruction is named by the byte after its first.
     fault.site = in_kernel_library(worker, counter) ? counter + 1 : worker.fiber().site;
@@ -67,11 +71,12 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
 }  // namespace
 
 void catch_crashes() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_crash;
     // One report: a second crash while reporting ends the process by its signal.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | int(SA_RESETHAND);
-    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigaction(signal_number, &action, nullptr);
+    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+        sigaction(signal_number, &action, nullptr);
 }
 
 void give_thread_crash_stack() {

@@ -1,4 +1,5 @@
-// A candidate's wild access, stack overflow or illegal instruction: report it with its place, then end the process.
+// A candidate's wild access, stack overflow or illegal instruction: report it with its place, then end the
+// process.
 #pragma once
 
 namespace gf_emulator {

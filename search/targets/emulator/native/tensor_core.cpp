@@ -1,5 +1,6 @@
-// D = A * B + C over one warp. The last lane to arrive gathers the warp's fragments into whole matrices, multiplies in
-// float32 in order of k, and hands the result back. Real tensor cores round differently in the last places.
+// D = A * B + C over one warp. The last lane to arrive gathers the warp's fragments into whole matrices,
+// multiplies in float32 in order of k, and hands the result back. Real tensor cores round differently in the
+// last places.
 #include <array>
 #include <cstring>
 
@@ -11,8 +12,8 @@ namespace gf_emulator {
 
 namespace {
 
-constexpr int depth = 16;           // k of every shape here
-constexpr int largest_tile = 512;   // elements of the largest operand
+constexpr int depth = 16;          // k of every shape here
+constexpr int largest_tile = 512;  // elements of the largest operand
 
 using Registers = std::array<const char*, 32>;  // each lane's
 
@@ -32,12 +33,15 @@ void bfloat_to_float8(const std::uint16_t* bfloat, float* result) {
 void gather16(const FragmentLayout& layout, const Registers& registers, Element element, float* matrix) {
     for (int p = 0; p < layout.tiles; p++) {
         std::uint16_t tile[8][8];
-        for (int lane = 0; lane < 32; lane++) std::memcpy(&tile[lane / 4][lane % 4 * 2], registers[lane] + 4 * p, 4);
+        for (int lane = 0; lane < 32; lane++)
+            std::memcpy(&tile[lane / 4][lane % 4 * 2], registers[lane] + 4 * p, 4);
         float* corner = matrix + layout.tile[p].row * layout.columns + layout.tile[p].column;
         for (int line = 0; line < 8; line++) {
             float values[8];
-            element == Element::float16 ? half_to_float8(tile[line], values) : bfloat_to_float8(tile[line], values);
-            if (layout.pairs_along_columns) std::memcpy(corner + line * layout.columns, values, sizeof values);
+            element == Element::float16 ? half_to_float8(tile[line], values)
+                                        : bfloat_to_float8(tile[line], values);
+            if (layout.pairs_along_columns)
+                std::memcpy(corner + line * layout.columns, values, sizeof values);
             else
                 for (int i = 0; i < 8; i++) corner[i * layout.columns + line] = values[i];
         }
@@ -51,25 +55,27 @@ void gather32(const FragmentLayout& layout, const Registers& registers, float* m
         for (int p = 0; p < layout.tiles; p++) {
             float pair[2];
             std::memcpy(pair, registers[lane] + 8 * p, sizeof pair);
-            float* place = matrix + layout.tile[p].row * layout.columns + layout.tile[p].column + lane / 4 * line_step +
-                           lane % 4 * 2 * step;
+            float* place = matrix + layout.tile[p].row * layout.columns + layout.tile[p].column +
+                           lane / 4 * line_step + lane % 4 * 2 * step;
             place[0] = pair[0];
             place[step] = pair[1];
         }
 }
 
-void scatter(const FragmentLayout& layout, const float* matrix, Element element, const std::array<char*, 32>& registers) {
+void scatter(const FragmentLayout& layout, const float* matrix, Element element,
+             const std::array<char*, 32>& registers) {
     const int step = layout.pairs_along_columns ? 1 : layout.columns;
     const int line_step = layout.pairs_along_columns ? layout.columns : 1;
     for (int lane = 0; lane < 32; lane++)
         for (int p = 0; p < layout.tiles; p++) {
-            const float* place = matrix + layout.tile[p].row * layout.columns + layout.tile[p].column + lane / 4 * line_step +
-                                 lane % 4 * 2 * step;
+            const float* place = matrix + layout.tile[p].row * layout.columns + layout.tile[p].column +
+                                 lane / 4 * line_step + lane % 4 * 2 * step;
             const float pair[2] = {place[0], place[step]};
             if (element == Element::float32) {
                 std::memcpy(registers[lane] + 8 * p, pair, sizeof pair);
             } else {
-                const std::uint16_t halves[2] = {HalfFormat::from_float(pair[0]), HalfFormat::from_float(pair[1])};
+                const std::uint16_t halves[2] = {HalfFormat::from_float(pair[0]),
+                                                 HalfFormat::from_float(pair[1])};
                 std::memcpy(registers[lane] + 4 * p, halves, sizeof halves);
             }
         }
@@ -90,7 +96,8 @@ void multiply(const float* a, const float* b, float* c, int rows) {
             for (int v = 0; v < vectors; v++) sums[r][v] = c_vectors[(row + r) * vectors + v];
         for (int k = 0; k < depth; k++)
             for (int r = 0; r < rows_at_once; r++)
-                for (int v = 0; v < vectors; v++) sums[r][v] += a[(row + r) * depth + k] * b_vectors[k * vectors + v];
+                for (int v = 0; v < vectors; v++)
+                    sums[r][v] += a[(row + r) * depth + k] * b_vectors[k * vectors + v];
         for (int r = 0; r < rows_at_once; r++)
             for (int v = 0; v < vectors; v++) c_vectors[(row + r) * vectors + v] = sums[r][v];
     }
@@ -99,18 +106,22 @@ void multiply(const float* a, const float* b, float* c, int rows) {
 void check_agreement(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
     Fiber& first = warp.lane(__builtin_ctz(arrived));
     if (arrived != ~0u)
-        worker.fail("divergence", first.site, format("%s needs all 32 lanes of its warp; %d came and the others exited",
-                                                     name_of(kind), __builtin_popcount(arrived)));
+        worker.fail("divergence", first.site,
+                    format("%s needs all 32 lanes of its warp; %d came and the others exited", name_of(kind),
+                           __builtin_popcount(arrived)));
     for (unsigned lane = 1; lane < 32; lane++)
         if (warp.lane(lane).aligned_operations != first.aligned_operations)
             worker.fail("divergence", first.site,
-                        format("lane %u went through %u warp-wide matrix operations and lane 0 through %u", lane,
-                               warp.lane(lane).aligned_operations, first.aligned_operations));
+                        format("lane %u went through %u warp-wide matrix operations and lane 0 through %u",
+                               lane, warp.lane(lane).aligned_operations, first.aligned_operations));
 }
 
 void count_flop(Worker& worker, const MatrixMultiply& operands, const FragmentLayout& d) {
-    const int kind = operands.accumulator == Element::float16 ? 2 : operands.input == Element::bfloat16 ? 1 : 0;
-    worker.counting().events.matrix_flop[std::size_t(kind)] += 2ull * unsigned(d.rows) * unsigned(d.columns) * depth;
+    const int kind = operands.accumulator == Element::float16 ? 2
+                     : operands.input == Element::bfloat16    ? 1
+                                                              : 0;
+    worker.counting().events.matrix_flop[std::size_t(kind)] +=
+        2ull * unsigned(d.rows) * unsigned(d.columns) * depth;
 }
 
 void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
@@ -129,8 +140,10 @@ void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
     alignas(64) float a[largest_tile], b[largest_tile], c[largest_tile];
     gather16(layout_of(operands.shape, TileUse::matrix_a), a_registers, operands.input, a);
     gather16(layout_of(operands.shape, TileUse::matrix_b), b_registers, operands.input, b);
-    if (operands.accumulator == Element::float32) gather32(d_layout, c_registers, c);
-    else gather16(d_layout, c_registers, Element::float16, c);
+    if (operands.accumulator == Element::float32)
+        gather32(d_layout, c_registers, c);
+    else
+        gather16(d_layout, c_registers, Element::float16, c);
     switch (d_layout.columns) {
         case 8: multiply<8>(a, b, c, d_layout.rows); break;
         case 16: multiply<16>(a, b, c, d_layout.rows); break;

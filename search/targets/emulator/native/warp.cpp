@@ -74,16 +74,18 @@ void Warp::meet(Fiber& fiber, std::uint32_t mask, Collective kind, Complete comp
     fiber.site = site;
     Worker& worker = block_->worker();
     if (!(mask >> fiber.lane & 1))
-        worker.fail("divergence", site, format("lane %u calls %s with mask 0x%08x, which does not name the lane itself",
-                                               fiber.lane, name_of(kind), mask));
+        worker.fail("divergence", site,
+                    format("lane %u calls %s with mask 0x%08x, which does not name the lane itself",
+                           fiber.lane, name_of(kind), mask));
     Meeting& meeting = meeting_of(mask);
     if (meeting.arrived == 0) {
         meeting.kind = kind;
         meeting.complete = complete;
         meeting.site = site;
     } else if (meeting.kind != kind) {
-        worker.fail("divergence", site, format("lane %u calls %s while other lanes of its mask 0x%08x wait in %s", fiber.lane,
-                                               name_of(kind), mask, name_of(meeting.kind)));
+        worker.fail("divergence", site,
+                    format("lane %u calls %s while other lanes of its mask 0x%08x wait in %s", fiber.lane,
+                           name_of(kind), mask, name_of(meeting.kind)));
     }
     meeting.arrived |= 1u << fiber.lane;
     fiber.waiting_for = name_of(kind);
@@ -96,7 +98,8 @@ void Warp::meet(Fiber& fiber, std::uint32_t mask, Collective kind, Complete comp
 void Warp::exit(Fiber& fiber) {
     clear_ready(fiber);
     alive_ &= ~(1u << fiber.lane);
-    // Lanes that exited are waited for no longer (PTX ISA, "shfl.sync": all *non-exited* threads of the mask).
+    // Lanes that exited are waited for no longer (PTX ISA, "shfl.sync": all *non-exited* threads of the
+    // mask).
     for (unsigned i = 0; i < open_meetings_;)
         if (!complete_if_all_came(meetings_[i])) i++;
 }

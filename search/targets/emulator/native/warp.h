@@ -14,8 +14,8 @@ const char* name_of(Collective kind);
 
 class Warp {
 public:
-    // Run by the lane that arrives last, for the whole warp: reads Fiber::value of each lane in `arrived`, writes
-    // Fiber::result.
+    // Run by the lane that arrives last, for the whole warp: reads Fiber::value of each lane in `arrived`,
+    // writes Fiber::result.
     using Complete = void (*)(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind);
 
     void start(Block& block, Fiber* lanes, unsigned index, unsigned lane_count);

@@ -53,7 +53,8 @@ void Worker::note(const char* kind, const void* site, const std::string& sentenc
 
 void Worker::thread_exits(Fiber& fiber) {
     if (!fiber.copies.empty())
-        note("async_copy_unwaited", fiber.site, format("%zu asynchronous copies are never waited for", fiber.copies.size()));
+        note("async_copy_unwaited", fiber.site,
+             format("%zu asynchronous copies are never waited for", fiber.copies.size()));
 }
 
 void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site) {

@@ -1,4 +1,5 @@
-// The OS threads: made once, before any candidate code is loaded, so that the process may then be forbidden to make more.
+// The OS threads: made once, before any candidate code is loaded, so that the process may then be forbidden
+// to make more.
 #pragma once
 #include <condition_variable>
 #include <memory>

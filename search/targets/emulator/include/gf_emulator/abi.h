@@ -1,6 +1,6 @@
 // What a kernel's library calls in the runtime: the one border between emulated device code and native/.
-// Every function notes its return address as the *site* that reports and counters name, so kernels must reach these
-// through always-inlined wrappers and be compiled without sibling-call optimisation.
+// Every function notes its return address as the *site* that reports and counters name, so kernels must reach
+// these through always-inlined wrappers and be compiled without sibling-call optimisation.
 #pragma once
 #include "gf_emulator/vector_types.h"
 
@@ -9,16 +9,41 @@ namespace gf_emulator {
 enum class BarrierOperation : int { sync, count, all, any };
 
 enum class Collective : int {
-    none, sync_warp,
-    shuffle_index, shuffle_up, shuffle_down, shuffle_xor,
-    ballot, any, all, match_any,
-    reduce_add, reduce_min_signed, reduce_min_unsigned, reduce_max_signed, reduce_max_unsigned,
-    reduce_and, reduce_or, reduce_xor,
-    ldmatrix, wmma, mma,
+    none,
+    sync_warp,
+    shuffle_index,
+    shuffle_up,
+    shuffle_down,
+    shuffle_xor,
+    ballot,
+    any,
+    all,
+    match_any,
+    reduce_add,
+    reduce_min_signed,
+    reduce_min_unsigned,
+    reduce_max_signed,
+    reduce_max_unsigned,
+    reduce_and,
+    reduce_or,
+    reduce_xor,
+    ldmatrix,
+    wmma,
+    mma,
 };
 
-enum class AtomicOperation : int { add, minimum, maximum, exchange, compare_and_swap, bit_and, bit_or, bit_xor,
-                                   increment, decrement };
+enum class AtomicOperation : int {
+    add,
+    minimum,
+    maximum,
+    exchange,
+    compare_and_swap,
+    bit_and,
+    bit_or,
+    bit_xor,
+    increment,
+    decrement
+};
 enum class AtomicType : int { int32, uint32, int64, uint64, float32, float64, uint16 };
 
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16 };
@@ -56,9 +81,9 @@ void gf_emulator_yield();
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
                         gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
-void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension, int register_count,
-                           gf_emulator::TileShape shape, gf_emulator::TileUse use, gf_emulator::Element element,
-                           bool column_major);
+void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
+                           int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,
+                           gf_emulator::Element element, bool column_major);
 void gf_emulator_wmma_store(const void* registers, void* matrix, unsigned leading_dimension,
                             gf_emulator::TileShape shape, gf_emulator::Element element, bool column_major);
 void gf_emulator_matrix_multiply(const gf_emulator::MatrixMultiply* operands, gf_emulator::Collective kind);

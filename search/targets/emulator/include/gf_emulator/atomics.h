@@ -1,17 +1,24 @@
-// Atomics on shared and global memory, and the cache-hinted loads and stores. Atomics go through the runtime: it checks
-// their alignment, counts them, and lets another thread run now and then, so that a spin on an atomic makes progress.
+// Atomics on shared and global memory, and the cache-hinted loads and stores. Atomics go through the runtime:
+// it checks their alignment, counts them, and lets another thread run now and then, so that a spin on an
+// atomic makes progress.
 #pragma once
 #include "gf_emulator/abi.h"
 #include "gf_emulator/qualifiers.h"
 
 namespace gf_emulator {
 
-template <class T> constexpr AtomicType atomic_type() {
-    if constexpr (std::is_same_v<T, float>) return AtomicType::float32;
-    else if constexpr (std::is_same_v<T, double>) return AtomicType::float64;
-    else if constexpr (sizeof(T) == 2) return AtomicType::uint16;
-    else if constexpr (sizeof(T) == 4) return std::is_signed_v<T> ? AtomicType::int32 : AtomicType::uint32;
-    else return std::is_signed_v<T> ? AtomicType::int64 : AtomicType::uint64;
+template <class T>
+constexpr AtomicType atomic_type() {
+    if constexpr (std::is_same_v<T, float>)
+        return AtomicType::float32;
+    else if constexpr (std::is_same_v<T, double>)
+        return AtomicType::float64;
+    else if constexpr (sizeof(T) == 2)
+        return AtomicType::uint16;
+    else if constexpr (sizeof(T) == 4)
+        return std::is_signed_v<T> ? AtomicType::int32 : AtomicType::uint32;
+    else
+        return std::is_signed_v<T> ? AtomicType::int64 : AtomicType::uint64;
 }
 
 template <class T>
@@ -23,15 +30,15 @@ __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T com
 
 }  // namespace gf_emulator
 
-#define GF_EMULATOR_ATOMIC(name, type, operation)                                           \
-    __forceinline__ type name(type* address, type value) {                                  \
-        return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::operation); \
-    }                                                                                       \
+#define GF_EMULATOR_ATOMIC(name, type, operation)                                                 \
+    __forceinline__ type name(type* address, type value) {                                        \
+        return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::operation);      \
+    }                                                                                             \
     __forceinline__ type name##_block(type* address, type value) { return name(address, value); } \
     __forceinline__ type name##_system(type* address, type value) { return name(address, value); }
-#define GF_EMULATOR_ATOMIC_INTEGERS(name, operation)           \
-    GF_EMULATOR_ATOMIC(name, int, operation)                   \
-    GF_EMULATOR_ATOMIC(name, unsigned, operation)              \
+#define GF_EMULATOR_ATOMIC_INTEGERS(name, operation) \
+    GF_EMULATOR_ATOMIC(name, int, operation)         \
+    GF_EMULATOR_ATOMIC(name, unsigned, operation)    \
     GF_EMULATOR_ATOMIC(name, unsigned long long, operation)
 
 GF_EMULATOR_ATOMIC_INTEGERS(atomicAdd, add)
@@ -49,11 +56,14 @@ GF_EMULATOR_ATOMIC_INTEGERS(atomicXor, bit_xor)
 GF_EMULATOR_ATOMIC(atomicInc, unsigned, increment)
 GF_EMULATOR_ATOMIC(atomicDec, unsigned, decrement)
 __forceinline__ int atomicSub(int* address, int value) { return atomicAdd(address, -value); }
-__forceinline__ unsigned atomicSub(unsigned* address, unsigned value) { return atomicAdd(address, 0u - value); }
+__forceinline__ unsigned atomicSub(unsigned* address, unsigned value) {
+    return atomicAdd(address, 0u - value);
+}
 
-#define GF_EMULATOR_ATOMIC_CAS(type)                                                                      \
-    __forceinline__ type atomicCAS(type* address, type compared, type value) {                            \
-        return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::compare_and_swap, compared); \
+#define GF_EMULATOR_ATOMIC_CAS(type)                                                               \
+    __forceinline__ type atomicCAS(type* address, type compared, type value) {                     \
+        return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::compare_and_swap, \
+                                   compared);                                                      \
     }
 GF_EMULATOR_ATOMIC_CAS(int)
 GF_EMULATOR_ATOMIC_CAS(unsigned)
@@ -63,8 +73,16 @@ GF_EMULATOR_ATOMIC_CAS(unsigned short)
 #undef GF_EMULATOR_ATOMIC_INTEGERS
 #undef GF_EMULATOR_ATOMIC_CAS
 
-#define GF_EMULATOR_LOAD(name) template <class T> __forceinline__ T name(const T* address) { return *address; }
-#define GF_EMULATOR_STORE(name) template <class T> __forceinline__ void name(T* address, T value) { *address = value; }
+#define GF_EMULATOR_LOAD(name)                 \
+    template <class T>                         \
+    __forceinline__ T name(const T* address) { \
+        return *address;                       \
+    }
+#define GF_EMULATOR_STORE(name)                      \
+    template <class T>                               \
+    __forceinline__ void name(T* address, T value) { \
+        *address = value;                            \
+    }
 GF_EMULATOR_LOAD(__ldg)
 GF_EMULATOR_LOAD(__ldca)
 GF_EMULATOR_LOAD(__ldcg)
@@ -79,6 +97,8 @@ GF_EMULATOR_STORE(__stwt)
 #undef GF_EMULATOR_STORE
 
 // A shared address as the device's 32-bit window shows it: 0 is the block's first static byte.
-__forceinline__ std::size_t __cvta_generic_to_shared(const void* pointer) { return gf_emulator_shared_offset(pointer); }
+__forceinline__ std::size_t __cvta_generic_to_shared(const void* pointer) {
+    return gf_emulator_shared_offset(pointer);
+}
 __forceinline__ unsigned __isShared(const void* pointer) { return gf_emulator_is_shared(pointer); }
 __forceinline__ unsigned __isGlobal(const void* pointer) { return !gf_emulator_is_shared(pointer); }

@@ -1,4 +1,5 @@
-// How the runtime calls a kernel: arguments[i] points at the i-th argument's value, as cuLaunchKernel takes them.
+// How the runtime calls a kernel: arguments[i] points at the i-th argument's value, as cuLaunchKernel takes
+// them.
 #pragma once
 #include "gf_emulator/qualifiers.h"
 
@@ -16,7 +17,7 @@ __forceinline__ void invoke(void (*kernel)(Parameters...), void** arguments) {
 
 }  // namespace gf_emulator
 
-#define GF_EMULATOR_ENTRY(name) \
+#define GF_EMULATOR_ENTRY(name)                                                                \
     extern "C" __attribute__((visibility("default"))) void gf_entry_##name(void** arguments) { \
-        gf_emulator::invoke(&name, arguments); \
+        gf_emulator::invoke(&name, arguments);                                                 \
     }

@@ -1,5 +1,6 @@
-// __half and __nv_bfloat16 as one class over their format, and their two-wide forms. Every operation is computed in
-// float32 and rounded once; for + - * / that equals the directly rounded result (24 >= 2 * 11 + 2 significand bits).
+// __half and __nv_bfloat16 as one class over their format, and their two-wide forms. Every operation is
+// computed in float32 and rounded once; for + - * / that equals the directly rounded result (24 >= 2 * 11 + 2
+// significand bits).
 #pragma once
 #include "gf_emulator/float_formats.h"
 #include "gf_emulator/mathematics.h"
@@ -8,7 +9,8 @@
 
 namespace gf_emulator {
 
-template <class Format> struct Float16 {
+template <class Format>
+struct Float16 {
     std::uint16_t bits;
 
     Float16() = default;
@@ -72,7 +74,8 @@ template <class Format> struct Float16 {
     friend __forceinline__ Float16 htanh(Float16 a) { return fast_tanh(a); }
 };
 
-template <class Format> struct __attribute__((aligned(4))) Float16x2 {
+template <class Format>
+struct __attribute__((aligned(4))) Float16x2 {
     using Element = Float16<Format>;
     Element x, y;
 
@@ -92,8 +95,12 @@ template <class Format> struct __attribute__((aligned(4))) Float16x2 {
     friend __forceinline__ Float16x2 __hfma2(Float16x2 a, Float16x2 b, Float16x2 c) {
         return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
     }
-    friend __forceinline__ Float16x2 __hmax2(Float16x2 a, Float16x2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
-    friend __forceinline__ Float16x2 __hmin2(Float16x2 a, Float16x2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
+    friend __forceinline__ Float16x2 __hmax2(Float16x2 a, Float16x2 b) {
+        return {__hmax(a.x, b.x), __hmax(a.y, b.y)};
+    }
+    friend __forceinline__ Float16x2 __hmin2(Float16x2 a, Float16x2 b) {
+        return {__hmin(a.x, b.x), __hmin(a.y, b.y)};
+    }
     friend __forceinline__ Float16x2 h2exp(Float16x2 a) { return {hexp(a.x), hexp(a.y)}; }
     friend __forceinline__ Float16x2 h2exp2(Float16x2 a) { return {hexp2(a.x), hexp2(a.y)}; }
     friend __forceinline__ Float16x2 h2rcp(Float16x2 a) { return {hrcp(a.x), hrcp(a.y)}; }

@@ -1,5 +1,5 @@
-// Exact conversions between float32 and the 16-bit formats, round to nearest even, by bit pattern. Shared by device code
-// and by the runtime's tensor cores.
+// Exact conversions between float32 and the 16-bit formats, round to nearest even, by bit pattern. Shared by
+// device code and by the runtime's tensor cores.
 #pragma once
 #include "gf_emulator/standard.h"
 
@@ -16,8 +16,9 @@ inline float float_from_bits(std::uint32_t bits) {
     return value;
 }
 
-// Rounding a double to float *to odd* keeps a sticky last bit, so that a second rounding to a format of at most 22
-// significand bits gives what one rounding would have given (Boldo and Melquiond, "Emulation of FMA", 2008).
+// Rounding a double to float *to odd* keeps a sticky last bit, so that a second rounding to a format of at
+// most 22 significand bits gives what one rounding would have given (Boldo and Melquiond, "Emulation of FMA",
+// 2008).
 inline float round_to_odd(double value) {
     const float nearest = float(value);
     if (double(nearest) == value || nearest != nearest) return nearest;
@@ -47,8 +48,10 @@ struct HalfFormat {
 #if defined(__F16C__)
         return _cvtsh_ss(half);
 #else
-        const std::uint32_t sign = std::uint32_t(half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
-        if (exponent == 31) return float_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0));
+        const std::uint32_t sign = std::uint32_t(half & 0x8000u) << 16, exponent = half >> 10 & 31,
+                            fraction = half & 1023;
+        if (exponent == 31)
+            return float_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0));
         if (exponent == 0) return float_from_bits(sign | float_bits(float(fraction) * 0x1p-24f));
         return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
 #endif
@@ -57,7 +60,8 @@ struct HalfFormat {
 #if defined(__F16C__)
         return std::uint16_t(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
 #else
-        const std::uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+        const std::uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u,
+                            magnitude = bits & 0x7fffffffu;
         if (magnitude > 0x7f800000u) return std::uint16_t(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
         if (magnitude >= 0x477ff000u) return std::uint16_t(sign | 0x7c00u);
         // Below the smallest normal, adding 0.5 lets the float adder round at half's last subnormal place.

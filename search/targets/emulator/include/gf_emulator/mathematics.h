@@ -1,5 +1,5 @@
-// CUDA's maths functions. The fast forms (`__expf` ...) give the correctly rounded result here; a device's lie within a
-// few units in the last place of it. Names that glibc declares for itself are macros.
+// CUDA's maths functions. The fast forms (`__expf` ...) give the correctly rounded result here; a device's
+// lie within a few units in the last place of it. Names that glibc declares for itself are macros.
 #pragma once
 #include "gf_emulator/abi.h"
 #include "gf_emulator/qualifiers.h"
@@ -17,26 +17,62 @@ __forceinline__ void special() { gf_emulator_special_function(); }
 __forceinline__ void special() {}
 #endif
 
-__forceinline__ float fast_exp(float x) { special(); return ::expf(x); }
-__forceinline__ float fast_exp2(float x) { special(); return ::exp2f(x); }
-__forceinline__ float fast_exp10(float x) { special(); return ::exp10f(x); }
-__forceinline__ float fast_log(float x) { special(); return ::logf(x); }
-__forceinline__ float fast_log2(float x) { special(); return ::log2f(x); }
-__forceinline__ float fast_log10(float x) { special(); return ::log10f(x); }
-__forceinline__ float fast_sin(float x) { special(); return ::sinf(x); }
-__forceinline__ float fast_cos(float x) { special(); return ::cosf(x); }
-__forceinline__ float fast_tan(float x) { special(); return ::tanf(x); }
-__forceinline__ float fast_pow(float x, float y) { special(); special(); return ::powf(x, y); }
-__forceinline__ float fast_tanh(float x) { special(); return ::tanhf(x); }
+__forceinline__ float fast_exp(float x) {
+    special();
+    return ::expf(x);
+}
+__forceinline__ float fast_exp2(float x) {
+    special();
+    return ::exp2f(x);
+}
+__forceinline__ float fast_exp10(float x) {
+    special();
+    return ::exp10f(x);
+}
+__forceinline__ float fast_log(float x) {
+    special();
+    return ::logf(x);
+}
+__forceinline__ float fast_log2(float x) {
+    special();
+    return ::log2f(x);
+}
+__forceinline__ float fast_log10(float x) {
+    special();
+    return ::log10f(x);
+}
+__forceinline__ float fast_sin(float x) {
+    special();
+    return ::sinf(x);
+}
+__forceinline__ float fast_cos(float x) {
+    special();
+    return ::cosf(x);
+}
+__forceinline__ float fast_tan(float x) {
+    special();
+    return ::tanf(x);
+}
+__forceinline__ float fast_pow(float x, float y) {
+    special();
+    special();
+    return ::powf(x, y);
+}
+__forceinline__ float fast_tanh(float x) {
+    special();
+    return ::tanhf(x);
+}
 
-template <class To, class From> __forceinline__ To bit_cast(From value) {
+template <class To, class From>
+__forceinline__ To bit_cast(From value) {
     static_assert(sizeof(To) == sizeof(From));
     To result;
     __builtin_memcpy(&result, &value, sizeof result);
     return result;
 }
 
-template <class To> __forceinline__ To saturating_cast(float rounded) {
+template <class To>
+__forceinline__ To saturating_cast(float rounded) {
     // The device clamps and turns NaN into 0 where the host's conversion is undefined.
     constexpr To low = std::is_signed_v<To> ? To(To(1) << (sizeof(To) * 8 - 1)) : To(0);
     constexpr To high = To(~low);
@@ -59,17 +95,39 @@ template <class To> __forceinline__ To saturating_cast(float rounded) {
 #define __tanhf(x) gf_emulator::fast_tanh(x)
 #define __powf(x, y) gf_emulator::fast_pow(x, y)
 
-__forceinline__ float rsqrtf(float x) { gf_emulator::special(); return 1.0f / __builtin_sqrtf(x); }
+__forceinline__ float rsqrtf(float x) {
+    gf_emulator::special();
+    return 1.0f / __builtin_sqrtf(x);
+}
 __forceinline__ double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
-__forceinline__ float __frsqrt_rn(float x) { gf_emulator::special(); return float(1.0 / __builtin_sqrt(double(x))); }
-__forceinline__ float __frcp_rn(float x) { gf_emulator::special(); return 1.0f / x; }
-__forceinline__ float __fsqrt_rn(float x) { gf_emulator::special(); return __builtin_sqrtf(x); }
-__forceinline__ float __fdiv_rn(float x, float y) { gf_emulator::special(); return x / y; }
-__forceinline__ float __fdividef(float x, float y) { gf_emulator::special(); return x / y; }
+__forceinline__ float __frsqrt_rn(float x) {
+    gf_emulator::special();
+    return float(1.0 / __builtin_sqrt(double(x)));
+}
+__forceinline__ float __frcp_rn(float x) {
+    gf_emulator::special();
+    return 1.0f / x;
+}
+__forceinline__ float __fsqrt_rn(float x) {
+    gf_emulator::special();
+    return __builtin_sqrtf(x);
+}
+__forceinline__ float __fdiv_rn(float x, float y) {
+    gf_emulator::special();
+    return x / y;
+}
+__forceinline__ float __fdividef(float x, float y) {
+    gf_emulator::special();
+    return x / y;
+}
 __forceinline__ float fdividef(float x, float y) { return __fdividef(x, y); }
 __forceinline__ float __fadd_rn(float x, float y) { return x + y; }
 __forceinline__ float __fsub_rn(float x, float y) { return x - y; }
-__forceinline__ float __fmul_rn(float x, float y) { float product = x * y; asm("" : "+x"(product)); return product; }
+__forceinline__ float __fmul_rn(float x, float y) {
+    float product = x * y;
+    asm("" : "+x"(product));
+    return product;
+}
 __forceinline__ float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 __forceinline__ float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 __forceinline__ float normcdff(float x) { return 0.5f * ::erfcf(x * -0.70710678118654752f); }
@@ -86,7 +144,7 @@ __forceinline__ float normcdff(float x) { return 0.5f * ::erfcf(x * -0.707106781
 #define powf(...) (gf_emulator::special(), powf(__VA_ARGS__))
 #endif
 
-#define GF_EMULATOR_MIN_MAX(left, right, type)                                                          \
+#define GF_EMULATOR_MIN_MAX(left, right, type)                                                            \
     __forceinline__ constexpr type min(left x, right y) { return (type)y < (type)x ? (type)y : (type)x; } \
     __forceinline__ constexpr type max(left x, right y) { return (type)x < (type)y ? (type)y : (type)x; }
 GF_EMULATOR_MIN_MAX(int, int, int)
@@ -114,8 +172,12 @@ __forceinline__ int __float2int_rn(float x) { return gf_emulator::saturating_cas
 __forceinline__ int __float2int_rz(float x) { return gf_emulator::saturating_cast<int>(__builtin_truncf(x)); }
 __forceinline__ int __float2int_rd(float x) { return gf_emulator::saturating_cast<int>(__builtin_floorf(x)); }
 __forceinline__ int __float2int_ru(float x) { return gf_emulator::saturating_cast<int>(__builtin_ceilf(x)); }
-__forceinline__ unsigned __float2uint_rn(float x) { return gf_emulator::saturating_cast<unsigned>(__builtin_rintf(x)); }
-__forceinline__ unsigned __float2uint_rz(float x) { return gf_emulator::saturating_cast<unsigned>(__builtin_truncf(x)); }
+__forceinline__ unsigned __float2uint_rn(float x) {
+    return gf_emulator::saturating_cast<unsigned>(__builtin_rintf(x));
+}
+__forceinline__ unsigned __float2uint_rz(float x) {
+    return gf_emulator::saturating_cast<unsigned>(__builtin_truncf(x));
+}
 __forceinline__ float __int2float_rn(int x) { return float(x); }
 __forceinline__ float __uint2float_rn(unsigned x) { return float(x); }
 

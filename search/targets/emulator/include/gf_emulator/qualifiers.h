@@ -15,8 +15,9 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// One OS thread runs one block at a time, so thread-local storage of the kernel's own library *is* the block's static
-// shared memory. Nothing else in a kernel may be thread_local: the runtime poisons the whole segment.
+// One OS thread runs one block at a time, so thread-local storage of the kernel's own library *is* the
+// block's static shared memory. Nothing else in a kernel may be thread_local: the runtime poisons the whole
+// segment.
 #define __shared__ thread_local
 
 // nvcc takes `__shared__ alignas(16) float x[4]`; in this place the standard allows only the attribute form.

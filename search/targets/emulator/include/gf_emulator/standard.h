@@ -1,5 +1,5 @@
-// The host's own headers, all of them, before any CUDA name is defined: CUDA's words (min, alignas, __shared__ ...)
-// must not reach into them.
+// The host's own headers, all of them, before any CUDA name is defined: CUDA's words (min, alignas,
+// __shared__ ...) must not reach into them.
 #pragma once
 #include <cmath>
 #include <cstddef>

@@ -27,8 +27,10 @@ __forceinline__ long long clock64() { return gf_emulator_clock(); }
 
 namespace gf_emulator {
 template <class... Values>
-__forceinline__ int swallow_printf(const char*, const Values&...) { return gf_emulator_printf(); }
+__forceinline__ int swallow_printf(const char*, const Values&...) {
+    return gf_emulator_printf();
 }
+}  // namespace gf_emulator
 #define printf(...) gf_emulator::swallow_printf(__VA_ARGS__)
 
 #undef assert

@@ -2,14 +2,14 @@
 #pragma once
 #include "gf_emulator/standard.h"
 
-#define GF_EMULATOR_VECTOR(type, name, align2, align4)                                                      \
-    struct name##1 { type x; };                                                                             \
-    struct __attribute__((aligned(align2))) name##2 { type x, y; };                                         \
-    struct name##3 { type x, y, z; };                                                                       \
-    struct __attribute__((aligned(align4))) name##4 { type x, y, z, w; };                                   \
-    inline constexpr name##1 make_##name##1(type x) { return {x}; }                                         \
-    inline constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }                              \
-    inline constexpr name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                   \
+#define GF_EMULATOR_VECTOR(type, name, align2, align4)                                    \
+    struct name##1 { type x; };                                                           \
+    struct __attribute__((aligned(align2))) name##2 { type x, y; };                       \
+    struct name##3 { type x, y, z; };                                                     \
+    struct __attribute__((aligned(align4))) name##4 { type x, y, z, w; };                 \
+    inline constexpr name##1 make_##name##1(type x) { return {x}; }                       \
+    inline constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }            \
+    inline constexpr name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; } \
     inline constexpr name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 
 GF_EMULATOR_VECTOR(signed char, char, 2, 4)

@@ -1,4 +1,5 @@
-// Warp-wide collectives: shuffles, votes, reductions (CUDA C++ Programming Guide, "Warp Shuffle / Vote / Reduce Functions").
+// Warp-wide collectives: shuffles, votes, reductions (CUDA C++ Programming Guide, "Warp Shuffle / Vote /
+// Reduce Functions").
 #pragma once
 #include "gf_emulator/abi.h"
 #include "gf_emulator/qualifiers.h"
@@ -59,8 +60,8 @@ __forceinline__ unsigned __match_any_sync(unsigned mask, T value) {
 }
 __forceinline__ unsigned __activemask() { return gf_emulator_active_mask(); }
 
-#define GF_EMULATOR_REDUCE(name, type, kind)                                               \
-    __forceinline__ type name(unsigned mask, type value) {                                 \
+#define GF_EMULATOR_REDUCE(name, type, kind)                                                  \
+    __forceinline__ type name(unsigned mask, type value) {                                    \
         return type(gf_emulator::vote(mask, gf_emulator::Collective::kind, unsigned(value))); \
     }
 GF_EMULATOR_REDUCE(__reduce_add_sync, unsigned, reduce_add)

@@ -1,0 +1,63 @@
+"""The emulator's speed: GFLOP/s of attention kernels in the plain and the counted build, and compile seconds."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.environment import publish
+from search.candidate import preset_candidate
+from search.cases import workload_case
+from search.catalogue import Catalogue
+from search.memory import problem
+from search.reference import answer
+from search.render import render
+from search.space import resolve
+from search.targets.emulator.build import EmulatorBuild
+from search.targets.emulator.execute import execute
+from search.targets.emulator.host_compiler import find_host_compiler
+from search.targets.emulator.target import emulated_run
+
+WORKLOAD = "mission"
+REPEATS = 5
+
+
+def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, counted: bool, workers: int) -> dict:
+    kernel = catalogue.kernel("attention")
+    template, found = kernel.preset(preset)
+    workload = kernel.workload(WORKLOAD)
+    compiled = workload.compile_time(kernel)
+    candidate = preset_candidate(template, found.name, compiled)
+    point = resolve(template, candidate.parameters, compiled)
+    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    case = workload_case(workload, 0)
+    made = problem(kernel, template, point, case, answer(kernel, case))
+    module = build.build_module(source.unit, source.entries, counted=counted, deadline_s=60.0)
+    run = emulated_run(made, "forward", "bench", counted=False)
+    results = [execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
+               for _ in range(REPEATS)]
+    wall_s = statistics.median(one.wall_s for one in results)
+    cpu_s = statistics.median(one.cpu_s for one in results)
+    return {"preset": preset, "workload": WORKLOAD, "build": "counted" if counted else "plain", "workers": workers,
+            "compile_s": round(module.build_s, 3), "wall_s": round(wall_s, 4), "cpu_s": round(cpu_s, 4),
+            "gflop_per_s": round(made.work_flop / wall_s / 1e9, 2),
+            "gflop_per_cpu_s": round(made.work_flop / cpu_s / 1e9, 2)}
+
+
+if __name__ == "__main__":
+    catalogue = Catalogue.from_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        build = EmulatorBuild(Path(folder), find_host_compiler(), catalogue.include_dirs)
+        started = time.perf_counter()
+        build.prepare()
+        rows = [{"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}]
+        rows += [measure(build, catalogue, preset, counted, os.cpu_count() or 1)
+                 for preset in ("wmma:flashcore_a", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
+                 for counted in (False, True)]
+    publish("emulator", rows)

@@ -1,0 +1,169 @@
+"""The loop: budgets, order, repetition, resumption, cancel, faults; on the emulator, with the smallest kernel."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from search.errors import Fault
+from search.evaluate import Bench
+from search.plan import SearchRequest, make_plan
+from search.run import Control, Ended, History, Pending, SearchRun
+from search.strategies import Proposal
+from search.targets import TargetSettings, open_target
+from search.verdict import Faulted, Green, Rejected, Trial
+
+
+class ListSink:
+    """A sink in memory: what the database would hold."""
+
+    def __init__(self, control=lambda sink: Control.RUN):
+        self.begun: list[tuple[int, Proposal]] = []
+        self.trials: list[Trial] = []
+        self.sources: dict[str, str] = {}
+        self._control = control
+
+    def begin(self, number, proposal):
+        self.begun.append((number, proposal))
+
+    def record(self, trial, source):
+        self.trials.append(trial)
+        if source is not None:
+            self.sources[source.digest] = source.text
+
+    def control(self, spent_s):
+        return self._control(self)
+
+    def history(self):
+        done = {one.number for one in self.trials}
+        pending = tuple(Pending(number, one.candidate, one.sampler, 1) for number, one in self.begun if number not in done)
+        return History(tuple(self.trials), pending, 1.0)
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0))
+
+
+@pytest.fixture
+def start(album, emulator, toolchain):
+    def run(sink, history=History(), catalogue=album, **request) -> tuple[SearchRun, object]:
+        plan = make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", **request}),
+                         catalogue)
+        kernel = catalogue.kernel("axpy")
+        workloads = tuple(kernel.workload(name) for name in plan.workloads)
+        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, emulator, toolchain, catalogue.include_dirs,
+                      plan.limits, plan.seed)
+        search = SearchRun(plan, bench, sink, history)
+        return search, search.run()
+    return run
+
+
+def test_a_search_spends_its_budget_with_the_baseline_first(start):
+    sink = ListSink()
+    _, result = start(sink, trials=5)
+    assert result.ended is Ended.COMPLETED
+    assert [one.number for one in sink.trials] == [0, 1, 2, 3, 4]
+    assert len({one.candidate.digest for one in sink.trials}) == 5
+    assert all(isinstance(one.verdict, Green) for one in sink.trials)
+    assert sink.trials[0].candidate.origin.preset == "plain"
+    ratios = [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials]
+    assert ratios[0] is None and all(ratio > 0 for ratio in ratios[1:])
+
+
+def test_a_small_space_ends_when_every_candidate_was_tried(start, album):
+    sink = ListSink()
+    _, result = start(sink, trials=100)
+    assert (result.ended, result.why) == (Ended.COMPLETED, "every valid candidate was tried")
+    assert len(sink.trials) == 11            # 4 x 3 points, one of them excluded by a constraint
+
+
+@pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2"])
+def test_the_same_plan_makes_the_same_choices_however_fast_each_was(start, strategy):
+    runs = []
+    for _ in range(2):
+        sink = ListSink()
+        start(sink, trials=8, strategy=strategy)
+        runs.append([one.candidate.digest for one in sink.trials])
+    assert runs[0] == runs[1]
+
+
+def test_time_is_a_budget_too(start):
+    sink = ListSink()
+    _, result = start(sink, History(spent_s=60.0), seconds=60.001)       # what was spent before counts
+    assert (result.ended, result.why) == (Ended.COMPLETED, "the budget is spent")
+    assert len(sink.trials) <= 2
+
+
+def test_a_pause_lets_what_is_in_flight_finish_and_a_resumed_search_goes_on(start):
+    first = ListSink(lambda sink: Control.PAUSE if len(sink.trials) >= 3 else Control.RUN)
+    _, result = start(first, trials=8)
+    assert result.ended is Ended.PAUSED
+    assert len(first.begun) == len(first.trials) < 8
+    second = ListSink()
+    _, result = start(second, first.history(), trials=8)
+    assert result.ended is Ended.COMPLETED
+    numbers = [one.number for one in (*first.trials, *second.trials)]
+    digests = [one.candidate.digest for one in (*first.trials, *second.trials)]
+    assert numbers == list(range(8)) and len(set(digests)) == 8
+
+
+def test_a_cancel_ends_what_is_in_flight_at_once(start, album, broken_kernel):
+    endless = broken_kernel("right.cu.j2", "for (int step", "volatile int on = 1; while (on) { }\n    for (int step")
+    cancel_at = time.monotonic() + 3.0
+    sink = ListSink(lambda sink: Control.CANCEL if time.monotonic() > cancel_at else Control.RUN)
+    begun = time.monotonic()
+    _, result = start(sink, catalogue=endless, trials=4)
+    assert result.ended is Ended.CANCELLED
+    assert sink.trials == [] and sink.begun
+    assert time.monotonic() - begun < 15          # not the 20 s that a run without end is given
+    assert threading.active_count() < 10
+
+
+def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(start):
+    whole = ListSink()
+    start(whole, trials=6)
+    kept = whole.trials[:3]
+    lost = [Pending(number, one.candidate, one.sampler, 1) for number, one in whole.begun[3:5]]
+    second = ListSink()
+    start(second, History(tuple(kept), tuple(lost), 0.5), trials=6)
+    assert [one.number for one in second.trials] == [3, 4, 5]
+    assert [one.candidate.digest for one in second.trials[:2]] == [one.candidate.digest for one in lost]
+
+
+def test_a_candidate_that_killed_three_workers_is_set_aside_as_our_fault(start):
+    whole = ListSink()
+    start(whole, trials=3)
+    deadly = Pending(2, whole.trials[2].candidate, {}, 3)
+    second = ListSink()
+    start(second, History(tuple(whole.trials[:2]), (deadly,), 0.0), trials=3)
+    assert isinstance(second.trials[0].verdict, Faulted) and second.trials[0].verdict.code == "worker_died"
+
+
+def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, broken_kernel):
+    blind = broken_kernel("right.cu.j2", "{{ per_thread }}", "1")
+    sink = ListSink()
+    _, result = start(sink, catalogue=blind, trials=50)
+    assert len({one.source_digest for one in sink.trials}) == len(sink.trials)
+
+
+def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, monkeypatch):
+    def broken(*_):
+        raise Fault("the disk is gone", code="disk_gone")
+    monkeypatch.setattr(toolchain, "compile", broken)
+    sink = ListSink()
+    search, result = start(sink, trials=9)
+    assert result.ended is Ended.FAILED
+    assert [type(one.verdict) for one in sink.trials] == [Faulted] * 5
+    assert search.strategy._best == {}
+
+
+def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):
+    sink = ListSink()
+    search, result = start(sink, templates=("broken",), baseline="right:plain", trials=6)
+    assert result.ended is Ended.COMPLETED
+    rejected = [one for one in sink.trials if isinstance(one.verdict, Rejected)]
+    assert rejected and all(one.verdict.sentence for one in rejected)
+    assert isinstance(sink.trials[0].verdict, Green)
