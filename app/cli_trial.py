@@ -13,6 +13,7 @@ from app.cli_output import console, duration, microseconds, print_json, styled, 
 from app.settings import Settings
 from app.trial import EXIT_CODES, JSON, TrialRequest, run_trial, trial_report
 from app.wiring import Services
+from search.errors import UsageError
 from search.toolchain.cache import write_atomically
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")]
@@ -36,6 +37,7 @@ def trial(kernel: Kernel,
           no_baseline: Annotated[bool, typer.Option("--no-baseline", help="Compare with nothing.")] = False,
           output: Output = None, as_json: AsJson = False) -> int:
     """Take one candidate through all gates. Exits 0 when it is right, 1 when it is rejected, 3 on a fault of ours."""
+    require_folder(output)
     services = Services(Settings.from_environment())
     try:
         request = TrialRequest(kernel, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed,
@@ -50,9 +52,16 @@ def trial(kernel: Kernel,
     return EXIT_CODES[report["verdict"]]
 
 
+def require_folder(path: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is worked out for it."""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no such folder", code="unwritable_output",
+                         mend="choose another file with -o")
+
+
 def write_text(path: Path, content: str | bytes) -> None:
     """Write a file that the caller named, whole or not at all; UsageError when that is not possible."""
-    from search.errors import UsageError
+    require_folder(path)
     try:
         write_atomically(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
@@ -83,7 +92,7 @@ def _figures(report: JSON):
             ("shared memory", _smem(ptxas)),
             ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),
             ("source", report["source_digest"]), ("took", duration(report["duration_s"]))]
-    made = table(("", ""), [row for row in rows if row[1] is not None])
+    made = table(("", ""), [row for row in rows if row[1] not in (None, "-")])
     made.show_header = False
     return made
 

@@ -48,7 +48,8 @@ def store_rows() -> list[dict]:
         rows = [_row(name, found) for name, found in took.items()]
         for name, read in (("resume: history", lambda: store.history(claim)),
                            ("page of 50 by time", lambda: store.trials(search.id, sort="time_median_us")),
-                           ("counts", lambda: store.counts(search.id)), ("best", lambda: store.best(search.id)),
+                           ("counts", lambda: store.counts(search.id)),
+                           ("best", lambda: store.best(search.id)),
                            ("one trial with evidence", lambda: store.trial(search.id, 500))):
             rows.append(_row(f"{name}, of {TRIALS} trials", [_timed(read) for _ in range(5)]))
         store.close()
@@ -57,7 +58,7 @@ def store_rows() -> list[dict]:
 
 
 def tell_rows() -> list[dict]:
-    """Tell a strategy the outcome of 1,000 random candidates; asking is timed apart, because it is the sampler's."""
+    """Tell each strategy the outcomes of 1,000 random candidates; asking is the sampler's and not timed."""
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("attention")
     space = Space(kernel.template("wmma"), kernel.workload("mission").compile_time(kernel), device("h200"))
@@ -82,7 +83,8 @@ def _timed(work) -> float:
 def _row(what: str, took: list[float]) -> dict:
     ordered = sorted(took)
     return {"what": what, "count": len(took), "mean_ms": round(statistics.fmean(took), 3),
-            "median_ms": round(statistics.median(took), 3), "p99_ms": round(ordered[int(len(took) * 0.99)], 3)}
+            "median_ms": round(statistics.median(took), 3),
+            "p99_ms": round(ordered[int(len(took) * 0.99)], 3)}
 
 
 if __name__ == "__main__":

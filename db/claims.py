@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from db import convert
@@ -24,19 +24,20 @@ class Claims(Part):
     """The part of the store that workers use to hold, renew and give back searches."""
 
     def claim(self, worker: str, lease_s: float, search_id: str | None = None) -> Claim | None:
-        """Take the oldest search that is queued, or whose worker gave no sign of life for its lease; None: none waits."""
-        waiting = select(SearchRecord.key).where(SearchRecord.status.in_(("queued", "running")), is_claimable())
+        """Take the oldest search that is queued or whose worker was silent for its lease, if there is one."""
+        waiting = select(SearchRecord.key).where(SearchRecord.status.in_(("queued", "running")),
+                                                 is_claimable())
         if search_id is not None:
             waiting = waiting.where(SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""))
         waiting = waiting.order_by(SearchRecord.key).limit(1)
-        with self._database.reading() as session:        # idle workers ask often, and should not hold up writers
+        with self._database.reading() as session:        # idle workers ask often and should hold up no writer
             if session.scalar(waiting) is None:
                 return None
-        statement = update(SearchRecord).where(
-            SearchRecord.key == waiting.with_for_update(skip_locked=True).scalar_subquery(), is_claimable()).values(
-            status="running", worker=convert.storable(worker), fence=SearchRecord.fence + 1, renewed_at=now_s(), lease_s=lease_s,
-            started_at=func.coalesce(SearchRecord.started_at, now_s()), finished_at=None, why="",
-            environment_digest=None)
+        oldest = waiting.with_for_update(skip_locked=True).scalar_subquery()
+        statement = update(SearchRecord).where(SearchRecord.key == oldest, is_claimable()).values(
+            status="running", worker=convert.storable(worker), fence=SearchRecord.fence + 1,
+            renewed_at=now_s(), lease_s=lease_s, started_at=func.coalesce(SearchRecord.started_at, now_s()),
+            finished_at=None, why="", environment_digest=None)
         with self._database.writing() as session:
             row = session.execute(statement.returning(SearchRecord.id, SearchRecord.fence),
                                   execution_options={"synchronize_session": False}).first()
@@ -56,11 +57,12 @@ class Claims(Part):
         name = digest(pairs)
         with self._database.writing() as session:
             hold(session, claim, environment_digest=name)
+            document = convert.pairs_json("environment", pairs)
             insert_once(session, EnvironmentRecord, {
-                "digest": name, "environment": convert.pairs_json("environment", pairs), "created_at": now_s()})
+                "digest": name, "environment": document, "created_at": now_s()})
 
     def finish(self, claim: Claim, ended: Ended, why: str) -> None:
-        """The search is over, or paused. A cancel that came while it was being paused is obeyed, and so is a resume."""
+        """The search is over, or paused. A cancel or resume that came while it was being paused is obeyed."""
         with self._database.writing() as session:
             status = str(ended)
             (wanted,) = hold(session, claim, ("wanted",))
@@ -69,7 +71,7 @@ class Claims(Part):
             _leave(session, claim, status, why)
 
     def release(self, claim: Claim) -> None:
-        """Give the search back to the queue after a clean stop; a pause or cancel that came meanwhile is obeyed."""
+        """Give the search back after a clean stop; a pause or cancel that came meanwhile is obeyed."""
         with self._database.writing() as session:
             (wanted,) = hold(session, claim, ("wanted",))
             status = {"pause": "paused", "cancel": "cancelled"}.get(wanted, "queued")
@@ -78,30 +80,36 @@ class Claims(Part):
     def history(self, claim: Claim) -> History:
         """What is stored of the search, for going on with it: verdicts without the single checks and logs."""
         with self._database.reading() as session:
-            held = session.execute(select(SearchRecord.key, SearchRecord.spent_s).where(is_held()), claimed(claim)).first()
+            held = session.execute(select(SearchRecord.key, SearchRecord.spent_s).where(is_held()),
+                                   claimed(claim)).first()
             if held is None:
                 raise lease_lost(claim)
-            trials = select(TrialRecord.number, TrialRecord.candidate, EvidenceRecord.verdict, TrialRecord.source_digest,
-                            TrialRecord.duration_s, TrialRecord.sampler).join(
-                EvidenceRecord, (EvidenceRecord.search_key == TrialRecord.search_key)
-                & (EvidenceRecord.number == TrialRecord.number)).where(
-                TrialRecord.search_key == held.key).order_by(TrialRecord.number)
-            pending = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.sampler, TrialRecord.attempts).where(
-                TrialRecord.search_key == held.key, TrialRecord.verdict.is_(None)).order_by(TrialRecord.number)
-            return History(
-                tuple(Trial(row.number, convert.candidate_of(row.candidate), convert.verdict_of(row.verdict),
-                            row.source_digest, row.duration_s, convert.sampler_of(row.sampler))
-                      for row in session.execute(trials)),
-                tuple(Pending(row.number, convert.candidate_of(row.candidate), convert.sampler_of(row.sampler),
-                              row.attempts) for row in session.execute(pending)),
-                held.spent_s)
+            return History(_recorded(session, held.key), _pending(session, held.key), held.spent_s)
+
+
+def _recorded(session: Session, key: int) -> tuple[Trial, ...]:
+    its_own = and_(EvidenceRecord.search_key == TrialRecord.search_key,
+                   EvidenceRecord.number == TrialRecord.number)
+    query = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.source_digest,
+                   TrialRecord.duration_s, TrialRecord.sampler, EvidenceRecord.verdict)
+    rows = session.execute(query.join(EvidenceRecord, its_own).where(TrialRecord.search_key == key).order_by(
+        TrialRecord.number))
+    return tuple(Trial(row.number, convert.candidate_of(row.candidate), convert.verdict_of(row.verdict),
+                       row.source_digest, row.duration_s, convert.sampler_of(row.sampler)) for row in rows)
+
+
+def _pending(session: Session, key: int) -> tuple[Pending, ...]:
+    query = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.sampler,
+                   TrialRecord.attempts).where(TrialRecord.search_key == key, TrialRecord.verdict.is_(None))
+    return tuple(Pending(row.number, convert.candidate_of(row.candidate), convert.sampler_of(row.sampler),
+                         row.attempts) for row in session.execute(query.order_by(TrialRecord.number)))
 
 
 def _leave(session: Session, claim: Claim, status: str, why: str) -> None:
     """Let the search go. What this worker had in flight is not counted as if it had died with it."""
     ended = status in ("completed", "cancelled", "failed")
     (key,) = hold(session, claim, status=status, why=convert.storable(why), wanted=None, worker=None,
-               finished_at=now_s() if ended else None)
+                  finished_at=now_s() if ended else None)
     session.execute(update(TrialRecord).where(
         TrialRecord.search_key == key, TrialRecord.verdict.is_(None), TrialRecord.fence == claim.fence,
         TrialRecord.attempts > 0).values(attempts=TrialRecord.attempts - 1),

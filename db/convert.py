@@ -1,8 +1,8 @@
 """Domain values as versioned JSON, `{"schema": 1, ...}`, and back without a difference.
 
-A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields that a
-stored record does not have yet take their defaults, so records outlive additions; anything else that this version
-does not know is refused. NaN and infinities have a spelling of their own, since JSON has none.
+A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields
+that a stored record does not have yet take their defaults, so records outlive additions; anything else that
+this version does not know is refused. NaN and infinities have a spelling of their own, since JSON has none.
 """
 
 from __future__ import annotations
@@ -63,13 +63,11 @@ def pairs_of(name: str, document: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
-    """(the verdict, its details deflated). Single checks and the log are 70 KB a trial, and only one page needs them."""
+    """(the verdict, its details deflated). Single checks are 70 KB a trial, and only one page needs them."""
     checks = {one.gate: encode(one.evidence.checks) for one in verdict.gates
               if isinstance(one.evidence, CorrectnessEvidence)}
-    gates = tuple(replace(one, evidence=replace(one.evidence, checks=())) if one.gate in checks else one
-                  for one in verdict.gates)
     log = verdict.log if isinstance(verdict, Rejected) else ""
-    short = replace(verdict, gates=gates, log="") if isinstance(verdict, Rejected) else replace(verdict, gates=gates)
+    short = _with_details(verdict, {gate: () for gate in checks}, "")
     return (_document({"verdict": encode(short)}),
             zlib.compress(_document({"checks": checks, "log": log}).encode(), level=1))
 
@@ -83,16 +81,21 @@ def verdict_of(document: str, details: bytes | None = None) -> Verdict:
         inflated = zlib.decompress(details).decode()
     except (zlib.error, UnicodeDecodeError) as error:
         raise _unreadable("its details are damaged") from error
-    checks = {gate: _read(tuple[CheckEvidence, ...], found) for gate, found in _content(inflated, "checks").items()}
-    gates = tuple(replace(one, evidence=replace(one.evidence, checks=checks[one.gate])) if one.gate in checks else one
-                  for one in verdict.gates)
+    found = _content(inflated, "checks")
+    checks = {gate: _read(tuple[CheckEvidence, ...], rows) for gate, rows in found.items()}
+    return _with_details(verdict, checks, _content(inflated, "log"))
+
+
+def _with_details(verdict: Verdict, checks: Mapping[str, tuple[CheckEvidence, ...]], log: str) -> Verdict:
+    gates = tuple(replace(one, evidence=replace(one.evidence, checks=checks[one.gate]))
+                  if one.gate in checks else one for one in verdict.gates)
     if isinstance(verdict, Rejected):
-        return replace(verdict, gates=gates, log=_content(inflated, "log"))
+        return replace(verdict, gates=gates, log=log)
     return replace(verdict, gates=gates)
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
-    """Gate results by name as JSON for people: no types, the evidence's fields flat, null where one is not finite."""
+    """Gate results by name, for people: no types, the evidence's fields flat, null for what is not finite."""
     plain: dict[str, dict[str, Any]] = {}
     for one in verdict.gates:
         evidence = _without_types(encode(one.evidence)) or {}
@@ -221,7 +224,7 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 def _document(content: dict[str, Any]) -> str:
-    # ASCII only: a compiler's log may hold NULs and broken surrogates, which not every database takes as text.
+    # ASCII only: a compiler's log may hold NULs and broken surrogates, which not every database takes.
     return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
 
 

@@ -55,13 +55,14 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
         family = parsed.get_backend_name()
     except ArgumentError as error:
-        raise UsageError(f"{url!r} is no database URL", code="database_url",
+        raise UsageError("the database URL cannot be read", code="database_url",      # it may hold a password
                          mend="for example sqlite:////var/lib/greenfast/greenfast.sqlite") from error
     if family not in KNOWN:
-        raise UsageError(f"no database {family!r} is known", code="database_url", mend="known: " + ", ".join(KNOWN))
-    if family == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise UsageError("a database in memory forgets every trial", code="database_url",
-                         mend="name a file: sqlite:///greenfast.sqlite")
+        raise UsageError(f"no database {family!r} is known", code="database_url",
+                         mend="known: " + ", ".join(KNOWN))
+    if family == "sqlite" and (parsed.database or ":memory:").startswith((":memory:", "file:")):
+        raise UsageError("an SQLite database has to be a plain file", code="database_url",
+                         mend="for example sqlite:///greenfast.sqlite")
     return parsed
 
 
@@ -86,9 +87,10 @@ def sqlite_path(url: URL) -> Path | None:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    # No transactions of the driver's own: it would begin them late, as readers, and fail when they turn to writing.
+    # No transactions of the driver's own: begun late, as readers, they fail when they turn to writing.
     engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=BUSY_S,
-                           connect_args={"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False})
+                           connect_args={"timeout": BUSY_S, "isolation_level": None,
+                                         "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, record: Any) -> None:
@@ -104,15 +106,21 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def sqlite_identity(path: Path) -> tuple[int, str | None, int]:
-    """(application id, schema revision, number of tables) of a file, without writing; UsageError when it is no database."""
-    # A read-only connection to a WAL database still makes its side files, except when told that nobody writes,
-    # which is so when there is no log beside it.
-    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    """(application id, schema revision, number of tables) of a file, without writing.
+
+    UsageError when it is no database.
+    """
+    # A read-only connection to a WAL database still makes its side files, except when told that nobody
+    # writes, which is so when there is no log beside it.
+    log = Path(f"{path}-wal")
+    quiet = not log.exists()
+    mode = "immutable=1" if quiet else "mode=ro"
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_S)
         try:
             (identity,) = connection.execute("PRAGMA application_id").fetchone()
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            names = {name for (name,) in tables}
             found = connection.execute("SELECT version_num FROM alembic_version").fetchone() \
                 if "alembic_version" in names else None
             return identity, found[0] if found else None, len(names)
@@ -120,9 +128,12 @@ def sqlite_identity(path: Path) -> tuple[int, str | None, int]:
             connection.close()
     except sqlite3.Error as error:
         fault = fault_of(error)
+        if quiet and log.exists():               # somebody began to write meanwhile
+            return sqlite_identity(path)
         if fault.code == "database_locked":
             raise fault from error
-        reason = {"database_damaged": "it is not an SQLite database, or it is damaged"}.get(fault.code, fault.message)
+        damaged = fault.code == "database_damaged"
+        reason = "it is not an SQLite database, or it is damaged" if damaged else fault.message
         raise UsageError(f"{path} cannot be read: {reason}", code="database_unreadable",
                          mend="name another file, or move this one away") from error
 
@@ -161,6 +172,9 @@ def sqlite_backup(path: Path, copy: Path) -> None:
     try:
         target.execute("PRAGMA synchronous=FULL")
         source.backup(target)
+    except sqlite3.Error:
+        partial.unlink(missing_ok=True)
+        raise
     finally:
         source.close()
         target.close()

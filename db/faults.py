@@ -19,17 +19,19 @@ class LeaseLost(Fault):
 
 
 # Of each: code, what is so, what mends it.
-_LOCKED = ("database_locked", "the database is locked by another process", "end the process that holds it, or try again")
-_FULL = ("disk_full", "the database cannot grow: the disk is full, over quota, or a file size limit is reached",
+_LOCKED = ("database_locked", "the database is locked by another process",
+           "end the process that holds it, or try again")
+_FULL = ("disk_full", "the database cannot grow: the disk is full, over quota, or at a file size limit",
          "free some space; nothing that was recorded is lost")
-_READONLY = ("database_readonly", "the database may not be written", "check the permissions of its file and folder")
+_READONLY = ("database_readonly", "the database may not be written",
+             "check the permissions of its file and folder")
 _DAMAGED = ("database_damaged", "the database file is damaged", "restore it from a backup copy")
 _UNREADABLE = ("database_unreadable", "the database cannot be opened", "check its path and permissions")
 _DISK = ("disk_error", "the disk under the database reported an error", "check the disk and the kernel's log")
 _UNREACHABLE = ("database_unreachable", "the database server does not answer, or refused the connection",
                 "start it, or check the database URL")
 
-# A write that was refused for another reason than ENOSPC (EFBIG, EDQUOT, EIO) has a code of its own in SQLite.
+# A write that SQLite was refused with another error than ENOSPC (EFBIG, EDQUOT, EIO) has its own code.
 _SQLITE_EXTENDED = {sqlite3.SQLITE_IOERR_WRITE: _FULL, sqlite3.SQLITE_IOERR_TRUNCATE: _FULL}
 _SQLITE = {
     sqlite3.SQLITE_BUSY: _LOCKED, sqlite3.SQLITE_LOCKED: _LOCKED, sqlite3.SQLITE_FULL: _FULL,
@@ -38,8 +40,8 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: _DISK,
 }
 _SQLSTATE = {
-    "55P03": _LOCKED, "40001": _LOCKED, "40P01": _LOCKED, "57014": _LOCKED, "53100": _FULL, "25006": _READONLY,
-    "42501": _READONLY, "XX001": _DAMAGED, "XX002": _DAMAGED,
+    "55P03": _LOCKED, "40001": _LOCKED, "40P01": _LOCKED, "57014": _LOCKED, "53100": _FULL,
+    "25006": _READONLY, "42501": _READONLY, "XX001": _DAMAGED, "XX002": _DAMAGED,
 }
 _SQLSTATE_CLASS = {"08": _UNREACHABLE, "57": _UNREACHABLE, "28": _UNREACHABLE, "3D": _UNREACHABLE}
 
@@ -50,7 +52,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise Fault("every connection to the database is in use", code="database_busy", mend="try again") from error
+        raise Fault("every connection to the database is in use", code="database_busy",
+                    mend="try again") from error
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise fault_of(error) from error
 

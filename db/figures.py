@@ -9,8 +9,8 @@ from typing import Any
 from db.convert import storable
 from db.rows import Change
 from search.candidate import Candidate
-from search.verdict import (CorrectnessEvidence, Faulted, PtxasEvidence, Rejected, Trial, Verdict, gate_result,
-                            performance_of, verdict_name)
+from search.verdict import (CorrectnessEvidence, Faulted, PtxasEvidence, Rejected, Trial, Verdict,
+                            gate_result, performance_of, verdict_name)
 
 
 def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> dict[str,
 
 
 def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, ...]:
-    """What differs from the baseline. Parameters of different templates are not compared: names may mean other things."""
+    """What differs from the baseline; parameters of different templates are not compared."""
     if baseline is None:
         return ()
     if baseline.template != candidate.template:
@@ -38,7 +38,7 @@ def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, .
 
 
 def sentence(verdict: Verdict, changed: Sequence[Change], baseline: str) -> str:
-    """A rejection names what changed, and then only what its gate found: no cause that the evidence does not show."""
+    """A rejection names what changed, then what its gate found: no cause that the evidence does not show."""
     if isinstance(verdict, Rejected):
         what = ", ".join(map(str, changed))
         return f"{what} (against {baseline}): {verdict.sentence}" if what else verdict.sentence
@@ -78,7 +78,9 @@ def _ptxas(verdict: Verdict) -> dict[str, Any]:
 def _errors(verdict: Verdict) -> dict[str, Any]:
     found = gate_result(verdict, "correctness")
     evidence = found.evidence if found else None
-    return {"max_abs_error": _finite(evidence.max_abs_error)} if isinstance(evidence, CorrectnessEvidence) else {}
+    if not isinstance(evidence, CorrectnessEvidence):
+        return {}
+    return {"max_abs_error": _finite(evidence.max_abs_error)}
 
 
 def _finite(value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""How far trials came: counted from grouped rows of (verdict, stage, reason, outcomes of the gates, how many)."""
+"""How far trials came, from rows grouped by (verdict, stage, reason, outcomes of the gates)."""
 
 from __future__ import annotations
 

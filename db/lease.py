@@ -18,8 +18,9 @@ _searches = SearchRecord.__table__
 
 
 def is_expired() -> ColumnElement[bool]:
-    """No sign of life for as long as the lease. A clock that was set back does not make a lease last longer."""
-    return and_(SearchRecord.status == "running", func.abs(now_s() - SearchRecord.renewed_at) >= SearchRecord.lease_s)
+    """No sign of life for as long as the lease, also when the clock was set back meanwhile."""
+    silent_s = func.abs(now_s() - SearchRecord.renewed_at)
+    return and_(SearchRecord.status == "running", silent_s >= SearchRecord.lease_s)
 
 
 def is_claimable() -> ColumnElement[bool]:
@@ -27,7 +28,7 @@ def is_claimable() -> ColumnElement[bool]:
 
 
 def is_held() -> ColumnElement[bool]:
-    """Nobody claimed the search later and nobody ended it. That the lease ran out meanwhile does not matter then."""
+    """Nobody claimed the search later or ended it. That the lease ran out meanwhile does not matter then."""
     return and_(_searches.c.id == bindparam("claimed"), _searches.c.fence == bindparam("claimed_fence"),
                 _searches.c.status == "running")
 
@@ -38,7 +39,7 @@ def claimed(claim: Claim) -> dict[str, Any]:
 
 
 def hold(session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), **values: Any) -> Row[Any]:
-    """The fence: renew the lease with the first statement of a transaction, or LeaseLost before anything is written."""
+    """The fence, first in a transaction: renew the lease, or LeaseLost before anything is written."""
     statement = _hold(returning)
     row = session.execute(statement.values(**values) if values else statement, claimed(claim)).first()
     if row is None:
@@ -53,5 +54,6 @@ def _hold(returning: tuple[str, ...]) -> ReturningUpdate[Any]:
 
 
 def lease_lost(claim: Claim) -> LeaseLost:
-    return LeaseLost(f"worker {claim.worker} does not hold search {claim.search_id} any more: another worker has taken it "
-                     "over, or it was ended", mend="what this worker had in flight is tried again by the other")
+    return LeaseLost(f"worker {claim.worker} does not hold search {claim.search_id} any more: another worker "
+                     "has taken it over, or it was ended",
+                     mend="what this worker had in flight is tried again by the other")

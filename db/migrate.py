@@ -1,4 +1,4 @@
-"""Is this database ours, and of our age? Refused before anything is written; created or brought up to date otherwise."""
+"""Is this database ours, and of our age? If not, it is refused unwritten; else made or brought up to date."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ def _check_file(path: Path) -> str | None:
         _make_folder(path)
         return None
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a database", code="database_unreadable", mend="name a file")
+        raise UsageError(f"{path} is a folder, not a database", code="database_unreadable",
+                         mend="name a file")
     identity, revision, tables = dialects.sqlite_identity(path)
     if identity == 0 and tables == 0:
         return None
     if identity != dialects.APPLICATION_ID:
-        raise UsageError(f"{path} is a database of another program", code="database_not_ours", mend="name another file")
+        raise UsageError(f"{path} is a database of another program", code="database_not_ours",
+                         mend="name another file")
     return _check_revision(str(path), revision)
 
 
@@ -75,8 +77,9 @@ def _check_revision(where: str, revision: str | None) -> str | None:
     if revision is None or revision == REVISION:
         return revision
     if revision not in _known_revisions():
-        raise UsageError(f"{where} was written by a newer greenfast: its schema is {revision}, and this one knows up to "
-                         f"{REVISION}", code="database_newer", mend="use the newer greenfast, or another database")
+        raise UsageError(f"{where} was written by a newer greenfast: its schema is {revision}, and this one "
+                         f"knows up to {REVISION}", code="database_newer",
+                         mend="use the newer greenfast, or another database")
     return revision
 
 
@@ -98,8 +101,8 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the folder {path.parent} cannot be made: {error.strerror}", code="database_unreadable",
-                         mend="name another folder") from error
+        raise UsageError(f"the folder {path.parent} cannot be made: {error.strerror}",
+                         code="database_unreadable", mend="name another folder") from error
 
 
 def _back_up(path: Path, revision: str) -> None:
@@ -108,5 +111,6 @@ def _back_up(path: Path, revision: str) -> None:
     try:
         dialects.sqlite_backup(path, copy)
     except OSError as error:
-        raise Fault(f"no backup copy can be made before the database is migrated: {error.strerror}", code="disk_full",
+        raise Fault(f"no backup copy can be made before the database is migrated: {error.strerror}",
+                    code="disk_full",
                     mend="free some space beside the database; it was not changed") from error

@@ -1,7 +1,7 @@
 """The tables. `searches` is the queue, too: status, lease and fencing token live on its rows.
 
-Times are seconds since 1970 by the database's own clock. A trial is recorded when `verdict` is set; until then it
-was only begun. Its evidence lies beside it, so that lists and sorting never read it.
+Times are seconds since 1970 by the database's own clock. A trial is recorded when `verdict` is set; until
+then it was only begun. Its evidence lies beside it, so that lists and sorting never read it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SearchRecord(Base):
     strategy: Mapped[str]
     plan: Mapped[str]                                                 # JSON
     status: Mapped[str]
-    wanted: Mapped[str | None]                                        # pause | resume | cancel, until it is seen
+    wanted: Mapped[str | None]                                        # pause | resume | cancel, until seen
     why: Mapped[str] = mapped_column(default="")
     created_at: Mapped[float]
     started_at: Mapped[float | None]
@@ -51,7 +51,8 @@ class SearchRecord(Base):
     environment_digest: Mapped[str | None]
 
     __table_args__ = (
-        CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')", "status"),
+        CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
+                        "status"),
         CheckConstraint("(status = 'running') = (worker IS NOT NULL)", "worker"),
         Index(None, "status", "key"),
         {"sqlite_autoincrement": True},
@@ -80,7 +81,7 @@ class TrialRecord(Base):
     stage: Mapped[str | None]
     reason: Mapped[str | None]
     fault_code: Mapped[str | None]
-    outcomes: Mapped[str | None]                                      # of the gates: "ptxas=passed safety=skipped"
+    outcomes: Mapped[str | None]                                      # of gates: "ptxas=passed safety=..."
     sentence: Mapped[str] = mapped_column(default="")
     changed: Mapped[str | None]                                       # JSON: against the baseline
     time_median_us: Mapped[float | None]
@@ -113,7 +114,7 @@ class TrialRecord(Base):
 
 
 class EvidenceRecord(Base):
-    """What the gates found. `verdict` is complete but for the single checks and the log, which are in `details`."""
+    """What the gates found. Single checks and the log are not in `verdict` but in `details`."""
 
     __tablename__ = "evidence"
 

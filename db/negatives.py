@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select
 
 from db import convert
@@ -11,7 +9,7 @@ from db.base import Part, check_name, search_key, utc
 from db.models import IS_REJECTED, EnvironmentRecord, SearchRecord, TrialRecord
 from db.paging import after, check_limit, page_of, values_of
 from db.rows import NegativeRow, Page
-from db.trials import changed_of
+from db.trials import changed_of, environment_of
 from search.verdict import Reason
 
 
@@ -37,17 +35,19 @@ class Negatives(Part):
             if search_id is not None:
                 query = query.where(TrialRecord.search_key == search_key(session, search_id))
             rows = session.execute(query.order_by(*(one.desc() for one in keys)).limit(limit + 1)).all()
-            return page_of(rows, limit, "negatives", lambda row: (row[0].recorded_at, row[0].search_key, row[0].number),
+            return page_of(rows, limit, "negatives",
+                           lambda row: (row[0].recorded_at, row[0].search_key, row[0].number),
                            lambda row: _row(*row))
 
 
 def _row(trial: TrialRecord, search: SearchRecord, environment: EnvironmentRecord | None) -> NegativeRow:
     plan = convert.plan_of(search.plan)
-    known: dict[str, Any] = dict(convert.pairs_of("environment", environment.environment)) if environment else {}
+    known = environment_of(environment)
     return NegativeRow(
-        search_id=search.id, number=trial.number, kernel=trial.kernel, workloads=plan.workloads, target=plan.target,
-        device=known.get("device", plan.target), toolchain=known.get("toolchain", ""), template=trial.template,
-        parameters=convert.candidate_of(trial.candidate).values(), baseline=plan.baseline,
-        changed=", ".join(map(str, changed_of(trial))), stage=trial.stage, reason=trial.reason, sentence=trial.sentence,
-        ratio_to_baseline=trial.ratio_to_baseline, candidate_digest=trial.candidate_digest,
-        source_digest=trial.source_digest, recorded_at=utc(trial.recorded_at))
+        search_id=search.id, number=trial.number, kernel=trial.kernel, workloads=plan.workloads,
+        target=plan.target, device=known.get("device", plan.target), toolchain=known.get("toolchain", ""),
+        template=trial.template, parameters=convert.candidate_of(trial.candidate).values(),
+        baseline=plan.baseline, changed=", ".join(map(str, changed_of(trial))), stage=trial.stage,
+        reason=trial.reason, sentence=trial.sentence, ratio_to_baseline=trial.ratio_to_baseline,
+        candidate_digest=trial.candidate_digest, source_digest=trial.source_digest,
+        recorded_at=utc(trial.recorded_at))

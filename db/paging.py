@@ -1,4 +1,4 @@
-"""Pages by key, not by offset: rows that arrive meanwhile move nothing, and the last page costs what the first does."""
+"""Pages by key, not by offset: rows that arrive move nothing, and the last page costs what the first does."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def sorted_rows(session: Session, query: Select[Any], column: Any, number: Any, 
     rows: list[Any] = []
     if behind is None or behind[0] is not None:
         keys = [column.desc(), number.desc()] if descending else [column, number]
-        rows = list(session.execute(query.where(column.is_not(None), after((column, number), behind, descending))
-                                    .order_by(*keys).limit(limit)))
+        known = query.where(column.is_not(None), after((column, number), behind, descending))
+        rows = list(session.execute(known.order_by(*keys).limit(limit)))
     if len(rows) < limit:
         past = number > behind[1] if behind is not None and behind[0] is None else true()
         rows += session.execute(query.where(column.is_(None), past).order_by(number).limit(limit - len(rows)))

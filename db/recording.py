@@ -34,14 +34,15 @@ _BASELINE = select(_trials.c.candidate).where(
 _BEGIN = insert(_trials).values(created_at=now_s(), attempts=1, sentence="")
 _UPDATE = update(_trials).where(_trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at"))
 _RECORD = _UPDATE.values(recorded_at=now_s())
-_COUNT = update(_searches).where(_searches.c.key == bindparam("at")).values(trials_done=_searches.c.trials_done + 1)
+_COUNT = update(_searches).where(_searches.c.key == bindparam("at")).values(
+    trials_done=_searches.c.trials_done + 1)
 
 
 class Recording(Part):
     """The part of the store that a running search writes with."""
 
     def begin(self, claim: Claim, number: int, proposal: Proposal) -> None:
-        """Note that a trial is in flight, before it is. A trial that another worker began before has one attempt more."""
+        """Note that a trial is in flight, before it is. One that another worker began counts one more."""
         candidate = proposal.candidate
         values = {
             "kernel": candidate.kernel, "template": candidate.template, "preset": candidate.origin.preset,
@@ -52,9 +53,11 @@ class Recording(Part):
             found = session.execute(_BEGUN, {"key": key, "at": number}).first()
             if found is None:
                 has_baseline = number == BASELINE and convert.plan_of(plan).baseline != NO_BASELINE
-                session.execute(_BEGIN, {"search_key": key, "number": number, "is_baseline": has_baseline, **values})
+                session.execute(_BEGIN, {"search_key": key, "number": number, "is_baseline": has_baseline,
+                                         **values})
             elif found.verdict is not None:
-                raise Fault(f"trial {number} of search {claim.search_id} is recorded already", code="trial_recorded")
+                raise Fault(f"trial {number} of search {claim.search_id} is recorded already",
+                            code="trial_recorded")
             elif found.fence != claim.fence:
                 session.execute(_UPDATE, {"key": key, "at": number, "attempts": found.attempts + 1, **values})
 
@@ -71,11 +74,12 @@ class Recording(Part):
                 raise Fault(f"trial {trial.number} of search {claim.search_id} was not begun by this worker",
                             code="trial_not_begun")
             if found.verdict is not None:
-                return                               # the same attempt, recorded before: its answer was lost on the way
+                return                               # the same attempt again: its answer was lost on the way
             if source is not None:
                 _store_source(session, trial, source)
-            session.execute(_RECORD, {**at, "source_digest": trial.source_digest, "environment_digest": environment,
-                                      **_columns(session, key, convert.plan_of(plan).baseline, trial)})
+            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            session.execute(_RECORD, {**at, **columns, "source_digest": trial.source_digest,
+                                      "environment_digest": environment})
             session.execute(insert(EvidenceRecord.__table__), {
                 "search_key": key, "number": trial.number, "verdict": verdict, "details": details})
             session.execute(_COUNT, {"at": key})
@@ -90,7 +94,8 @@ def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[st
 
 def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:
     if text_digest(source.text) != source.digest:
-        raise Fault(f"the source of trial {trial.number} is not what its digest names", code="source_mismatch")
+        raise Fault(f"the source of trial {trial.number} is not what its digest names",
+                    code="source_mismatch")
     insert_once(session, SourceRecord, {
         "digest": source.digest, "text": source.text, "kernel": trial.candidate.kernel,
         "template": trial.candidate.template, "created_at": now_s()})

@@ -92,7 +92,7 @@ class TrialRow:
 class TrialDetail(TrialRow):
     """A trial with all its evidence."""
 
-    gates: dict[str, dict[str, Any]]     # by name: outcome, sentence, reason, and the evidence's fields, as plain JSON
+    gates: dict[str, dict[str, Any]]     # by name: outcome, sentence, reason, the evidence's fields
     log: str                             # hostile text: it may quote the candidate
     sampler: dict[str, Any]
     changed: tuple[Change, ...]          # against the baseline
@@ -169,8 +169,9 @@ class SourceRow:
 def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gain: float) -> bool:
     """Whether `best` was shown to be faster than the baseline by the share `min_gain`.
 
-    A measured time counts only where the performance gate said FASTER, which is what `accepted` means. Any other time
-    orders candidates, so it must also be faster by more than `band`, the factor within which times are not told apart.
+    A measured time counts only where the performance gate said FASTER, which is what `accepted` means. Any
+    other time orders candidates, so it must also be faster by more than `band`, the factor within which times
+    are not told apart.
     """
     if best is None or baseline is None or best.is_baseline or best.time_kind != baseline.time_kind:
         return False

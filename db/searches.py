@@ -23,10 +23,11 @@ STATUSES = ("queued", "running", "paused", "completed", "cancelled", "failed")
 Wanted = Literal["pause", "resume", "cancel"]
 WANTED = ("pause", "resume", "cancel")
 
-# What a request does to a search on which nobody works. The same request again changes nothing and is no error.
+# What a request does to a search on which nobody works. The same request again is no error.
 _MOVES = {
     ("pause", "queued"): "paused", ("pause", "paused"): "paused", ("pause", "running"): "paused",
     ("resume", "paused"): "queued", ("resume", "failed"): "queued", ("resume", "queued"): "queued",
+    ("resume", "running"): "running",
     ("cancel", "queued"): "cancelled", ("cancel", "paused"): "cancelled", ("cancel", "running"): "cancelled",
     ("cancel", "cancelled"): "cancelled",
 }
@@ -38,12 +39,13 @@ class Searches(Part):
 
     def submit(self, plan: SearchPlan) -> SearchRow:
         """Queue a search."""
-        values = {"id": "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower(), "name": plan.name,
-                  "kernel": plan.kernel, "target": plan.target, "strategy": plan.strategy,
-                  "plan": convert.plan_json(plan), "status": "queued", "created_at": now_s()}
+        search_id = "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower()
+        values = {"id": search_id, "name": convert.storable(plan.name), "kernel": plan.kernel,
+                  "target": plan.target, "strategy": plan.strategy, "plan": convert.plan_json(plan),
+                  "status": "queued", "created_at": now_s()}
         with self._database.writing() as session:
             session.execute(insert(SearchRecord).values(**values))
-            return _row(session, values["id"])
+            return _row(session, search_id)
 
     def search(self, search_id: str) -> SearchRow:
         """UsageError `unknown_search`."""
@@ -54,7 +56,8 @@ class Searches(Part):
         with self._database.reading() as session:
             return convert.plan_of(found_search(session, search_id).plan)
 
-    def searches(self, *, limit: int = 50, cursor: str | None = None, status: str | None = None) -> Page[SearchRow]:
+    def searches(self, *, limit: int = 50, cursor: str | None = None,
+                 status: str | None = None) -> Page[SearchRow]:
         """Newest first."""
         check_limit(limit)
         status = check_name("status", status, STATUSES)
@@ -89,16 +92,17 @@ def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
     if wanted == "resume" and record.wanted is None:
         return None
     if wanted != "cancel" and record.wanted == "cancel":
-        raise UsageError(f"search {record.id} is being cancelled, so it cannot {wanted}", code="bad_transition",
-                         mend="start a new search")
+        raise UsageError(f"search {record.id} is being cancelled, so it cannot {wanted}",
+                         code="bad_transition", mend="start a new search")
     return wanted
 
 
 def _move(record: SearchRecord, wanted: Wanted) -> None:
-    status = "running" if (wanted, record.status) == ("resume", "running") else _MOVES.get((wanted, record.status))
+    status = _MOVES.get((wanted, record.status))
     if status is None:
         allowed = [verb for verb in WANTED if (verb, record.status) in _MOVES]
-        raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}", code="bad_transition",
+        raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}",
+                         code="bad_transition",
                          mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search")
     record.wanted = None
     if status == record.status:
@@ -117,7 +121,8 @@ def _with_best() -> Any:
     best = select(trial.time_median_us).where(
         trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).order_by(
         trial.time_median_us, trial.number).limit(1).correlate(SearchRecord)
-    return select(SearchRecord, best.scalar_subquery(), best.with_only_columns(trial.time_kind).scalar_subquery())
+    kind = best.with_only_columns(trial.time_kind)
+    return select(SearchRecord, best.scalar_subquery(), kind.scalar_subquery())
 
 
 def _row(session: Session, search_id: str) -> SearchRow:
@@ -134,5 +139,5 @@ def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str
         seed=plan.seed, min_gain=plan.min_gain, trials_budget=plan.trials, seconds_budget=plan.seconds,
         trials_done=record.trials_done, created_at=utc(record.created_at), started_at=utc(record.started_at),
         finished_at=utc(record.finished_at), spent_s=record.spent_s, why=record.why,
-        wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker, best_time_us=best_time_us,
-        time_kind=time_kind)
+        wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker,
+        best_time_us=best_time_us, time_kind=time_kind)

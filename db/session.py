@@ -23,13 +23,18 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One consistent view."""
-        with translated(), Session(self._readers, autoflush=False) as session, session.begin():
+        with self._transaction(self._readers) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """All or nothing, and on disk when it returns. SQLite has one writer at a time: others wait for it."""
-        with translated(), Session(self._writers, autoflush=False, expire_on_commit=False) as session, session.begin():
+        """All or nothing, and on disk when it returns. On SQLite one at a time: others wait."""
+        with self._transaction(self._writers) as session:
+            yield session
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Session]:
+        with translated(), Session(engine, autoflush=False) as session, session.begin():
             yield session
 
     def close(self) -> None:

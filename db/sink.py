@@ -15,7 +15,7 @@ LONGEST_SILENCE_S = 0.5          # flags are seen within this and the loop's own
 
 
 class StoreSink:
-    """A `search.run.Sink`. Every call is durable when it returns; LeaseLost when the search is no longer ours."""
+    """A `search.run.Sink`: durable when a call returns; LeaseLost when the search is no longer ours."""
 
     def __init__(self, store: Store, claim: Claim, lease_s: float) -> None:
         self._store, self._claim, self._lease_s = store, claim, lease_s
@@ -30,7 +30,7 @@ class StoreSink:
         self._store.record(self._claim, trial, source)
 
     def control(self, spent_s: float) -> Control:
-        """Renew the lease and read the flags; not more often than needed, since the loop asks between any two steps."""
+        """Renew the lease and read the flags, not more often than needed: the loop asks at every step."""
         now = time.monotonic()
         if now - self._renewed >= self._silence_s:
             self._control = self._store.renew(self._claim, self._lease_s, spent_s)

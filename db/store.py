@@ -7,8 +7,8 @@
     Negatives   negatives
     Sources     source
 
-Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from any
-thread. Errors are UsageError (the caller's) or Fault (ours); nothing of SQLAlchemy comes out.
+Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
+any thread. Errors are UsageError (the caller's) or Fault (ours); nothing of SQLAlchemy comes out.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class Store(Searches, Claims, Recording, Trials, Negatives, Sources):
     def stats(self) -> dict[str, Any]:
         """Schema, searches by status, and what the database takes on disk."""
         with self._database.reading() as session:
-            found = dict(session.execute(select(SearchRecord.status, func.count()).group_by(SearchRecord.status)).all())
+            statuses = select(SearchRecord.status, func.count()).group_by(SearchRecord.status)
+            found = dict(session.execute(statuses).all())
         path = sqlite_path(self._database.engine.url)
         files = [one for one in (path, Path(f"{path}-wal")) if one.exists()] if path else []
         return {"dialect": self._database.engine.dialect.name, "revision": REVISION,
                 "searches": {status: found.get(status, 0) for status in STATUSES},
-                "path": str(path) if path else None, "bytes": sum(one.stat().st_size for one in files) if path else None}
+                "path": str(path) if path else None,
+                "bytes": sum(one.stat().st_size for one in files) if path else None}

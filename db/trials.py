@@ -24,14 +24,14 @@ SORTS = ("number", *SORTABLE)
 class Trials(Part):
     """The part of the store that knows trials."""
 
-    def trials(self, search_id: str, *, verdict: str | None = None, stage: str | None = None, reason: str | None = None,
-               template: str | None = None, sort: str = "number", descending: bool = False, limit: int = 50,
-               cursor: str | None = None) -> Page[TrialRow]:
+    def trials(self, search_id: str, *, verdict: str | None = None, stage: str | None = None,
+               reason: str | None = None, template: str | None = None, sort: str = "number",
+               descending: bool = False, limit: int = 50, cursor: str | None = None) -> Page[TrialRow]:
         """A page of a search's trials; those without the figure that they are sorted by come last."""
         check_limit(limit)
         check_name("sort", sort, SORTS)
-        filters = {"verdict": check_name("verdict", verdict, VERDICTS), "stage": check_name("stage", stage, Stage),
-                   "reason": check_name("reason", reason, Reason),
+        filters = {"verdict": check_name("verdict", verdict, VERDICTS),
+                   "stage": check_name("stage", stage, Stage), "reason": check_name("reason", reason, Reason),
                    "template": convert.storable(template) if template is not None else None}
         order = f"trials/{sort}/{'descending' if descending else 'ascending'}"
         behind = values_of(cursor, order, (float, int))
@@ -57,7 +57,7 @@ class Trials(Part):
                 **vars(trial_row(record, search_id)), gates=convert.gates_plain(verdict) if verdict else {},
                 log=convert.storable(getattr(verdict, "log", "")), sampler=convert.sampler_of(record.sampler),
                 changed=changed_of(record),
-                environment=dict(convert.pairs_of("environment", environment.environment)) if environment else {})
+                environment=environment_of(environment))
 
     def recorded(self, search_id: str, number: int) -> Trial | None:
         """The trial as it was recorded, with complete evidence; None while it is in flight."""
@@ -73,18 +73,20 @@ class Trials(Part):
     def best(self, search_id: str) -> TrialRow | None:
         """The fastest right trial, the baseline included; the first of equals."""
         with self._database.reading() as session:
+            key = search_key(session, search_id)
             record = session.scalars(select(TrialRecord).where(
-                TrialRecord.search_key == search_key(session, search_id), TrialRecord.time_median_us.is_not(None),
-                IS_RIGHT).order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
+                TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT).order_by(
+                TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
             return trial_row(record, search_id) if record else None
 
     def best_so_far(self, search_id: str) -> tuple[Point, ...]:
         """Every right trial in order, with the best time up to it."""
         points: list[Point] = []
         with self._database.reading() as session:
+            key = search_key(session, search_id)
             rows = session.execute(select(TrialRecord.number, TrialRecord.time_median_us).where(
-                TrialRecord.search_key == search_key(session, search_id), TrialRecord.time_median_us.is_not(None),
-                IS_RIGHT).order_by(TrialRecord.number))
+                TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT).order_by(
+                TrialRecord.number))
             for number, time_us in rows:
                 points.append(Point(number, time_us, min(time_us, points[-1].best_us) if points else time_us))
         return tuple(points)
@@ -110,13 +112,21 @@ def _found(session: Session, search_id: str, number: int) -> TrialRecord:
 def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
     candidate = convert.candidate_of(record.candidate)
     same = ("number", "template", "preset", "candidate_digest", "source_digest", "verdict", "stage", "reason",
-            "fault_code", "sentence", "time_median_us", "time_kind", "time_band", "ratio_to_baseline", "registers",
-            "spill_bytes", "smem_bytes", "max_abs_error", "duration_s", "attempts", "is_baseline")
+            "fault_code", "sentence", "time_median_us", "time_kind", "time_band", "ratio_to_baseline",
+            "registers", "spill_bytes", "smem_bytes", "max_abs_error", "duration_s", "attempts",
+            "is_baseline")
     columns: dict[str, Any] = {name: getattr(record, name) for name in same}
     return TrialRow(search_id=search_id, state="done" if record.verdict else "running",
-                    parameters=candidate.values(), origin=str(candidate.origin.kind), parents=candidate.origin.parents,
-                    created_at=utc(record.created_at), recorded_at=utc(record.recorded_at), **columns)
+                    parameters=candidate.values(), origin=str(candidate.origin.kind),
+                    parents=candidate.origin.parents, created_at=utc(record.created_at),
+                    recorded_at=utc(record.recorded_at), **columns)
 
 
 def changed_of(record: TrialRecord) -> tuple[Change, ...]:
-    return tuple(Change(*row) for row in convert.pairs_of("changed", record.changed)) if record.changed else ()
+    if record.changed is None:
+        return ()
+    return tuple(Change(*row) for row in convert.pairs_of("changed", record.changed))
+
+
+def environment_of(record: EnvironmentRecord | None) -> dict[str, str]:
+    return dict(convert.pairs_of("environment", record.environment)) if record else {}

@@ -6,6 +6,7 @@ memory to blocks with a reserved part each.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from search.devices import Device
@@ -29,9 +30,9 @@ def occupancy(device: Device, registers: int, threads_per_block: int, smem_bytes
     bounds = {
         "threads": device.threads_per_sm // (warps * 32),
         "registers": device.registers_per_sm // (per_warp * warps),
-        "shared memory": device.smem_per_sm_bytes // per_block if smem_bytes else device.blocks_per_sm,
+        "shared memory": device.smem_per_sm_bytes // per_block if smem_bytes else math.inf,
         "blocks": device.blocks_per_sm,
     }
     limited_by = min(bounds, key=lambda name: bounds[name])
-    blocks = bounds[limited_by]
+    blocks = int(bounds[limited_by])
     return Occupancy(blocks, blocks * warps * 32 / device.threads_per_sm, limited_by)

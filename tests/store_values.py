@@ -1,4 +1,4 @@
-"""Plans, candidates, sources and verdicts for tests of the store: values only, as the search would make them."""
+"""Plans, candidates, sources and verdicts for tests of the store, as the search would make them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from search.plan import SearchPlan
 from search.render import RenderedSource
 from search.strategies import Proposal
 from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
-                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence, Stage, TimeKind, Timing,
-                            Trial, Verdict)
+                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence, Stage,
+                            TimeKind, Timing, Trial, Verdict)
 
 BASELINE = "wmma:flashcore_a"
 
@@ -35,7 +35,8 @@ def candidate(number: int, template: str = "wmma") -> Candidate:
 
 
 def proposal(number: int, template: str = "wmma") -> Proposal:
-    return Proposal(candidate(number, template), {"nsga2:generation": number, "tree": [1, 2.5, None, {"x": True}]})
+    sampler = {"nsga2:generation": number, "tree": [1, 2.5, None, {"x": True}]}
+    return Proposal(candidate(number, template), sampler)
 
 
 def source(number: int) -> RenderedSource:
@@ -47,21 +48,26 @@ def check(number: int, passed: bool = True) -> CheckEvidence:
     return CheckEvidence(
         workload=f"tile_plus_{number}", shape=f"B=1 H=2 H_kv=1 S_q={17 + number} S_kv={33 + number} D=64",
         inputs="normal", layout="padded", seed=1234567 + number, order="forward", output="o", passed=passed,
-        max_abs_error=0.00012207031250001 * (number + 1), mean_abs_error=1.23456789e-5, share_out_of_bound=0.0,
-        sign_bias=-0.0123456789, frobenius_error=0.000345678912, frobenius_allowed=None, worst_index=(0, 1, number, 3),
-        worst_value="0.123456", worst_expected="0.123457",
-        output_digest=hashlib.sha256(str(number).encode()).hexdigest(), sentence="" if passed else "o is wrong")
+        max_abs_error=0.00012207031250001 * (number + 1), mean_abs_error=1.23456789e-5,
+        share_out_of_bound=0.0, sign_bias=-0.0123456789, frobenius_error=0.000345678912,
+        frobenius_allowed=None, worst_index=(0, 1, number, 3), worst_value="0.123456",
+        worst_expected="0.123457",
+        output_digest=hashlib.sha256(str(number).encode()).hexdigest(),
+        sentence="" if passed else "o is wrong")
 
 
-def gates(number: int = 0, time_us: float = 100.0, checks: int = 4, measured: bool = False) -> tuple[GateResult, ...]:
-    kind, outcome = (TimeKind.MEASURED, Outcome.PASSED) if measured else (TimeKind.MODELLED, Outcome.UNAVAILABLE)
+def gates(number: int = 0, time_us: float = 100.0, checks: int = 4,
+          measured: bool = False) -> tuple[GateResult, ...]:
+    kind = TimeKind.MEASURED if measured else TimeKind.MODELLED
+    outcome = Outcome.PASSED if measured else Outcome.UNAVAILABLE
+    detail = (("issue_us", 1.5), ("hbm_us", 0.25))
     return (
         GateResult("ptxas", Outcome.PASSED, "96 registers", PtxasEvidence(
             96 + number % 7, 0, 0, 1024, 2048 + 16 * (number % 11), 128, 5, 0.3125, "registers")),
         GateResult("correctness", Outcome.PASSED, "within both bounds",
                    CorrectnessEvidence(tuple(check(one) for one in range(checks)))),
         GateResult("performance", outcome, f"{kind}: {time_us} us", PerformanceEvidence(
-            (Timing("mission", time_us, kind, "tensor cores", (("issue_us", 1.5), ("hbm_us", 0.25)), "a note"),),
+            (Timing("mission", time_us, kind, "tensor cores", detail, "a note"),),
             None if number == 0 else time_us / 100.0, 1.25)),
         GateResult("safety", outcome, "nothing is claimed", SafetyEvidence(("a", "b"))))
 
@@ -74,7 +80,8 @@ def accepted(number: int, time_us: float) -> Accepted:
     return Accepted(gates(number, time_us, measured=True))
 
 
-def rejected(stage: Stage = Stage.CORRECTNESS, reason: Reason = Reason.WRONG_VALUES, log: str = "") -> Rejected:
+def rejected(stage: Stage = Stage.CORRECTNESS, reason: Reason = Reason.WRONG_VALUES,
+             log: str = "") -> Rejected:
     """A rejection at any stage, with the evidence up to it."""
     names = ("ptxas", "correctness", "performance", "safety")
     if stage not in names:
@@ -91,8 +98,8 @@ def faulted(code: str = "toolchain_missing") -> Faulted:
 
 def trial(number: int, verdict: Verdict | None = None, template: str = "wmma") -> Trial:
     made = proposal(number, template)
-    return Trial(number, made.candidate, verdict or green(number, 100.0 - number), source(number).digest, 0.25 + number,
-                 made.sampler)
+    return Trial(number, made.candidate, verdict or green(number, 100.0 - number), source(number).digest,
+                 0.25 + number, made.sampler)
 
 
 def run_trial(store, claim, number: int, verdict: Verdict | None = None, template: str = "wmma") -> Trial:

@@ -1,4 +1,4 @@
-"""The data of the best-so-far chart: chart.js draws it with Plotly, and the page tells its line as a table, too."""
+"""The data of the best-so-far chart: chart.js draws it with Plotly, and a table tells its line, too."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LARGEST_HIGHLIGHTED = 300_000        # characters; longer text is shown plain
 
 @lru_cache(maxsize=64)
 def cuda_lines(text: str) -> Markup:
-    """`text` with line anchors; numbers are drawn by the style sheet, so that copying takes the code alone."""
+    """`text` with line anchors; the style sheet draws the numbers, so that copying takes the code alone."""
     text = visible_lines(text)
     if len(text) > LARGEST_HIGHLIGHTED:
         lines = [str(escape(line)) for line in text.split("\n")]

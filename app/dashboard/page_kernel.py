@@ -19,4 +19,5 @@ def kernels_page(request: Request) -> Response:
 @router.get("/kernels/{kernel}")
 def kernel_page(request: Request, kernel: str) -> Response:
     spec = services_of(request).catalogue.kernel(kernel)
-    return render("kernel.html", {"kernel": spec, "work": {one.name: one for one in kernel_out(spec).workloads}})
+    work = {one.name: one for one in kernel_out(spec).workloads}
+    return render("kernel.html", {"kernel": spec, "work": work})

@@ -21,7 +21,7 @@ def negatives_page(request: Request, kernel: str = "", reason: str = "", search:
         services.store.search(search)
     filters = {"kernel": one_of("kernel", kernel, kernels), "reason": one_of("reason", reason, Reason),
                "search": search or None}
-    page = services.store.negatives(kernel=filters["kernel"], reason=filters["reason"], search_id=filters["search"],
-                                    limit=PAGE, cursor=cursor or None)
-    return render("negatives.html", {"page": page, "filters": filters, "kernels": kernels, "reasons": list(Reason),
-                                     "paged": bool(cursor)})
+    page = services.store.negatives(kernel=filters["kernel"], reason=filters["reason"],
+                                    search_id=filters["search"], limit=PAGE, cursor=cursor or None)
+    return render("negatives.html", {"page": page, "filters": filters, "kernels": kernels,
+                                     "reasons": list(Reason), "paged": bool(cursor)})

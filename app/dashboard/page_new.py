@@ -16,19 +16,19 @@ from app.problems import status_of
 from app.wiring import Services
 from search.errors import GreenfastError, UsageError
 from search.gates import GateLimits
-from search.plan import (DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE, SearchRequest,
-                         default_workloads)
+from search.plan import (DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE,
+                         SearchRequest, default_workloads)
 from search.spec import KernelSpec
 
 NO_LIMIT = "none"
 LIMITS = tuple(one.name for one in fields(GateLimits))
 # Which field of the form an error stands beside.
 FIELD_OF = {
-    "bad_name": "name", "unknown_workload": "workloads", "mixed_workloads": "workloads", "no_workloads": "workloads",
-    "repeated_workload": "workloads", "unsupported_workload": "templates", "unknown_template": "templates",
-    "repeated_template": "templates", "empty_space": "templates", "unknown_target": "target", "no_gpu": "target",
-    "target_not_built": "target", "unknown_strategy": "strategy", "bad_seed": "seed", "bad_preset": "baseline",
-    "unknown_preset": "baseline", "bad_min_gain": "min_gain"}
+    "bad_name": "name", "bad_seed": "seed", "bad_min_gain": "min_gain", "unknown_strategy": "strategy",
+    **dict.fromkeys(("unknown_workload", "mixed_workloads", "no_workloads", "repeated_workload"), "workloads"),
+    **dict.fromkeys(("unknown_template", "repeated_template", "unsupported_workload", "empty_space"), "templates"),
+    **dict.fromkeys(("unknown_target", "no_gpu", "target_not_built"), "target"),
+    **dict.fromkeys(("bad_preset", "unknown_preset"), "baseline")}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -62,13 +62,15 @@ async def submit(request: Request) -> Response:
     return RedirectResponse(f"/searches/{row.id}", 303)
 
 
-def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None) -> Response:
+def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any],
+              error: GreenfastError | None) -> Response:
     kernels, broken = list_kernels(services.catalogue)
+    presets = [f"{template.name}:{preset.name}" for template in kernel.templates for preset in template.presets]
     return render("new.html", {
         "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
         "field": field_of(error, given) if error else None,
         "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
-        "baselines": [*(f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets), NO_BASELINE],
+        "baselines": [*presets, NO_BASELINE],
     }, status_of(error) if error else 200)
 
 
@@ -85,8 +87,9 @@ def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
     """What the form holds before anybody types."""
     limits = {one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)}
-    return {"name": "", "workloads": list(default_workloads(kernel)), "templates": [one.name for one in kernel.templates],
-            "target": DEFAULT_TARGET, "strategy": DEFAULT_STRATEGY, "trials": str(DEFAULT_TRIALS), "seconds": "",
+    return {"name": "", "workloads": list(default_workloads(kernel)),
+            "templates": [one.name for one in kernel.templates], "target": DEFAULT_TARGET,
+            "strategy": DEFAULT_STRATEGY, "trials": str(DEFAULT_TRIALS), "seconds": "",
             "seed": "", "baseline": kernel.baseline, "min_gain": "0.01", **limits}
 
 
@@ -111,7 +114,8 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         templates=tuple(given["templates"]), target=given["target"].strip() or None,
         strategy=given["strategy"] or None, trials=_whole("trials", given["trials"]),
         seconds=_number("seconds", given["seconds"]), seed=_whole("seed", given["seed"]),
-        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]), gates={"ptxas": limits})
+        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]),
+        gates={"ptxas": limits})
 
 
 def _list(form: FormData, name: str) -> list[str]:

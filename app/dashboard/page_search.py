@@ -20,8 +20,8 @@ from search.verdict import Reason, Stage
 PAGE = 50
 LARGEST_PAGE = 500
 VERDICTS = ("accepted", "green", "rejected", "faulted")
-SORTS = {"number": "number", "time_median_us": "time", "registers": "registers", "smem_bytes": "shared memory",
-         "max_abs_error": "max error", "duration_s": "duration"}
+SORTS = {"number": "number", "time_median_us": "time", "registers": "registers",
+         "smem_bytes": "shared memory", "max_abs_error": "max error", "duration_s": "duration"}
 CONTROLS = {"queued": ("pause", "cancel"), "running": ("pause", "cancel"), "paused": ("resume", "cancel"),
             "failed": ("resume",), "cancelled": (), "completed": ()}
 ENDED = ("completed", "cancelled", "failed")
@@ -43,7 +43,7 @@ class Filters:
     def url(self, search_id: str, **changes: Any) -> str:
         """This page with some of it changed, from its first trial on."""
         values = {**vars(self), **changes}
-        given = {name: "1" if one is True else one for name, one in values.items() if one and one != "number"}
+        given = {name: 1 if one is True else one for name, one in values.items() if one and one != "number"}
         return f"/searches/{search_id}" + (f"?{urlencode(given)}" if given else "") + "#trials"
 
     def sorting(self, name: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: Tr
         within = f"the {'model' if kind == 'modelled' else 'recording'}'s band of a factor {best.time_band:g}"
         if beats:
             return f"Faster by more than {within}; a {kind} time is still not a measured one."
-        return f"Within {within}: {kind} times this close are not told apart, so this does not count as faster."
+        return f"Within {within}: {kind} times this close are not told apart, so it does not count as faster."
     if beats:
         return f"Faster than the baseline by at least the {row.min_gain:.3g} that was asked for, measured."
     return f"Not faster by the {row.min_gain:.3g} that was asked for."
@@ -147,20 +147,15 @@ class Step:
     passed: int
     rejected: int
     not_judged: int
-    reasons: tuple[tuple[str, int], ...]
 
 
 def funnel(counts: Counts) -> list[Step]:
-    found = []
-    for stage, reached, passed in counts.funnel:
-        found.append(Step(stage, reached, passed, counts.by_stage.get(stage, 0), counts.unavailable.get(stage, 0), ()))
-    return found
+    return [Step(stage, reached, passed, counts.by_stage.get(stage, 0), counts.unavailable.get(stage, 0))
+            for stage, reached, passed in counts.funnel]
 
 
 def trial_table(store: Store, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:
     """The part of the trials that is asked for; UsageError for a sort order that does not exist."""
-    page = store.trials(row.id, verdict=filters.verdict, stage=filters.stage, reason=filters.reason,
-                        template=filters.template, sort=filters.sort, descending=filters.descending, limit=PAGE,
-                        cursor=cursor)
+    page = store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
     return {"page": page, "filters": filters, "paged": bool(cursor), "sorts": SORTS, "verdicts": VERDICTS,
             "stages": list(Stage), "reasons": list(Reason), "changes_of": changes}

@@ -56,7 +56,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
     return render("trial.html", {
         "search": search, "trial": trial, "baseline": baseline, "steps": early_steps(trial, bool(source)),
         "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "costs": costs(trial),
-        "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log or ""),
+        "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log),
         "source": source, "lines": cuda_lines(source.text) if source else None,
         "previous": number - 1 if number > 0 else None,
         "next": number + 1 if number + 1 < counts.total + counts.running else None})
@@ -68,7 +68,7 @@ def source_file(request: Request, search_id: str, number: int) -> Response:
     store = services_of(request).store
     trial = store.trial(search_id, number)
     if not trial.source_digest:
-        raise UsageError(f"trial {number} has no source: it was rejected at {trial.stage}", code="unknown_source")
+        raise UsageError(f"trial {number} has no source: rendering said no", code="unknown_source")
     source = store.source(trial.source_digest)
     name = f"{source.kernel}_{source.template}_{source.digest[:12]}.cu"
     return PlainTextResponse(source.text, headers={"Content-Disposition": f'attachment; filename="{name}"'})
@@ -96,8 +96,8 @@ def costs(trial: TrialDetail) -> dict[str, list[Cost]]:
     """For each timed workload, what its modelled cycles go into, the largest first."""
     found = {}
     for timing in trial.gates.get("performance", {}).get("timings", ()):
-        cycles = {name.removeprefix(CYCLES).replace("_", " "): value for name, value in timing["detail"].items()
-                  if name.startswith(CYCLES)}
+        cycles = {name.removeprefix(CYCLES).replace("_", " "): value
+                  for name, value in timing["detail"].items() if name.startswith(CYCLES)}
         largest = max(cycles.values(), default=0.0) or 1.0
         found[timing["workload"]] = [Cost(name, value, value / largest)
                                      for name, value in sorted(cycles.items(), key=lambda one: -one[1])]
@@ -119,6 +119,7 @@ def settings(catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: Trial
 def documented(catalogue: Catalogue, kernel: str, template: str) -> dict[str, tuple[str, bool]]:
     """Doc and numerics by parameter; empty when the kernel's files are gone or changed since."""
     try:
-        return {one.name: (one.doc, one.numerics_same) for one in catalogue.kernel(kernel).template(template).parameters}
+        parameters = catalogue.kernel(kernel).template(template).parameters
     except GreenfastError:
         return {}
+    return {one.name: (one.doc, one.numerics_same) for one in parameters}

@@ -38,10 +38,11 @@ def render(name: str, context: dict[str, Any], status: int = 200) -> HTMLRespons
 @cache
 def environment() -> jinja2.Environment:
     found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    for one in (words.time_us, words.ratio, words.error, words.kibibytes, words.count, words.share, words.seconds,
-                words.ago, words.moment, words.value, words.visible, words.visible_lines, words.significant, words.finding):
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    for one in (words.time_us, words.ratio, words.error, words.kibibytes, words.count, words.share,
+                words.seconds, words.significant, words.ago, words.moment, words.value, words.visible,
+                words.visible_lines, words.finding):
         found.filters[one.__name__] = one
     found.globals["static"] = static_url
     return found
@@ -64,9 +65,8 @@ def static_files() -> dict[str, Path]:
 
 def error_page(code: str, sentence: str, mend: str = "", status: int = 404) -> HTMLResponse:
     """What went wrong, in the look of every other page."""
-    title = TITLES.get(status, "That did not work")
-    return render("error.html", {"status": status, "title": title, "code": code, "sentence": sentence, "mend": mend},
-                  status)
+    return render("error.html", {"status": status, "title": TITLES.get(status, "That did not work"),
+                                 "code": code, "sentence": sentence, "mend": mend}, status)
 
 
 class PageRoute(APIRoute):
@@ -79,7 +79,8 @@ class PageRoute(APIRoute):
             try:
                 return await handler(request)
             except GreenfastError as error:
-                return error_page(error.code, error.message, error.mend, status_of(error, tuple(request.path_params)))
+                status = status_of(error, tuple(request.path_params))
+                return error_page(error.code, error.message, error.mend, status)
             except RequestValidationError as error:
                 first = error.errors()[0]
                 where = str(first["loc"][-1]) if first["loc"] else "the request"

@@ -122,7 +122,7 @@ def visible_lines(text: str) -> str:
 
 
 def finding(sentence: str, baseline: str) -> str:
-    """A stored sentence without what changed against the baseline, for places that show the changes beside it."""
+    """A stored sentence without what changed against the baseline, where that is shown beside it."""
     before, separator, after = sentence.partition(f" (against {baseline}): ")
     return after if separator else before
 

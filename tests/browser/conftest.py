@@ -115,7 +115,8 @@ def plain_page(chromium, site) -> Iterator[Page]:
 
 
 def watch(page: Page, problems: list[str]) -> None:
-    page.on("console", lambda one: problems.append(f"console: {one.text}") if one.type in ("error", "warning") else None)
+    page.on("console", lambda one: problems.append(f"console: {one.text}")
+            if one.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
     page.on("response", lambda one: problems.append(f"{one.status} {one.url}") if one.status >= 400 else None)
     # What a navigation cuts off (the event stream) did not fail.

@@ -18,14 +18,16 @@ from search.run import Ended
 from search.space import Space, resolve
 from search.strategies import Proposal
 from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
-                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, Stage, TimeKind, Timing, Trial, Verdict)
+                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, Stage, TimeKind, Timing, Trial,
+                            Verdict)
 
 BAND = 2.0
 HOSTILE_NAME = '<script>document.title="owned"</script> & "quoted" <b>bold</b>'
-HOSTILE_LOG = ('attention/wmma.cu.j2(57): error: identifier "<img src=x onerror=document.title=\'owned\'>" is undefined\n'
-               "  \x1b[31mstaged\x1b[0m[stage] = \u202edesrever\u202c;\n      ^\n\n1 error detected in the compilation.\n")
-WRONG_SENTENCE = ("check tile_plus_one, seed 20251, order reverse: o is wrong; o[1, 0, 32, 17] is 0.0302, expected -0.114 "
-                  "within 0.0011; 3.1% of the elements are out of bound")
+HOSTILE_LOG = (
+    'attention/wmma.cu.j2(57): error: identifier "<img src=x onerror=document.title=\'owned\'>" is undefined\n'
+    "  \x1b[31mstaged\x1b[0m[stage] = \u202edesrever\u202c;\n      ^\n\n1 error detected in the compilation.\n")
+WRONG_SENTENCE = ("check tile_plus_one, seed 20251, order reverse: o is wrong; o[1, 0, 32, 17] is 0.0302, "
+                  "expected -0.114 within 0.0011; 3.1% of the elements are out of bound")
 WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL = 7, 11, 17
 
 
@@ -45,7 +47,7 @@ class ExampleSearch:
         self.device = device("h200")
         self.random = random.Random(self.plan.seed)
         self.claim = self.store.claim("example", 3600.0, self.row.id)
-        self.store.describe(self.claim, {"device": "h200 (emulated)", "toolchain": "NVRTC 13.5", "host_compiler": "g++ 12.2"})
+        self.store.describe(self.claim, {"device": "h200", "toolchain": "NVRTC 13.5", "host_compiler": "g++ 12.2"})
         self.candidates = self._candidates()
         self.baseline_us: float | None = None
 
@@ -85,7 +87,8 @@ class ExampleSearch:
         made = verdict or self.verdict(candidate)
         if number == 0:
             self.baseline_us = made.gates[2].evidence.timings[0].time_median_us
-        self.store.record(self.claim, Trial(number, candidate, made, source.digest, self.random.uniform(1.2, 4.8)), source)
+        trial = Trial(number, candidate, made, source.digest, self.random.uniform(1.2, 4.8))
+        self.store.record(self.claim, trial, source)
         self.store.renew(self.claim, 3600.0, 2.1 * (number + 1))
 
     def verdict(self, candidate: Candidate) -> Verdict:
@@ -105,10 +108,11 @@ class ExampleSearch:
         evidence = PtxasEvidence(registers, spills, 0, 0, point.smem_dynamic_bytes, point.threads_per_block,
                                  fit.blocks_per_sm, fit.share, fit.limited_by)
         if spills:
-            return GateResult("ptxas", Outcome.FAILED, f"{spills} bytes of registers spill to local memory; 0 are allowed",
-                              evidence, Reason.SPILLS)
-        return GateResult("ptxas", Outcome.PASSED, f"{registers} registers, {point.smem_dynamic_bytes} bytes of shared "
-                          f"memory, no rule broken; {fit.blocks_per_sm} blocks an SM (limited by {fit.limited_by})", evidence)
+            sentence = f"{spills} bytes of registers spill to local memory; 0 are allowed"
+            return GateResult("ptxas", Outcome.FAILED, sentence, evidence, Reason.SPILLS)
+        sentence = (f"{registers} registers, {point.smem_dynamic_bytes} bytes of shared memory, no rule broken; "
+                    f"{fit.blocks_per_sm} blocks an SM (limited by {fit.limited_by})")
+        return GateResult("ptxas", Outcome.PASSED, sentence, evidence)
 
     def cases(self, candidate: Candidate):
         point = resolve(self.kernel.template(candidate.template), candidate.parameters, self.compiled)
@@ -137,29 +141,32 @@ class ExampleSearch:
         checks = tuple(self.check(case, number, WRONG_SENTENCE if number in (9, 10, 12) else "")
                        for number, case in enumerate(cases))
         sentence = f"{WRONG_SENTENCE} (3 of 14 runs failed)"
-        gates = (self.ptxas(candidate), GateResult("correctness", Outcome.FAILED, sentence, CorrectnessEvidence(checks),
-                                                   Reason.WRONG_VALUES), *skipped("correctness"))
-        return Rejected(Stage.CORRECTNESS, Reason.WRONG_VALUES, sentence, gates)
+        failed = GateResult("correctness", Outcome.FAILED, sentence, CorrectnessEvidence(checks), Reason.WRONG_VALUES)
+        return Rejected(Stage.CORRECTNESS, Reason.WRONG_VALUES, sentence,
+                        (self.ptxas(candidate), failed, *skipped("correctness")))
 
     def modelled(self, candidate: Candidate) -> GateResult:
         values = candidate.values()
         time_us = 9.5 * self.random.uniform(0.7, 1.5) * (24 / values["tile_m"] + 0.6)
         time_us *= 2.6 if candidate.template == "scalar" else 0.45 if values["o_in"] == "fragments" else 1.0
-        cycles = {"shared memory": 0.92, "latency": 0.71, "tensor cores": 0.24, "issue": 0.22, "global memory": 0.17, "DRAM": 0.05}
+        cycles = {"shared memory": 0.92, "latency": 0.71, "tensor cores": 0.24, "issue": 0.22, "DRAM": 0.05}
         busy = self.random.choice(("shared memory", "latency"))
         cycles[busy] = 1.0
         detail = (("bank_conflict_factor", round(self.random.uniform(1, 4), 2)),
-                  *((f"cycles_{name.replace(' ', '_')}", round(1980 * time_us * share)) for name, share in cycles.items()))
+                  *((f"cycles_{name.replace(' ', '_')}", round(1980 * time_us * share))
+                    for name, share in cycles.items()))
         workload = self.plan.workloads[0]
         timing = Timing(workload, time_us, TimeKind.MODELLED, busy, detail, "from 8 of 128 blocks")
         evidence = PerformanceEvidence((timing,), time_us / self.baseline_us if self.baseline_us else None, BAND)
-        return GateResult("performance", Outcome.UNAVAILABLE, f"modelled, not measured: {workload} {time_us:.2f} us (limited "
-                          f"by {busy}); times within a factor of {BAND:g} are not told apart", evidence)
+        sentence = (f"modelled, not measured: {workload} {time_us:.2f} us (limited by {busy}); times within a "
+                    f"factor of {BAND:g} are not told apart")
+        return GateResult("performance", Outcome.UNAVAILABLE, sentence, evidence)
 
 
 def skipped(after: str) -> tuple[GateResult, ...]:
     names = ("ptxas", "correctness", "performance", "safety")
-    return tuple(GateResult(one, Outcome.SKIPPED, f"not reached: {after} failed") for one in names[names.index(after) + 1:])
+    return tuple(GateResult(one, Outcome.SKIPPED, f"not reached: {after} failed")
+                 for one in names[names.index(after) + 1:])
 
 
 def start(store: Store, catalogue: Catalogue, **request) -> ExampleSearch:
@@ -175,7 +182,7 @@ def finished_search(store: Store, catalogue: Catalogue, trials: int = 64) -> Exa
         COMPILE_TRIAL: lambda candidate: Rejected(
             Stage.COMPILE, Reason.COMPILE_ERROR, 'attention/wmma.cu.j2:57: identifier "staged" is undefined',
             log=HOSTILE_LOG),
-        FAULTED_TRIAL: lambda candidate: Faulted(Stage.COMPILE, "child_lost", "the compiler's child was lost three times")}
+        FAULTED_TRIAL: lambda candidate: Faulted(Stage.COMPILE, "child_lost", "the compiler's child was lost")}
     for number in range(trials):
         begun, candidate = made.begin_next()
         made.record(begun, candidate, special[number](candidate) if number in special else None)

@@ -1,4 +1,4 @@
-"""Forms in a real browser: what was typed is kept, what is wrong is said beside it, and only our own pages may post."""
+"""Forms in a real browser: what was typed is kept, what is wrong is said beside it, only our pages may post."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, pro
     assert wrong.input_value() == typed
     assert sentence in page.locator(f"#{wrong.get_attribute('aria-describedby')}").inner_text()
     assert page.get_by_label("Strategy").input_value() == "random"
-    assert page.locator("[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)") == ["mission_causal"]
+    checked = page.locator("[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)")
+    assert checked == ["mission_causal"]
     if field != "Name":
         assert page.get_by_label("Name").input_value() == "<i>kept</i>"
     problems.clear()

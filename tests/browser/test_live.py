@@ -33,7 +33,8 @@ def test_a_recorded_trial_appears_without_loading_the_page_again(page, running):
     expect(page.locator("#figures")).to_contain_text(f"{first + 3} of 40 trials")
     expect(page.locator("table.trials")).to_contain_text(str(first + 2))
     assert page.evaluate("window.marker") == "still here"
-    page.wait_for_function("before => document.querySelectorAll('#chart .scatterlayer .point').length > before", arg=points)
+    page.wait_for_function("before => document.querySelectorAll('#chart .scatterlayer .point').length > before",
+                           arg=points)
 
 
 def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):

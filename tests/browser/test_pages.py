@@ -12,9 +12,10 @@ HTML = {"Accept": "text/html"}
 
 
 def paths(site) -> list[str]:
-    return ["/", "/?status=completed", site.search, f"/searches/{site.running.row.id}", f"/searches/{site.measured.row.id}",
-            *(site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL)), "/new", "/negatives",
-            f"/negatives?search={site.finished.row.id}&reason=spills", "/kernels", "/kernels/attention"]
+    searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
+    trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL)]
+    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/negatives",
+            f"/negatives?search={site.finished.row.id}&reason=spills"]
 
 
 def rows(page) -> list[int]:
@@ -193,7 +194,8 @@ def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
     for path, status, sentence in (
             ("/nothing", 404, "there is no page"), ("/searches/s_aaaaaaaaaaaa", 404, "s_aaaaaaaaaaaa"),
             (f"{site.search}/trials/9999", 404, "no trial 9999"), ("/kernels/nope", 404, "unknown kernel 'nope'"),
-            (f"{site.search}?verdict=nope", 422, "known: accepted"), (f"{site.search}?sort=nope", 422, "known: duration_s"),
+            (f"{site.search}?verdict=nope", 422, "known: accepted"),
+            (f"{site.search}?sort=nope", 422, "known: duration_s"),
             (f"{site.search}?cursor=nope", 422, "cursor"), (f"{site.search}/trials/x", 422, "number")):
         answer = page.goto(path)
         assert answer.status == status, path

@@ -1,4 +1,4 @@
-"""Coordination between real processes: races, kill -9, a worker that was stopped past its lease and comes back."""
+"""Coordination between real processes: races, kill -9, a worker that comes back after its lease."""
 
 from __future__ import annotations
 

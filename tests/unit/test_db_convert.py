@@ -15,8 +15,8 @@ from db import convert
 from search.candidate import Candidate
 from search.errors import Fault
 from search.plan import SearchPlan
-from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, TimeKind, Timing,
-                            gate_result)
+from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, TimeKind,
+                            Timing, gate_result)
 
 VERDICTS = [values.green(), values.accepted(1, 0.1 + 0.2), values.rejected(), values.faulted(),
             values.rejected(log="\0\udcff\x1b[31m" + "x" * 100_000)]
@@ -64,12 +64,14 @@ def test_what_is_not_finite_is_stored_by_name_and_shown_as_null(number):
 
 
 def test_numpy_numbers_become_plain_ones():
-    check = dataclasses.replace(values.check(0), max_abs_error=np.float32(0.1), mean_abs_error=np.float64(0.2),
-                                seed=np.int64(7), passed=np.bool_(True), worst_index=tuple(np.arange(3)))
+    check = dataclasses.replace(
+        values.check(0), max_abs_error=np.float32(0.1), mean_abs_error=np.float64(0.2), seed=np.int64(7),
+        passed=np.bool_(True), worst_index=tuple(np.arange(3)))
     document, details = convert.verdict_json(Green((GateResult("correctness", Outcome.PASSED, "",
                                                                CorrectnessEvidence((check,))),)))
     (back,) = gate_result(convert.verdict_of(document, details), "correctness").evidence.checks
-    assert back == check and type(back.max_abs_error) is float and type(back.seed) is int and back.passed is True
+    assert back == check and back.passed is True
+    assert type(back.max_abs_error) is float and type(back.mean_abs_error) is float and type(back.seed) is int
     assert [type(one) for one in back.worst_index] == [int, int, int]
 
 
@@ -90,9 +92,11 @@ def test_a_newer_document_is_refused_by_name():
 
 
 @pytest.mark.parametrize("damage", [
-    lambda text: text[:-20], lambda text: "[]", lambda text: "null", lambda text: text.replace('"type":"Candidate"', '"type":"X"'),
+    lambda text: text[:-20], lambda text: "[]", lambda text: "null",
+    lambda text: text.replace('"type":"Candidate"', '"type":"X"'),
     lambda text: text.replace('"kernel"', '"kern"'), lambda text: text.replace('"sampled"', '"dreamt"'),
-    lambda text: text.replace('"parents":[]', '"parents":7'), lambda text: text.replace('["padding",true]', '["padding"]'),
+    lambda text: text.replace('"parents":[]', '"parents":7'),
+    lambda text: text.replace('["padding",true]', '["padding"]'),
     lambda text: text.replace('"schema":1', '"schema":"1"')])
 def test_a_damaged_document_is_a_fault_and_no_traceback(damage):
     document = convert.candidate_json(values.candidate(1))
@@ -104,7 +108,8 @@ def test_a_damaged_document_is_a_fault_and_no_traceback(damage):
 
 def test_damaged_details_are_a_fault():
     document, details = convert.verdict_json(values.green())
-    for damaged in (b"", details[:-5], b"y" + details[1:], zlib.compress(b"\xff"), zlib.compress(b'{"schema":1}')):
+    spoilt = (zlib.compress(b"\xff"), zlib.compress(b'{"schema":1}'))
+    for damaged in (b"", details[:-5], b"y" + details[1:], *spoilt):
         with pytest.raises(Fault) as refused:
             convert.verdict_of(document, damaged)
         assert refused.value.code == "record_unreadable"

@@ -16,7 +16,8 @@ TRIALS = 10_000
 def big(tmp_path_factory):
     """A search of 10,000 trials beside a small one, and the plans of the queries that are run."""
     store = Store.open(f"sqlite:///{tmp_path_factory.mktemp('big') / 'store.sqlite'}")
-    small, search = store.submit(values.plan()), store.submit(values.plan())
+    store.submit(values.plan())
+    search = store.submit(values.plan())
     claims = [store.claim("worker", 1e6), store.claim("worker", 1e6)]
     for claim in claims:
         values.run_trial(store, claim, 0)
@@ -31,9 +32,9 @@ def big(tmp_path_factory):
             "WITH RECURSIVE count(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
             f"INSERT INTO trials SELECT {chosen} FROM count JOIN trials ON trials.number = (n % 3 = 0) "
             "WHERE trials.search_key = 2"), {"last": TRIALS - 1})
-        session.execute(text("INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details FROM trials t "
-                             "JOIN evidence e ON e.search_key = 2 AND e.number = 0 "
-                             "WHERE t.search_key = 2 AND t.number > 1"))
+        session.execute(text(
+            "INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details FROM trials t "
+            "JOIN evidence e ON e.search_key = 2 AND e.number = 0 WHERE t.search_key = 2 AND t.number > 1"))
     plans: list[str] = []
 
     @event.listens_for(store._database.engine, "after_cursor_execute")
@@ -53,9 +54,13 @@ def plans_of(big, work) -> list[str]:
     return list(big[3])
 
 
+def second_page(store, search, **order):
+    return store.trials(search, cursor=store.trials(search, **order).next_cursor, **order)
+
+
 READS = {
-    **{f"{way} by {sort}": (lambda store, search, claim, sort=sort, down=down: store.trials(
-        search, sort=sort, descending=down, cursor=store.trials(search, sort=sort, descending=down).next_cursor))
+    **{f"{way} by {sort}": (lambda store, search, claim, sort=sort, down=down: second_page(
+        store, search, sort=sort, descending=down))
        for sort in SORTS for way, down in (("up", False), ("down", True))},
     "best": lambda store, search, claim: store.best(search),
     "one search": lambda store, search, claim: store.search(search),

@@ -30,8 +30,7 @@ __device__ __forceinline__ void async_copy(void* shared_destination, const void*
     async_copy<bytes>(shared_destination, global_source, valid ? bytes : 0);
 }
 
-// Close the group of copies that this thread started since the last commit.
-// PTX ISA, "cp.async.commit_group".
+// Close the group of copies that this thread started since the last commit. PTX ISA, "cp.async.commit_group".
 __device__ __forceinline__ void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Wait until at most `groups_left_in_flight` of this thread's newest committed groups are unfinished. Copies

@@ -5,8 +5,7 @@
 namespace gf {
 
 // d += a * b on one warp: a is 16 x 16 (row major), b is 16 x 8 (column major), d is 16 x 8 in float; T is
-// __half or
-// __nv_bfloat16. With g = lane / 4 and t = lane % 4, low half first:
+// __half or __nv_bfloat16. With g = lane / 4 and t = lane % 4, low half first:
 //   a[0] = A[g][2t..], a[1] = A[g + 8][2t..], a[2] = A[g][2t + 8..], a[3] = A[g + 8][2t + 8..]
 //   b0 = B[2t..][g], b1 = B[2t + 8..][g];  d[0..1] = D[g][2t..], d[2..3] = D[g + 8][2t..]
 // Undefined unless all 32 lanes run it together. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating

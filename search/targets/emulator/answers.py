@@ -17,24 +17,40 @@ Frames = Mapping[int, tuple[Frame, ...]]
 ACCESS_KINDS = ("shared_read", "shared_write", "global_read", "global_write")
 
 
-def run_result(module: Module, run: Run, fault_events: Sequence[Event], end: Event | None,
-               outputs: Mapping[str, np.ndarray]) -> RunResult:
+def run_result(
+    module: Module,
+    run: Run,
+    fault_events: Sequence[Event],
+    end: Event | None,
+    outputs: Mapping[str, np.ndarray],
+) -> RunResult:
     """`end` is the run's last event, None for a run whose process did not live to send it."""
     frames = source_frames(module.path, _addresses(run, fault_events, end))
     faults = [_fault(event, frames) for event in fault_events if not event["note"]]
     notes = tuple(_fault(event, frames) for event in fault_events if event["note"])
     if end is None:
         return RunResult(run.name, "crash", tuple(faults), notes)
-    canary = tuple(CanaryDamage(name, "before" if before else "behind", damaged, first)
-                   for name, before, damaged, first in end["canary"])
+    canary = tuple(
+        CanaryDamage(name, "before" if before else "behind", damaged, first)
+        for name, before, damaged, first in end["canary"]
+    )
     changed = tuple(end["input_changed"])
     faults += [_canary_fault(one) for one in canary]
     faults += [RunFault("input_changed", f"the kernel wrote to its input '{name}'") for name in changed]
     return RunResult(
-        name=run.name, status="fault" if faults else "finished", faults=tuple(faults), notes=notes,
-        outputs=outputs, input_changed=changed, canary=canary,
-        counters=_counters(run, end, frames) if run.count else None, smem_static_bytes=end["smem_static_bytes"],
-        printf_calls=end["printfs"], cpu_s=end["cpu_s"], wall_s=end["wall_s"])
+        name=run.name,
+        status="fault" if faults else "finished",
+        faults=tuple(faults),
+        notes=notes,
+        outputs=outputs,
+        input_changed=changed,
+        canary=canary,
+        counters=_counters(run, end, frames) if run.count else None,
+        smem_static_bytes=end["smem_static_bytes"],
+        printf_calls=end["printfs"],
+        cpu_s=end["cpu_s"],
+        wall_s=end["wall_s"],
+    )
 
 
 def _addresses(run: Run, fault_events: Sequence[Event], end: Event | None) -> Iterator[int]:
@@ -68,10 +84,15 @@ def _place(where: Frame | None) -> str:
 
 
 def _canary_fault(damage: CanaryDamage) -> RunFault:
-    place = (f"{damage.first_offset_bytes} bytes past the end of" if damage.side == "behind" else
-             f"{damage.first_offset_bytes} bytes before the start of")
-    return RunFault("out_of_bounds", f"{damage.damaged_bytes} bytes outside '{damage.buffer}' were written, "
-                                     f"the nearest {place} it")
+    place = (
+        f"{damage.first_offset_bytes} bytes past the end of"
+        if damage.side == "behind"
+        else f"{damage.first_offset_bytes} bytes before the start of"
+    )
+    return RunFault(
+        "out_of_bounds",
+        f"{damage.damaged_bytes} bytes outside '{damage.buffer}' were written, the nearest {place} it",
+    )
 
 
 def _counters(run: Run, end: Event, frames: Frames) -> Counters:
@@ -79,17 +100,22 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
     for site, kind, *sums in end["sites"]:
         file, line = kernel_line(frames.get(site, ())) or ("?", 0)
         total = lines[file, line, ACCESS_KINDS[kind]]
-        total[:] = [one + other for one, other in zip(total, sums)]
+        total[:] = [one + other for one, other in zip(total, sums, strict=True)]
     per_line = tuple(LineCounters(*key, *sums) for key, sums in sorted(lines.items()))
 
     def total(member: str, *kinds: str) -> int:
         return sum(getattr(one, member) for one in per_line if one.kind in kinds)
+
     shared, globals_ = ACCESS_KINDS[:2], ACCESS_KINDS[2:]
     events = end["events"]
     widest = max(launch.block[0] * launch.block[1] * launch.block[2] for launch in run.launches)
     return Counters(
-        blocks_total=end["blocks_total"], blocks_executed=end["blocks_executed"], warps_per_block=-(-widest // 32),
-        mma_flop=tuple((name.removeprefix("mma_"), flop) for name, flop in events.items() if name.startswith("mma_")),
+        blocks_total=end["blocks_total"],
+        blocks_executed=end["blocks_executed"],
+        warps_per_block=-(-widest // 32),
+        mma_flop=tuple(
+            (name.removeprefix("mma_"), flop) for name, flop in events.items() if name.startswith("mma_")
+        ),
         shared_bytes=total("total_bytes", *shared),
         shared_wavefronts=total("wavefronts", *shared),
         shared_wavefronts_ideal=total("wavefronts_ideal", *shared),
@@ -99,5 +125,9 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         global_store_bytes=total("total_bytes", "global_write"),
         async_copy_bytes=events["async_copy_bytes"],
         warp_memory_instructions=total("count", *ACCESS_KINDS),
-        barriers=events["barriers"], warp_collectives=events["warp_collectives"],
-        special_function_ops=events["special_function_ops"], atomics=events["atomics"], per_line=per_line)
+        barriers=events["barriers"],
+        warp_collectives=events["warp_collectives"],
+        special_function_ops=events["special_function_ops"],
+        atomics=events["atomics"],
+        per_line=per_line,
+    )

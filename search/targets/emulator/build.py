@@ -1,7 +1,8 @@
 """Builds the emulator once and candidates' kernel libraries many times.
 
-What depends on the emulator's sources, the compiler and its flags lies in one folder named by their digest; a
-candidate's library lies in it by the digest of its own text and headers. Both appear by rename, whole or not at all.
+What depends on the emulator's sources, the compiler and its flags lies in one folder named by their digest;
+a candidate's library lies in it by the digest of its own text and headers. Both appear by rename, whole or not
+at all.
 """
 
 from __future__ import annotations
@@ -30,18 +31,29 @@ RUNTIME_LIBRARY = "libgf_runtime.so"
 EXECUTABLE = "gf-emulate"
 
 COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
-NATIVE_FLAGS = ("-O3", "-Wall", "-Wextra")
+NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 KERNEL_FLAGS = (
-    "-g1", "-gdwarf-4",                  # line tables for reports; with version 5, binutils 2.40 names the wrong file
-    "-w", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
-    "-fno-strict-aliasing", "-ffp-contract=fast",    # CUDA code puns types, and nvcc contracts a * b + c
-    "-fno-optimize-sibling-calls",       # a call's return address must lie in the kernel
-    "-fstack-clash-protection",          # a large frame must meet its stack's guard page
-    "-fsanitize=alignment", "-fno-sanitize-recover=alignment",   # the runtime answers the check, and stops the block
+    "-g1",
+    "-gdwarf-4",  # line tables for reports; with version 5, binutils 2.40 names the wrong file
+    "-w",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-ffp-contract=fast",  # CUDA code puns types, and nvcc contracts a * b + c
+    "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
+    "-fstack-clash-protection",  # a large frame must meet its stack's guard page
+    "-fsanitize=alignment",
+    "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
 )
 COUNTED_FLAGS = {
     # Hooks at loads and stores only. Scalar replacement would split a 16-byte access before the hooks go in.
-    "g++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"),
+    "g++": (
+        "-DGF_EMULATOR_COUNTED",
+        "-fsanitize=thread",
+        "-fno-tree-sra",
+        "--param=tsan-instrument-func-entry-exit=0",
+    ),
     "clang++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
 }
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
@@ -59,21 +71,22 @@ class Module:
     digest: str
     entries: tuple[str, ...]
     counted: bool
-    build_s: float   # 0.0: it was there already
+    build_s: float  # 0.0: it was there already
 
 
 @dataclass(frozen=True)
 class ModuleFailed:
-    reason: str   # 'compile' | 'timeout' | 'crash' | 'memory'
-    log: str      # of the compiler, capped
+    reason: str  # 'compile' | 'timeout' | 'crash' | 'memory'
+    log: str  # of the compiler, capped
     build_s: float
 
 
 class EmulatorBuild:
-    """The emulator for one compiler, in `cache_dir`. `include_dirs` hold the templates' own headers (gf/...)."""
+    """The emulator for one compiler, in `cache_dir`. `include_dirs`: the templates' own headers (gf/...)."""
 
-    def __init__(self, cache_dir: Path, compiler: HostCompiler | None = None,
-                 include_dirs: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, cache_dir: Path, compiler: HostCompiler | None = None, include_dirs: tuple[Path, ...] = ()
+    ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
         flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, COUNTED_FLAGS[self.compiler.kind])
@@ -96,7 +109,9 @@ class EmulatorBuild:
             try:
                 with ThreadPoolExecutor() as pool:
                     parts = [pool.submit(self._build_native, fresh)]
-                    parts += [pool.submit(self._build_prelude, fresh / _flavour(one), one) for one in (False, True)]
+                    parts += [
+                        pool.submit(self._build_prelude, fresh / _flavour(one), one) for one in (False, True)
+                    ]
                 for part in parts:
                     part.result()
                 (fresh / "modules").mkdir()
@@ -104,8 +119,9 @@ class EmulatorBuild:
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
 
-    def build_module(self, translation_unit: str, entries: tuple[str, ...], *, counted: bool,
-                     deadline_s: float) -> Module | ModuleFailed:
+    def build_module(
+        self, translation_unit: str, entries: tuple[str, ...], *, counted: bool, deadline_s: float
+    ) -> Module | ModuleFailed:
         """Compile one candidate's text, whose `entries` are its extern "C" kernels, in a killable child."""
         self.prepare()
         text = translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
@@ -125,29 +141,80 @@ class EmulatorBuild:
 
     def _kernel_flags(self, counted: bool) -> tuple[str, ...]:
         include = tuple(f"-I{one}" for one in (INCLUDE, *self.include_dirs))
-        return (*COMMON_FLAGS, *self.compiler.machine_flags, *KERNEL_FLAGS, *ERROR_LIMIT_FLAGS[self.compiler.kind],
-                *(COUNTED_FLAGS[self.compiler.kind] if counted else ()), *include)
+        return (
+            *COMMON_FLAGS,
+            *self.compiler.machine_flags,
+            *KERNEL_FLAGS,
+            *ERROR_LIMIT_FLAGS[self.compiler.kind],
+            *(COUNTED_FLAGS[self.compiler.kind] if counted else ()),
+            *include,
+        )
 
     def _compile(self, work: Path, counted: bool, deadline_s: float) -> ModuleFailed | None:
         prelude = self.folder / _flavour(counted) / "prelude.h"
-        use_prelude = (("-include", str(prelude)) if self.compiler.kind == "g++" else
-                       ("-include-pch", f"{prelude}.gch"))
-        # Linked without the sanitizers' libraries: the runtime answers their calls, and undefined names are errors.
-        command = [self.compiler.path, *self._kernel_flags(counted), f"-fdebug-prefix-map={work}=.", *use_prelude,
-                   "-shared", "-nostdlib", "-x", "c++", "kernel.cu", "-x", "none", "-o", "kernel.so",
-                   f"-L{self.folder}", "-lgf_runtime", "-Wl,-z,defs", "-lm", "-lc", "-lgcc"]
+        use_prelude = (
+            ("-include", str(prelude)) if self.compiler.kind == "g++" else ("-include-pch", f"{prelude}.gch")
+        )
+        # Linked without the sanitizers' libraries: the runtime answers their calls. Undefined names are errors.
+        command = [
+            self.compiler.path,
+            *self._kernel_flags(counted),
+            f"-fdebug-prefix-map={work}=.",
+            *use_prelude,
+            "-shared",
+            "-nostdlib",
+            "-x",
+            "c++",
+            "kernel.cu",
+            "-x",
+            "none",
+            "-o",
+            "kernel.so",
+            f"-L{self.folder}",
+            "-lgf_runtime",
+            "-Wl,-z,defs",
+            "-lm",
+            "-lc",
+            "-lgcc",
+        ]
         return _run_compiler(command, work, deadline_s)
 
     def _build_native(self, fresh: Path) -> None:
         # One translation unit: the standard headers, most of the work, are read once.
-        flags = (*COMMON_FLAGS, *self.compiler.machine_flags, *NATIVE_FLAGS, f"-I{INCLUDE}", f"-I{NATIVE}", "-pthread")
+        flags = (
+            *COMMON_FLAGS,
+            *self.compiler.machine_flags,
+            *NATIVE_FLAGS,
+            f"-I{INCLUDE}",
+            f"-I{NATIVE}",
+            "-pthread",
+        )
         sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
         whole = fresh / "runtime.cpp"
         whole.write_text("".join(f'#include "{name}"\n' for name in sources))
-        self._must([*flags, "-shared", str(whole), "-o", str(fresh / RUNTIME_LIBRARY),
-                    f"-Wl,-soname,{RUNTIME_LIBRARY}", "-ldl"])
-        self._must([*flags, str(NATIVE / "main.cpp"), "-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime",
-                    "-Wl,-rpath,$ORIGIN", "-ldl"])
+        self._must(
+            [
+                *flags,
+                "-shared",
+                str(whole),
+                "-o",
+                str(fresh / RUNTIME_LIBRARY),
+                f"-Wl,-soname,{RUNTIME_LIBRARY}",
+                "-ldl",
+            ]
+        )
+        self._must(
+            [
+                *flags,
+                str(NATIVE / "main.cpp"),
+                "-o",
+                str(fresh / EXECUTABLE),
+                f"-L{fresh}",
+                "-lgf_runtime",
+                "-Wl,-rpath,$ORIGIN",
+                "-ldl",
+            ]
+        )
 
     def _build_prelude(self, folder: Path, counted: bool) -> None:
         folder.mkdir()
@@ -157,23 +224,41 @@ class EmulatorBuild:
 
     def _must(self, arguments: Sequence[str]) -> None:
         """Run the compiler on the emulator's own sources; a failure is ours."""
-        answer = subprocess.run([self.compiler.path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, errors="replace", env=child_environment())
+        answer = subprocess.run(
+            [self.compiler.path, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=child_environment(),
+        )
         if answer.returncode != 0:
-            raise Fault(f"the emulator does not build with {self.compiler.version}: {_capped(answer.stdout)}",
-                        code="emulator_build", mend="try another compiler through GREENFAST_CXX")
+            raise Fault(
+                f"the emulator does not build with {self.compiler.version}: {_capped(answer.stdout)}",
+                code="emulator_build",
+                mend="try another compiler through GREENFAST_CXX",
+            )
 
 
 def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> ModuleFailed | None:
     """None when it succeeded."""
     # The compiler forks, so its limits must stand before it starts: a shell sets them and becomes it.
-    limits = (f"ulimit -c 0; ulimit -t {int(deadline_s) + 2}; ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
-              f"ulimit -f {COMPILER_FILE_BYTES // 512}; exec \"$@\"")
+    limits = (
+        f"ulimit -c 0; ulimit -t {int(deadline_s) + 2}; ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
+        f'ulimit -f {COMPILER_FILE_BYTES // 512}; exec "$@"'
+    )
     log_path = work / "log"
     with open(log_path, "wb") as log:
-        process = subprocess.Popen(["/bin/sh", "-c", limits, "sh", *command], cwd=work, stdin=subprocess.DEVNULL,
-                                   stdout=log, stderr=log, start_new_session=True,
-                                   env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}))
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", limits, "sh", *command],
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}),
+        )
         try:
             returncode = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
@@ -188,9 +273,17 @@ def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> Modu
 def _failure_reason(returncode: int | None, log: str) -> str:
     if returncode is None or "CPU time limit" in log:
         return "timeout"
-    if any(words in log for words in ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")):
+    if any(
+        words in log
+        for words in ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
+    ):
         return "memory"
-    if returncode < 0 or "internal compiler error" in log or "terminated signal" in log or "Killed signal" in log:
+    if (
+        returncode < 0
+        or "internal compiler error" in log
+        or "terminated signal" in log
+        or "Killed signal" in log
+    ):
         return "crash"
     return "compile"
 

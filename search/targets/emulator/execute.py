@@ -1,7 +1,7 @@
 """Runs kernel libraries in gf-emulate processes: killable, limited, and believed only on a private pipe.
 
-The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `block_sample`, `outputs`,
-its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines that carry the job's nonce.
+The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `block_sample`,
+`outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
 """
 
 from __future__ import annotations
@@ -28,11 +28,36 @@ from search.children import kill_group
 from search.errors import Fault, UsageError
 from search.targets.emulator.answers import run_result
 from search.targets.emulator.build import EmulatorBuild, Module
-from search.targets.emulator.runs import (Argument, Buffer, CanaryDamage, Counters, Launch, LineCounters, NullArgument,
-                                          PointerArgument, Run, RunFault, RunResult, ScalarArgument)
+from search.targets.emulator.runs import (
+    Argument,
+    Buffer,
+    CanaryDamage,
+    Counters,
+    Launch,
+    LineCounters,
+    NullArgument,
+    PointerArgument,
+    Run,
+    RunFault,
+    RunResult,
+    ScalarArgument,
+)
 
-__all__ = ["Buffer", "CanaryDamage", "Counters", "Launch", "LineCounters", "NullArgument", "PointerArgument", "Run",
-           "RunFault", "RunResult", "ScalarArgument", "execute", "interrupt"]
+__all__ = [
+    "Buffer",
+    "CanaryDamage",
+    "Counters",
+    "Launch",
+    "LineCounters",
+    "NullArgument",
+    "PointerArgument",
+    "Run",
+    "RunFault",
+    "RunResult",
+    "ScalarArgument",
+    "execute",
+    "interrupt",
+]
 
 EXIT_CRASH = 80
 EXIT_OURS = 81
@@ -43,13 +68,21 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
 
-def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, workers: int, deadline_s: float,
-            memory_bytes: int, on_result: Callable[[RunResult], None] | None = None) -> tuple[RunResult, ...]:
-    """One result a run, in order. `deadline_s` is each run's; after a run that outlasts it the rest is `not_run`.
+def execute(
+    build: EmulatorBuild,
+    module: Module,
+    runs: Sequence[Run],
+    *,
+    workers: int,
+    deadline_s: float,
+    memory_bytes: int,
+    on_result: Callable[[RunResult], None] | None = None,
+) -> tuple[RunResult, ...]:
+    """One result a run, in order. `deadline_s` is each run's; after one that outlasts it the rest is `not_run`.
 
-    A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers, stacks
-    (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes no sense and Fault
-    when the emulator itself could not do its work.
+    A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers,
+    stacks (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes no
+    sense and Fault when the emulator itself could not do its work.
     """
     build.prepare()
     for run in runs:
@@ -62,7 +95,7 @@ def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, worker
             on_result(result)
 
     while len(results) < len(runs):
-        pending = runs[len(results):]
+        pending = runs[len(results) :]
         with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
             batch = _Batch(build, module, pending, Path(work))
             try:
@@ -71,7 +104,7 @@ def execute(build: EmulatorBuild, module: Module, runs: Sequence[Run], *, worker
             finally:
                 batch.stop()
         if timed_out:
-            for run in runs[len(results):]:
+            for run in runs[len(results) :]:
                 deliver(RunResult(run.name, "not_run"))
     return tuple(results)
 
@@ -107,9 +140,22 @@ class _Batch:
         cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
         try:
             self.process = subprocess.Popen(
-                [str(self.build.executable), str(job), str(write_fd), str(workers), str(memory_bytes), str(cpu_s)],
-                cwd=self.work, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env={"LC_ALL": "C"}, pass_fds=(write_fd,), start_new_session=True)
+                [
+                    str(self.build.executable),
+                    str(job),
+                    str(write_fd),
+                    str(workers),
+                    str(memory_bytes),
+                    str(cpu_s),
+                ],
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"LC_ALL": "C"},
+                pass_fds=(write_fd,),
+                start_new_session=True,
+            )
         except OSError as error:
             raise Fault(f"gf-emulate cannot be started: {error.strerror}", code="emulator_start") from error
         finally:
@@ -128,14 +174,23 @@ class _Batch:
         for event in self._events(deadline_s):
             if event is None:
                 self.kill()
-                deliver(self._lost(self.runs[done], open_faults, "timeout", RunFault(
-                    "timeout", f"the run was not over after {deadline_s:g} s")))
+                deliver(
+                    self._lost(
+                        self.runs[done],
+                        open_faults,
+                        "timeout",
+                        RunFault("timeout", f"the run was not over after {deadline_s:g} s"),
+                    )
+                )
                 return True
             if event["event"] == "fault":
                 open_faults.append(event)
             elif event["event"] == "ours":
-                raise Fault(f"the emulator could not run {self.runs[done].name!r}: {event['why']}", code="emulator_failed",
-                            mend="a larger memory_bytes" if event["why"] == "memory" else "")
+                raise Fault(
+                    f"the emulator could not run {self.runs[done].name!r}: {event['why']}",
+                    code="emulator_failed",
+                    mend="a larger memory_bytes" if event["why"] == "memory" else "",
+                )
             elif event["event"] == "end":
                 deliver(run_result(self.module, self.runs[done], open_faults, event, self._outputs(done)))
                 open_faults = []
@@ -184,10 +239,14 @@ class _Batch:
             return self._lost(run, open_faults, "crash", None)
         if returncode < 0 and -returncode not in (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU):
             name = signal.Signals(-returncode).name
-            return self._lost(run, open_faults, "crash", RunFault("device_fault", f"the run's process died of {name}"))
+            return self._lost(
+                run, open_faults, "crash", RunFault("device_fault", f"the run's process died of {name}")
+            )
         raise Fault(f"gf-emulate ended with {returncode} while it ran {run.name!r}", code="emulator_lost")
 
-    def _lost(self, run: Run, open_faults: list[dict[str, Any]], status: str, last: RunFault | None) -> RunResult:
+    def _lost(
+        self, run: Run, open_faults: list[dict[str, Any]], status: str, last: RunFault | None
+    ) -> RunResult:
         partial = run_result(self.module, run, open_faults, None, {})
         faults = partial.faults + ((last,) if last else ())
         return RunResult(run.name, status, faults, partial.notes)
@@ -212,17 +271,20 @@ class _Batch:
             yield f"block_sample {run.block_sample or 0}"
             yield f"outputs {self.work}/out{index}_"
             for buffer in run.buffers:
-                yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {self._fill_words(buffer, images)}"
+                words = self._fill_words(buffer, images)
+                yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {words}"
             for argument in run.arguments:
                 yield f"argument {_argument_words(argument, run.buffers)}"
             for launch in run.launches:
-                yield (f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
-                       f"{launch.smem_dynamic_bytes}")
+                yield (
+                    f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
+                    f"{launch.smem_dynamic_bytes}"
+                )
 
     def _fill_words(self, buffer: Buffer, images: dict[int, Path]) -> str:
         if buffer.filled != "image":
             return buffer.filled
-        key = id(buffer.image)   # one file for an array that several runs share
+        key = id(buffer.image)  # one file for an array that several runs share
         if key not in images:
             images[key] = self.work / f"image{len(images)}"
             np.ascontiguousarray(buffer.image).tofile(images[key])
@@ -242,6 +304,7 @@ def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
 def _check(module: Module, run: Run) -> None:
     def refuse(message: str) -> None:
         raise UsageError(f"run {run.name!r}: {message}", code="emulator_run")
+
     names = [buffer.name for buffer in run.buffers]
     if len(set(names)) != len(names) or not all(_NAME.fullmatch(name) for name in names):
         refuse(f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}")
@@ -250,7 +313,11 @@ def _check(module: Module, run: Run) -> None:
     if run.count and not module.counted:
         refuse("counters need a module that was built with counted=True")
     for buffer in run.buffers:
-        if buffer.role not in ("input", "output", "workspace") or buffer.filled not in ("image", "poison", "zero"):
+        if buffer.role not in ("input", "output", "workspace") or buffer.filled not in (
+            "image",
+            "poison",
+            "zero",
+        ):
             refuse(f"buffer {buffer.name!r} has role {buffer.role!r} and fill {buffer.fill!r}")
     for argument in run.arguments:
         if isinstance(argument, PointerArgument) and argument.buffer not in names:
@@ -262,6 +329,6 @@ def _check(module: Module, run: Run) -> None:
         if launch.entry not in module.entries:
             refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
         if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
-            refuse(f"{launch.entry} has grid {launch.grid} and block {launch.block}; a block has 1 to 1024 threads")
+            refuse(f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads")
         if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
             refuse(f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory")

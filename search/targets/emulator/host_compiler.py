@@ -27,9 +27,9 @@ class CompilerMissing(Fault):
 @dataclass(frozen=True)
 class HostCompiler:
     path: str
-    kind: str                        # 'g++' | 'clang++'
-    version: str                     # the first line of --version
-    machine_flags: tuple[str, ...]   # what this processor allows
+    kind: str  # 'g++' | 'clang++'
+    version: str  # the first line of --version
+    machine_flags: tuple[str, ...]  # what this processor allows
 
     @property
     def digest(self) -> str:
@@ -45,14 +45,24 @@ def find_host_compiler() -> HostCompiler:
         path = shutil.which(name)
         if path is not None:
             return _describe(path)
-    missing = f"{OVERRIDE} names {wanted!r}, which is no program" if wanted else "neither g++ nor clang++ is on the PATH"
+    missing = (
+        f"{OVERRIDE} names {wanted!r}, which is no program"
+        if wanted
+        else "neither g++ nor clang++ is on the PATH"
+    )
     raise CompilerMissing(f"the emulator needs a C++ compiler: {missing}", mend="apt-get install g++")
 
 
 def _describe(path: str) -> HostCompiler:
     try:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=True,
-                                stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerMissing(f"{path} --version does not answer", mend="apt-get install g++") from error
     version = answer.stdout.splitlines()[0] if answer.stdout else ""

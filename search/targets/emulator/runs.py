@@ -20,12 +20,12 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Global memory of `image.nbytes` bytes. `fill` says what it holds at first: the image, 0xFF (NaN), or zeros."""
+    """Global memory of `image.nbytes` bytes. `fill`: what it holds at first: the image, 0xFF (NaN), or zeros."""
 
     name: str
-    role: str                  # 'input' | 'output' | 'workspace'
-    image: np.ndarray          # uint8
-    fill: str = ""             # 'image' | 'poison' | 'zero'; default: image for inputs, poison for the others
+    role: str  # 'input' | 'output' | 'workspace'
+    image: np.ndarray  # uint8
+    fill: str = ""  # 'image' | 'poison' | 'zero'; default: image for inputs, poison for the others
 
     @property
     def filled(self) -> str:
@@ -45,7 +45,7 @@ class NullArgument:
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    ctype: str                 # 'int32' | 'uint32' | 'int64' | 'float32' | 'float64'
+    ctype: str  # 'int32' | 'uint32' | 'int64' | 'float32' | 'float64'
     value: int | float
 
 
@@ -60,15 +60,15 @@ class Run:
     launches: tuple[Launch, ...]
     buffers: tuple[Buffer, ...]
     arguments: tuple[Argument, ...]
-    order: str = "forward"     # 'forward' | 'reverse' | 'seeded:<n>'
-    count: bool = False        # needs a counted module
-    block_sample: int | None = None   # execute about so many blocks, evenly spread; None: all
+    order: str = "forward"  # 'forward' | 'reverse' | 'seeded:<n>'
+    count: bool = False  # needs a counted module
+    block_sample: int | None = None  # execute about so many blocks, evenly spread; None: all
 
 
 @dataclass(frozen=True)
 class RunFault:
-    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's may be
-    another word. `where` is a line of the kernel's own source."""
+    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's may
+    be another word. `where` is a line of the kernel's own source."""
 
     kind: str
     sentence: str
@@ -80,9 +80,9 @@ class RunFault:
 @dataclass(frozen=True)
 class CanaryDamage:
     buffer: str
-    side: str                  # 'before' | 'behind'
+    side: str  # 'before' | 'behind'
     damaged_bytes: int
-    first_offset_bytes: int    # distance of the damaged byte from the buffer's edge
+    first_offset_bytes: int  # distance of the damaged byte from the buffer's edge
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class LineCounters:
 
     file: str
     line: int
-    kind: str                  # 'shared_read' | 'shared_write' | 'global_read' | 'global_write'
-    count: int                 # warp-wide instructions
+    kind: str  # 'shared_read' | 'shared_write' | 'global_read' | 'global_write'
+    count: int  # warp-wide instructions
     total_bytes: int
     wavefronts: int
     wavefronts_ideal: int
@@ -106,21 +106,21 @@ class Counters:
 
     blocks_total: int
     blocks_executed: int
-    warps_per_block: int       # of the widest launch
+    warps_per_block: int  # of the widest launch
     mma_flop: tuple[tuple[str, int], ...]  # by '<input>_<accumulator>': f16_f32, bf16_f32, f16_f16
     shared_bytes: int
     shared_wavefronts: int
     shared_wavefronts_ideal: int
-    global_sectors: int        # of 32 bytes
+    global_sectors: int  # of 32 bytes
     global_sectors_ideal: int
     global_load_bytes: int
     global_store_bytes: int
     async_copy_bytes: int
     warp_memory_instructions: int
-    barriers: int              # one a block and __syncthreads
-    warp_collectives: int      # shuffles, votes, reductions, __syncwarp
+    barriers: int  # one a block and __syncthreads
+    warp_collectives: int  # shuffles, votes, reductions, __syncwarp
     special_function_ops: int  # one a lane
-    atomics: int               # one a lane
+    atomics: int  # one a lane
     per_line: tuple[LineCounters, ...] = ()
 
     @property
@@ -131,14 +131,14 @@ class Counters:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """`status`: finished (no faults), fault (reported, later runs unharmed), crash (its process died of it), timeout,
-    or not_run (an earlier run of the batch timed out)."""
+    """`status`: finished (no faults), fault (reported), crash (its process died of it), timeout, or not_run (an
+    earlier run of the batch timed out)."""
 
     name: str
     status: str
     faults: tuple[RunFault, ...] = ()
-    notes: tuple[RunFault, ...] = ()       # worth knowing, not wrong
-    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)   # uint8
+    notes: tuple[RunFault, ...] = ()  # worth knowing, not wrong
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # uint8
     input_changed: tuple[str, ...] = ()
     canary: tuple[CanaryDamage, ...] = ()
     counters: Counters | None = None

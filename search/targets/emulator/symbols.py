@@ -23,8 +23,15 @@ def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, t
     if program is None or not wanted:
         return {}
     asked = "".join(f"{one - 1:#x}\n" for one in wanted)
-    answer = subprocess.run([program, "-a", "-i", "-e", str(library)], input=asked, capture_output=True, text=True,
-                            errors="replace", timeout=60, check=False)
+    answer = subprocess.run(
+        [program, "-a", "-i", "-e", str(library)],
+        input=asked,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
+    )
     frames: dict[int, list[Frame]] = {}
     current: list[Frame] = []
     for line in answer.stdout.splitlines():

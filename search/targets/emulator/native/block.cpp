@@ -122,7 +122,7 @@ void Block::report_deadlock() {
     unsigned waiting = 0;
     for (unsigned t = 0; t < thread_count_; t++) {
         const Fiber& fiber = fibers_[t];
-        if (!(fiber.warp->alive() >> fiber.lane & 1) || !fiber.waiting_for) continue;
+        if (!(fiber.warp->alive() >> fiber.lane & 1)) continue;
         if (waiting++ == 0) {
             fault.thread = fiber.thread_index;
             fault.site = fiber.site;

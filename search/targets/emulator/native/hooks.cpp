@@ -36,6 +36,7 @@ struct TypeMismatch {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 #define SITE __builtin_return_address(0)
@@ -75,3 +76,4 @@ void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_
 }
 
 }  // extern "C"
+#pragma GCC visibility pop

@@ -1,35 +1,38 @@
 #include "warp.h"
 
+#include <iterator>
+
 #include "worker.h"
 
 namespace gf_emulator {
 
-const char* name_of(Collective kind) {
-    switch (kind) {
-        case Collective::none: break;
-        case Collective::sync_warp: return "__syncwarp";
-        case Collective::shuffle_index: return "__shfl_sync";
-        case Collective::shuffle_up: return "__shfl_up_sync";
-        case Collective::shuffle_down: return "__shfl_down_sync";
-        case Collective::shuffle_xor: return "__shfl_xor_sync";
-        case Collective::ballot: return "__ballot_sync";
-        case Collective::any: return "__any_sync";
-        case Collective::all: return "__all_sync";
-        case Collective::match_any: return "__match_any_sync";
-        case Collective::reduce_add: return "__reduce_add_sync";
-        case Collective::reduce_min_signed:
-        case Collective::reduce_min_unsigned: return "__reduce_min_sync";
-        case Collective::reduce_max_signed:
-        case Collective::reduce_max_unsigned: return "__reduce_max_sync";
-        case Collective::reduce_and: return "__reduce_and_sync";
-        case Collective::reduce_or: return "__reduce_or_sync";
-        case Collective::reduce_xor: return "__reduce_xor_sync";
-        case Collective::ldmatrix: return "ldmatrix";
-        case Collective::wmma: return "mma_sync";
-        case Collective::mma: return "mma.sync";
-    }
-    return "?";
-}
+// In Collective's order.
+constexpr const char* collective_names[] = {
+    "?",
+    "__syncwarp",
+    "__shfl_sync",
+    "__shfl_up_sync",
+    "__shfl_down_sync",
+    "__shfl_xor_sync",
+    "__ballot_sync",
+    "__any_sync",
+    "__all_sync",
+    "__match_any_sync",
+    "__reduce_add_sync",
+    "__reduce_min_sync",
+    "__reduce_min_sync",
+    "__reduce_max_sync",
+    "__reduce_max_sync",
+    "__reduce_and_sync",
+    "__reduce_or_sync",
+    "__reduce_xor_sync",
+    "ldmatrix",
+    "mma_sync",
+    "mma.sync",
+};
+static_assert(std::size(collective_names) == std::size_t(Collective::mma) + 1);
+
+const char* name_of(Collective kind) { return collective_names[int(kind)]; }
 
 void Warp::start(Block& block, Fiber* lanes, unsigned index, unsigned lane_count) {
     block_ = &block;
@@ -41,7 +44,6 @@ void Warp::start(Block& block, Fiber* lanes, unsigned index, unsigned lane_count
 
 void Warp::set_ready(Fiber& fiber) {
     ready_ |= 1u << fiber.lane;
-    fiber.waiting_for = nullptr;
     block_->warp_is_ready(index_, true);
 }
 
@@ -66,7 +68,8 @@ bool Warp::complete_if_all_came(Meeting& meeting) {
     Worker& worker = block_->worker();
     if (done.complete) done.complete(worker, *this, done.arrived, done.kind);
     worker.counting().lanes_agree(*this, done.arrived);
-    for (std::uint32_t left = done.arrived; left; left &= left - 1) set_ready(lanes_[__builtin_ctz(left)]);
+    ready_ |= done.arrived;
+    block_->warp_is_ready(index_, true);
     return true;
 }
 

@@ -63,6 +63,8 @@ struct MatrixMultiply {
 
 }  // namespace gf_emulator
 
+// The runtime hides everything else.
+#pragma GCC visibility push(default)
 extern "C" {
 // `const`: a fiber's coordinates never change while its kernel runs.
 uint3 gf_emulator_thread_index() __attribute__((const));
@@ -102,3 +104,4 @@ int gf_emulator_printf();
 long long gf_emulator_clock();
 [[noreturn]] void gf_emulator_trap(const char* reason);
 }
+#pragma GCC visibility pop

@@ -156,8 +156,13 @@ GF_EMULATOR_MIN_MAX(unsigned long, unsigned long, unsigned long)
 GF_EMULATOR_MIN_MAX(long long, long long, long long)
 GF_EMULATOR_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
 #undef GF_EMULATOR_MIN_MAX
-__forceinline__ float min(float x, float y) { return __builtin_fminf(x, y); }
-__forceinline__ float max(float x, float y) { return __builtin_fmaxf(x, y); }
+// A NaN yields to the other operand, as the device's instruction has it; libm's form is a call.
+__forceinline__ float min(float x, float y) { return x < y || y != y ? x : y; }
+__forceinline__ float max(float x, float y) { return x > y || y != y ? x : y; }
+__forceinline__ float gf_emulator_fminf(float x, float y) { return min(x, y); }
+__forceinline__ float gf_emulator_fmaxf(float x, float y) { return max(x, y); }
+#define fminf gf_emulator_fminf
+#define fmaxf gf_emulator_fmaxf
 __forceinline__ double min(double x, double y) { return __builtin_fmin(x, y); }
 __forceinline__ double max(double x, double y) { return __builtin_fmax(x, y); }
 

@@ -1,0 +1,46 @@
+// gf-emulate JOB_FILE REPORT_FD WORKERS MEMORY_BYTES CPU_S
+//
+// Runs one job's kernels and reports each run on REPORT_FD. Nothing that this process says is believed beyond
+// that pipe, and it may die at any point: every run's report is complete before the next run starts.
+#include <csignal>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "job.h"
+#include "memory_map.h"
+#include "run.h"
+#include "signals.h"
+
+using namespace gf_emulator;
+
+namespace {
+
+void limit(int resource, rlim_t value) {
+    const rlimit both{value, value};
+    setrlimit(resource, &both);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count, char** words) {
+    if (count != 6) return exit_code_ours;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Job job;
+    if (!read_job(words[1], job)) return exit_code_ours;
+    report().open(std::atoi(words[2]), job.nonce);
+    const std::uint64_t memory_bytes = std::strtoull(words[4], nullptr, 10);
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_AS, memory_bytes);
+    limit(RLIMIT_FSIZE, memory_bytes);
+    limit(RLIMIT_CPU, std::strtoull(words[5], nullptr, 10));
+    WorkerPool pool(unsigned(std::atoi(words[3])));
+    limit(RLIMIT_NPROC, 0);
+    catch_crashes();
+    void* module = dlopen(job.module_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module) give_up(dlerror());
+    for (const RunSpec& run : job.runs) execute(pool, module, run);
+    _exit(0);
+}

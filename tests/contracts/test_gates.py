@@ -1,0 +1,73 @@
+"""What every gate must do, over the registry, on real compiled candidates."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from search.digest import canonical
+from search.gates import GATES, GateLimits
+from search.gates.ptxas import PtxasGate
+from search.occupancy import occupancy
+from search.devices import device
+from search.targets import TargetSettings, open_target
+from search.verdict import GateResult, Outcome, Reason, Stage
+from subjects import axpy_subject
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+
+
+def test_the_order_is_cheap_first():
+    assert [gate.name for gate in GATES] == ["ptxas", "correctness", "performance", "safety"]
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda one: one.name)
+def test_a_gate_names_itself_and_says_one_sentence(gate, album, emulator, toolchain):
+    result = gate.judge(axpy_subject(album, emulator, toolchain))
+    assert result.gate == gate.name == Stage(gate.name).value
+    assert result.outcome in (Outcome.PASSED, Outcome.UNAVAILABLE) and result.reason is None
+    assert result.sentence and "\n" not in result.sentence
+    json.dumps(canonical(result))
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda one: one.name)
+def test_a_gate_says_the_same_twice(gate, album, emulator, toolchain):
+    subject = axpy_subject(album, emulator, toolchain)
+    assert gate.judge(subject) == gate.judge(subject)
+
+
+def test_what_cannot_be_judged_here_is_never_passed(album, emulator, toolchain):
+    subject = axpy_subject(album, emulator, toolchain)
+    outcomes = {gate.name: gate.judge(subject).outcome for gate in GATES}
+    assert outcomes["performance"] is Outcome.UNAVAILABLE and outcomes["safety"] is Outcome.UNAVAILABLE
+
+
+@pytest.mark.parametrize(("limits", "reason"), [
+    (GateLimits(max_registers=4), Reason.OVER_REQUEST_LIMIT), (GateLimits(max_smem_bytes=0), None),
+    (GateLimits(max_registers=255, max_spill_bytes=None), None),
+])
+def test_a_requests_limits_are_held_by_the_ptxas_gate(limits, reason, album, emulator, toolchain):
+    result = PtxasGate().judge(axpy_subject(album, emulator, toolchain, limits=limits))
+    assert result.reason is reason
+    assert (result.outcome is Outcome.FAILED) == (reason is not None)
+
+
+def test_a_result_without_its_reason_cannot_be_made():
+    with pytest.raises(ValueError, match="a failed gate has a reason"):
+        GateResult("ptxas", Outcome.FAILED, "no")
+    with pytest.raises(ValueError, match="only a failed one"):
+        GateResult("ptxas", Outcome.PASSED, "yes", reason=Reason.SPILLS)
+
+
+@pytest.mark.parametrize(("registers", "threads", "smem", "blocks", "limited_by"), [
+    (32, 128, 0, 16, "threads"), (255, 256, 0, 1, "registers"), (64, 128, 0, 8, "registers"),
+    (32, 64, 0, 32, "threads"), (16, 32, 0, 32, "blocks"), (32, 128, 100_000, 2, "shared memory"),
+    (32, 128, 227 * 1024, 1, "shared memory"),
+])
+def test_occupancy_agrees_with_the_programming_guides_rules(registers, threads, smem, blocks, limited_by):
+    found = occupancy(device("h200"), registers, threads, smem)
+    assert (found.blocks_per_sm, found.limited_by) == (blocks, limited_by)

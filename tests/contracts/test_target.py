@@ -1,0 +1,111 @@
+"""What every target must do, over all that can be opened on this machine: a newcomer is tested on arrival."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search.devices import device_names
+from search.errors import UsageError
+from search.targets import FAMILIES, TargetSettings, check_target_name, open_target
+from search.targets.base import Failure
+from search.targets.cuda import gpu_count
+from search.verdict import Reason
+from subjects import axpy_subject, problems_of
+
+NAMES = [*(f"emulator:{name}" for name in device_names()), *(f"cuda:{number}" for number in range(gpu_count()))]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def target(request, artifacts, catalogue):
+    opened = open_target(request.param, TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+    opened.prepare()
+    yield opened
+    opened.close()
+
+
+def test_there_is_something_to_test_and_each_family_has_a_name():
+    assert "emulator:h200" in NAMES and "emulator:l4" in NAMES
+    assert {"emulator", "cuda"} <= set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", ["", "emulator", "emulator:", "emulator:b200", "cuda:", "cuda:-1", "cpu:0", "emulator:../h200"])
+def test_an_unknown_target_is_refused_with_the_known_ones(name):
+    with pytest.raises(UsageError) as refused:
+        check_target_name(name)
+    assert refused.value.code == "unknown_target" and refused.value.mend
+
+
+def test_a_gpu_that_is_not_there_is_refused_in_one_sentence(tmp_path):
+    with pytest.raises(UsageError, match=f"cuda:{gpu_count()} cannot be used") as refused:
+        open_target(f"cuda:{gpu_count()}", TargetSettings(tmp_path, (), 1))
+    assert refused.value.code == "no_gpu"
+
+
+def test_each_problem_gives_one_execution_with_all_outputs(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    problems = problems_of(subject)
+    executions = list(target.execute(subject.program, problems))
+    assert [one.problem for one in executions] == problems
+    for one in executions:
+        assert one.failure is None
+        assert set(one.outputs) >= {tensor.name for tensor in one.problem.tensors if tensor.role == "output"}
+        for tensor in one.problem.tensors:
+            if tensor.role == "output":
+                assert one.outputs[tensor.name].dtype == np.uint8
+                assert one.outputs[tensor.name].size == tensor.image.size
+
+
+def test_the_same_program_gives_the_same_bits_again(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    problems = problems_of(subject)
+    first, again = (list(target.execute(subject.program, problems)) for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        assert all(np.array_equal(one.outputs[name], other.outputs[name]) for name in one.outputs)
+
+
+def test_a_candidate_that_breaks_is_a_failure_and_harms_no_other(target, album, toolchain):
+    broken = axpy_subject(album, target, toolchain, "broken", defect="wild_pointer")
+    first = next(iter(target.execute(broken.program, problems_of(broken))))
+    assert isinstance(first.failure, Failure) and first.failure.sentence
+    assert first.failure.reason in (Reason.DEVICE_FAULT, Reason.OUT_OF_BOUNDS)
+    right = axpy_subject(album, target, toolchain)
+    assert all(one.failure is None for one in target.execute(right.program, problems_of(right)))
+
+
+def test_a_consumer_may_stop_early(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    executions = target.execute(subject.program, problems_of(subject))
+    assert next(executions).failure is None
+    executions.close()
+
+
+def test_a_measured_or_modelled_time_says_which_it_is(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    problems = problems_of(subject)[-1:]
+    (timing,) = target.measure(subject.program, subject.cubin, problems)
+    assert timing.workload == "odd" and timing.time_median_us > 0 and timing.limited_by
+    assert (timing.time_kind == "measured") is target.measures
+    assert target.band >= 1
+
+
+def test_more_work_never_models_as_less_time(target, album, toolchain):
+    if target.measures:
+        pytest.skip("measured times have their own tests under tests/gpu")
+    times = []
+    for per_thread in (1, 4):
+        subject = axpy_subject(album, target, toolchain, per_thread=per_thread)
+        (timing,) = target.measure(subject.program, subject.cubin, problems_of(subject)[-1:])
+        times.append(timing.time_median_us)
+    assert times[0] <= times[1]
+
+
+def test_an_interrupted_target_works_again(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    target.interrupt()
+    assert all(one.failure is None for one in target.execute(subject.program, problems_of(subject)))
+
+
+def test_its_identity_names_what_results_depend_on(target):
+    identity = dict(target.identity())
+    assert identity["target"] == target.name and len(identity) > 1

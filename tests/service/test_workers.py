@@ -1,0 +1,150 @@
+"""Workers that are killed, stopped and supervised: nothing is lost, nothing is done twice, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from service_home import axpy, children, is_alive, until
+
+from app.client import Client
+
+TRIALS = 8
+SLOW = {"kernel": "attention", "workloads": ["small"], "templates": ["scalar"], "strategy": "random", "seed": 3,
+        "budget": {"trials": TRIALS}}
+
+
+@pytest.fixture
+def api(home):
+    """The API without workers, so that a test has them in its own hands."""
+    _, url = home.serve("--workers", "0")
+    with Client(url) as client:
+        yield client
+
+
+def done(api, search_id):
+    return api.search(search_id)["trials_done"]
+
+
+def all_once(api, search_id, count=TRIALS):
+    trials = api.trials(search_id)
+    assert [one["number"] for one in trials] == list(range(count))
+    assert all(one["state"] == "done" for one in trials)
+    assert len({one["candidate_digest"] for one in trials}) == count
+    return trials
+
+
+def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, api):
+    search_id = api.submit(**SLOW)["id"]
+    first = home.start("worker")
+    until(lambda: done(api, search_id) >= 3, "three trials")
+    descendants = children(first.pid)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    before = {one["number"]: one["recorded_at"] for one in api.trials(search_id) if one["state"] == "done"}
+    second = home.start("worker")
+    assert api.wait(search_id, deadline_s=120)["status"] == "completed"
+    trials = all_once(api, search_id)
+    assert {one["number"]: one["recorded_at"] for one in trials if one["number"] in before} == before
+    assert max(one["attempts"] for one in trials) <= 2
+    until(lambda: not any(is_alive(one) for one in descendants), "the dead worker's children are gone", 70)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, number):
+    search_id = api.submit(**SLOW)["id"]
+    worker = home.start("worker", GREENFAST_LEASE_S="600")
+    until(lambda: done(api, search_id) >= 1, "a trial")
+    worker.send_signal(number)
+    assert worker.wait(30) == 0
+    assert api.search(search_id)["status"] == "queued" and "Traceback" not in worker.stderr.read()
+    assert home.run("worker", "--once").code == 0
+    assert {one["attempts"] for one in all_once(api, search_id)} == {1}
+
+
+def test_pause_resume_and_cancel_reach_a_running_search(home, api):
+    search_id = api.submit(**{**SLOW, "budget": {"trials": 200}})["id"]
+    home.start("worker")
+    until(lambda: done(api, search_id) >= 1, "a trial")
+    api.control(search_id, "pause")
+    until(lambda: api.search(search_id)["status"] == "paused", "paused", 30)
+    paused_at = done(api, search_id)
+    assert all(one["state"] == "done" for one in api.trials(search_id))
+    api.control(search_id, "resume")
+    until(lambda: done(api, search_id) > paused_at, "it goes on", 60)
+    api.control(search_id, "cancel")
+    until(lambda: api.search(search_id)["status"] == "cancelled", "cancelled", 30)
+    assert api.best(search_id)["source_digest"]
+
+
+def test_a_queued_search_is_paused_and_cancelled_without_a_worker(api):
+    search_id = api.submit(**axpy())["id"]
+    assert api.control(search_id, "pause")["status"] == "paused"
+    assert api.control(search_id, "resume")["status"] == "queued"
+    assert api.control(search_id, "cancel")["status"] == "cancelled"
+
+
+def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
+    ids = [api.submit(**axpy(seed=number))["id"] for number in range(6)]
+    workers = [home.start("worker", "--once") for _ in range(2)]
+    assert [one.wait(120) for one in workers] == [0, 0]
+    for search_id in ids:
+        assert {one["attempts"] for one in all_once(api, search_id, 3)} == {1}
+
+
+def test_a_search_that_cannot_start_fails_with_the_reason_and_the_next_one_runs(home, api, tmp_path):
+    bad = api.submit(**axpy())["id"]
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    assert home.run("worker", "--once", PATH=str(empty), GREENFAST_CXX="").code == 0
+    failed = api.search(bad)
+    assert failed["status"] == "failed" and "g++" in failed["why"]
+    good = api.submit(**axpy())["id"]
+    assert home.run("worker", "--once").code == 0 and api.search(good)["status"] == "completed"
+
+
+def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
+    process, url = home.serve()
+    worker = until(lambda: children(process.pid), "a worker")[0]
+    with Client(url) as client:
+        search_id = client.submit(**SLOW)["id"]
+        until(lambda: done(client, search_id) >= 1, "a trial")
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: any(one != worker for one in children(process.pid)), "another worker", 30)
+        assert client.wait(search_id, deadline_s=120)["status"] == "completed"
+        all_once(client, search_id)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next(home, number):
+    process, url = home.serve("--workers", "2")
+    workers = until(lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers")
+    with Client(url) as client:
+        search_id = client.submit(**SLOW)["id"]
+        until(lambda: done(client, search_id) >= 1, "a trial")
+    process.send_signal(number)
+    assert process.wait(30) == (-9 if number == signal.SIGKILL else 0)
+    until(lambda: not any(is_alive(one) for one in workers), "the workers are gone", 20)
+    rows = home.run("searches", "--json").json
+    assert rows[0]["id"] == search_id and rows[0]["status"] == "queued"
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_an_open_event_stream_does_not_keep_the_service_from_ending(home):
+    process, url = home.serve("--workers", "0")
+    with Client(url) as client:
+        search_id = client.submit(**axpy())["id"]
+        with client._http.stream("GET", f"/api/v1/searches/{search_id}/events") as answer:
+            next(answer.iter_lines())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+
+
+def test_a_search_command_yields_to_a_worker_that_was_quicker_and_follows_it(home, api):
+    home.start("worker")
+    ended = home.run("search", "axpy", "--template", "right", "--trials", "3", "--seed", "2", "--json")
+    assert ended.code == 0 and ended.json["status"] == "completed"
+    all_once(api, ended.json["id"], 3)

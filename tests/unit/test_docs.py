@@ -1,0 +1,119 @@
+"""Docs fail here when they lie: commands, options, names, links, figures and container files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from app.cli import make_app
+from search.gates import GATES
+from search.run import Ended
+from search.strategies import STRATEGIES
+from search.verdict import Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = typer.main.get_command(make_app()).commands
+
+
+def _greenfast_lines() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```[a-z]*\n(.*?)^```", page.read_text(), re.S | re.M):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("greenfast "):
+                    found.append((page.name, line.partition("  #")[0]))
+    return found
+
+
+def test_there_are_commands_to_check():
+    assert len(_greenfast_lines()) >= 5
+
+
+@pytest.mark.parametrize(("page", "line"), _greenfast_lines())
+def test_a_command_in_the_docs_exists_with_its_options(page, line):
+    _, name, *words = shlex.split(line)
+    assert name in COMMANDS, f"{page}: greenfast {name}"
+    options = {option for parameter in COMMANDS[name].params for option in (*parameter.opts, *parameter.secondary_opts)}
+    for word in words:
+        if word.startswith("-"):
+            assert word.partition("=")[0] in options, f"{page}: greenfast {name} has no {word}"
+
+
+def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
+    kernel = catalogue.kernel("attention")
+    for _, line in _greenfast_lines():
+        words = shlex.split(line)
+        pairs = list(zip(words, words[1:]))
+        for option, value in pairs:
+            if option == "--workload":
+                kernel.workload(value)
+            if option == "--strategy":
+                assert value in STRATEGIES
+            if option == "--set":
+                template = kernel.template(dict(pairs)["--template"])
+                name, _, text = value.partition("=")
+                template.parameter(name).parse(text)
+            if option == "--preset":
+                kernel.template(dict(pairs)["--template"]).preset(value)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
+def test_links_and_named_files_exist(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+    for target in re.findall(r"`((?:search|db|app|tests|bench|scripts|kernel_templates|docs)/[\w./-]*)`", text):
+        if "KERNEL" not in target:
+            assert (ROOT / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_names_every_gate_strategy_and_verdict():
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.M)
+    assert rows == [gate.name for gate in GATES]
+    for name in (*STRATEGIES, *(verdict_name(object.__new__(one)) for one in (Accepted, Green, Rejected, Faulted))):
+        assert f"`{name}`" in text
+
+
+def test_stages_of_gates_and_statuses_have_one_spelling():
+    assert {gate.name for gate in GATES} <= {one.value for one in Stage}
+    assert len({one.value for one in Reason}) == len(Reason) and "completed" in {one.value for one in Ended}
+
+
+def test_figures_in_the_docs_come_from_results():
+    rows = json.loads((ROOT / "bench" / "results" / "gpu_check.json").read_text())["rows"]
+    agreement = next(one for one in rows if one["what"] == "agreement") if "what" in rows[1] else None
+    everything = next(one for one in rows if one.get("template") == "all")
+    for page in ("README.md", "docs/architecture.md"):
+        text = (ROOT / page).read_text()
+        assert f"{agreement['checks_on_gpu']:,}" in text
+        assert f"{agreement['candidates']} " in text
+        assert f"{everything['spearman']:.2f}" in text
+    assert agreement["green_but_wrong_on_gpu"] == 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "bench" / "results").rglob("*.json")), ids=lambda one: one.name)
+def test_a_result_holds_its_environment_and_rows(path):
+    result = json.loads(path.read_text())
+    assert result["environment"]["date"] and result["rows"]
+
+
+def test_the_container_files_parse_and_fit_together():
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    service = compose["services"]["greenfast"]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    instructions = re.findall(r"^([A-Z]+) ", dockerfile.replace("\\\n", " "), re.M)
+    assert instructions[0] == "FROM" and instructions[-1] == "CMD" and "USER" in instructions
+    assert "GREENFAST_TOKEN" in service["environment"]
+    assert service["ports"] == ["127.0.0.1:8741:8741"] and "EXPOSE 8741" in dockerfile
+    assert any(one.endswith(":/data") for one in service["volumes"]) and "GREENFAST_DATA=/data" in dockerfile
+    assert compose["services"]["greenfast-gpu"]["profiles"] == ["gpu"]
+    for copied in re.findall(r"^COPY ([\w.]+) ", dockerfile, re.M):
+        assert (ROOT / copied).exists()
