@@ -87,8 +87,8 @@ def _files(services: Services, row: SearchRow, trial: TrialDetail, baseline: Tri
         files["baseline.cu"] = services.store.source(baseline.source_digest).text
         files["baseline_launch.json"] = _json(launch_description(kernel, row, baseline))
         files |= _template_files("baseline_template", kernel.template(baseline.template))
-    for name in ("host.cu", "run_cupy.py"):
-        files[name] = (STATIC_FILES / name).read_text("utf-8")
+    files["host.cu"] = (STATIC_FILES / "host.cu").read_text("utf-8")
+    files["run_cupy.py"] = (STATIC_FILES / "run_cupy.py.txt").read_text("utf-8")     # not code of this package
     return {name: text.encode() for name, text in files.items()}
 
 

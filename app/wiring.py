@@ -33,6 +33,7 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stopping = threading.Event()        # set when the process is about to end: streams close
+        self.open_streams = 0
         self._targets: dict[str, Target] = {}
         self._lock = threading.RLock()
 

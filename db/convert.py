@@ -108,6 +108,11 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
     return plain
 
 
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    return kind in _AS_IT_IS or kind is float and math.isfinite(value)
+
+
 def storable(text: str) -> str:
     """Text that every database and every reader takes: no NUL, no half of a surrogate pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
@@ -115,16 +120,18 @@ def storable(text: str) -> str:
 
 def encode(value: Any) -> Any:
     """`value` as JSON data. NumPy scalars become plain numbers; Fault for what has no JSON form."""
-    if type(value) in _AS_IT_IS:
+    if _is_plain(value):
         return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {name: getattr(value, name) for name in _names(type(value))}
-        return {"type": type(value).__name__,
-                **{name: one if type(one) in _AS_IT_IS else encode(one) for name, one in found.items()}}
+        found = {"type": type(value).__name__}
+        for name in _names(type(value)):
+            one = getattr(value, name)
+            found[name] = one if _is_plain(one) else encode(one)
+        return found
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ from typing import Any
 
 from db.rows import Point, TrialRow
 
-MOST_POINTS = 2_000                  # SVG points that a browser draws without delay
+MOST_POINTS = 1_000                  # SVG points that a browser draws each second without delay
 
 
 def best_so_far(search_id: str, trials: Sequence[TrialRow], points: Sequence[Point],

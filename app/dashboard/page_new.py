@@ -25,8 +25,8 @@ LIMITS = tuple(one.name for one in fields(GateLimits))
 # Which field of the form an error stands beside.
 FIELD_OF = {
     "bad_name": "name", "bad_seed": "seed", "bad_min_gain": "min_gain", "unknown_strategy": "strategy",
-    **dict.fromkeys(("unknown_workload", "mixed_workloads", "no_workloads", "repeated_workload"), "workloads"),
-    **dict.fromkeys(("unknown_template", "repeated_template", "unsupported_workload", "empty_space"), "templates"),
+    **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
+    **dict.fromkeys(("unknown_template", "unsupported_workload", "empty_space"), "templates"),
     **dict.fromkeys(("unknown_target", "no_gpu", "target_not_built"), "target"),
     **dict.fromkeys(("bad_preset", "unknown_preset"), "baseline")}
 
@@ -65,7 +65,7 @@ async def submit(request: Request) -> Response:
 def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any],
               error: GreenfastError | None) -> Response:
     kernels, broken = list_kernels(services.catalogue)
-    presets = [f"{template.name}:{preset.name}" for template in kernel.templates for preset in template.presets]
+    presets = [f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets]
     return render("new.html", {
         "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
         "field": field_of(error, given) if error else None,

@@ -19,7 +19,8 @@ from search.verdict import Reason, Stage
 
 PAGE = 50
 LARGEST_PAGE = 500
-VERDICTS = ("accepted", "green", "rejected", "faulted")
+RIGHT = ("accepted", "green")
+VERDICTS = (*RIGHT, "rejected", "faulted")
 SORTS = {"number": "number", "time_median_us": "time", "registers": "registers",
          "smem_bytes": "shared memory", "max_abs_error": "max error", "duration_s": "duration"}
 CONTROLS = {"queued": ("pause", "cancel"), "running": ("pause", "cancel"), "paused": ("resume", "cancel"),
@@ -88,7 +89,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "comparison": comparison(store, row, best, baseline),
         "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
-        "chart": charts.best_so_far(row.id, newest, points, baseline)}
+        "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest)}
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:
@@ -146,12 +147,20 @@ class Step:
     reached: int
     passed: int
     rejected: int
+    faulted: int
     not_judged: int
 
 
 def funnel(counts: Counts) -> list[Step]:
-    return [Step(stage, reached, passed, counts.by_stage.get(stage, 0), counts.unavailable.get(stage, 0))
-            for stage, reached, passed in counts.funnel]
+    """The gates in order; what neither went on nor was rejected was lost to a fault of ours."""
+    right = sum(counts.by_verdict.get(one, 0) for one in RIGHT)
+    went_on = [*(reached for _, reached, _ in counts.funnel[1:]), right]
+    found = []
+    for (stage, reached, passed), further in zip(counts.funnel, went_on):
+        rejected = counts.by_stage.get(stage, 0)
+        found.append(Step(stage, reached, passed, rejected, reached - further - rejected,
+                          counts.unavailable.get(stage, 0)))
+    return found
 
 
 def trial_table(store: Store, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:

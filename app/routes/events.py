@@ -28,6 +28,7 @@ router = APIRouter(prefix="/searches", tags=["searches"])
 POLL_S = 0.5
 HEARTBEAT_S = 10.0
 PAGE = 100
+MOST_STREAMS = 100
 ENDED = ("completed", "cancelled", "failed")
 END_ID = "end"                       # a reader that comes again after the end is told not to
 
@@ -40,14 +41,25 @@ async def events(search: str, request: Request, store: TheStore, services: TheSe
     if last_event_id == END_ID:
         return Response(status_code=204)
     await run_in_threadpool(store.search, search)             # an unknown one is refused before the stream begins
-    after = int(last_event_id) if (last_event_id or "").isdigit() else -1
+    if services.open_streams >= MOST_STREAMS:
+        raise Fault(f"{MOST_STREAMS} event streams are open", code="too_many_streams", mend="close some, or poll")
+    after = int(last_event_id) if (last_event_id or "").isdecimal() else -1
     return StreamingResponse(_stream(store, search, after, services), media_type="text/event-stream",
                              headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
 
 async def _stream(store: Store, search_id: str, after: int, services: Services) -> AsyncIterator[str]:
+    services.open_streams += 1
+    try:
+        yield "retry: 2000\n\n"
+        async for one in _events(store, search_id, after, services):
+            yield one
+    finally:
+        services.open_streams -= 1
+
+
+async def _events(store: Store, search_id: str, after: int, services: Services) -> AsyncIterator[str]:
     seen, quiet_since = None, time.monotonic()
-    yield "retry: 2000\n\n"
     while not services.stopping.is_set():
         try:
             row = await run_in_threadpool(store.search, search_id)
@@ -59,11 +71,11 @@ async def _stream(store: Store, search_id: str, after: int, services: Services) 
                 detail = await run_in_threadpool(search_detail, store, search_id)
                 yield event("progress", detail.model_dump_json())
                 seen, quiet_since = news, time.monotonic()
-        except Fault:                                         # the database is busy or away: the next look may work
-            row = None
-        if row is not None and row.status in ENDED:
-            yield event("end", json.dumps(_end(row)), END_ID)
-            return
+            if row.status in ENDED:
+                yield event("end", json.dumps(_end(row)), END_ID)
+                return
+        except Fault:
+            pass                                              # the database is busy or away: the next look may work
         if time.monotonic() - quiet_since > HEARTBEAT_S:
             quiet_since = time.monotonic()
             yield ": still here\n\n"

@@ -58,7 +58,7 @@ class ExampleSearch:
         presets.sort(key=lambda one: f"{one.template}:{one.origin.preset}" != self.plan.baseline)
         spaces = {name: Space(self.kernel.template(name), self.compiled, self.device) for name in self.plan.templates}
         found, seen = list(presets), {(one.template, one.parameters) for one in presets}
-        while len(found) < 100:
+        while len(found) < 2 * self.plan.trials:
             template = self.random.choice([name for name in spaces for _ in range(3 if name == "wmma" else 1)])
             values = {one.name: self.random.choice(one.values) for one in self.kernel.template(template).parameters}
             parameters = complete_parameters(self.kernel.template(template), values, self.compiled)

@@ -111,7 +111,6 @@ def test_two_workers_that_race_for_fifty_searches_claim_each_once(store, start):
         child.stdin.flush()
     claimed = [child.communicate()[0].split() for child in children]
     assert Counter(claimed[0] + claimed[1]) == Counter(ids)
-    assert all(claimed), "both took part"
     assert store.stats()["searches"]["completed"] == 50
     assert {row.attempts for one in ids for row in store.trials(one).items} == {1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 
 import httpx
 import pytest
@@ -238,3 +239,15 @@ def test_with_a_token_nothing_but_health_is_open(home):
         assert answer.headers["location"] == "/" and token not in cookie
         assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
         assert client.get("/api/v1/searches").status_code == 200                 # by the cookie now
+
+
+def test_a_locked_database_is_our_fault_and_says_when_to_come_again(home):
+    _, url = home.serve("--workers", "0")
+    holder = sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        answer = httpx.post(url + "/api/v1/searches", json=axpy(), trust_env=False, timeout=60)
+    finally:
+        holder.close()
+    assert (answer.status_code, answer.json()["code"]) == (503, "database_locked") and answer.headers["retry-after"]
+    assert httpx.post(url + "/api/v1/searches", json=axpy(), trust_env=False).status_code == 201

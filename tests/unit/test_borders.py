@@ -20,9 +20,13 @@ ROOMS = {
 
 
 def _imports() -> list[tuple[str, str]]:
-    """(file, top-level module) of every import statement, wherever it stands in the file."""
+    """(file, top-level module) of every import statement, wherever it stands in the file.
+
+    What is only downloaded (app/bundle_files) is data here.
+    """
     found = []
-    for path in sorted(one for package in PACKAGES for one in (ROOT / package).rglob("*.py")):
+    files = (one for package in PACKAGES for one in (ROOT / package).rglob("*.py"))
+    for path in sorted(one for one in files if "bundle_files" not in one.parts):
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):

@@ -93,7 +93,7 @@ def test_a_plan_is_complete_and_repeats_for_the_same_request(catalogue):
 def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):
     nothing = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread <= 8")
     with pytest.raises(UsageError, match="128 threads with 1 elements") as refused:
-        make_plan(SearchRequest("axpy"), nothing)
+        make_plan(SearchRequest("axpy", templates=("right",)), nothing)
     assert refused.value.code == "empty_space"
 
 

@@ -14,7 +14,7 @@
       type: "scatter", mode: "markers", name: name, x: one.number, y: one.time,
       text: one.verdict.map((verdict) => verdict + ", " + data.kind),
       hovertemplate: "trial %{x}: %{y:.3~f} µs<br>" + name + ", %{text}<extra></extra>",
-      marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: 7, color: colour("series-" + (index % 4 + 1)), opacity: 0.8,
+      marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: one.number.length > 300 ? 5 : 7, color: colour("series-" + (index % 4 + 1)), opacity: 0.8,
                 line: { width: 1, color: colour("card") } },
     }));
   }

@@ -1,8 +1,8 @@
 """Builds the emulator once and candidates' kernel libraries many times.
 
 What depends on the emulator's sources, the compiler and its flags lies in one folder named by their digest;
-a candidate's library lies in it by the digest of its own text and headers. Both appear by rename, whole or not
-at all.
+a candidate's library lies in it by the digest of its own text and headers. Both appear by rename, whole or
+not at all.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class EmulatorBuild:
         use_prelude = (
             ("-include", str(prelude)) if self.compiler.kind == "g++" else ("-include-pch", f"{prelude}.gch")
         )
-        # Linked without the sanitizers' libraries: the runtime answers their calls. Undefined names are errors.
+        # Linked without the sanitizers' libraries: the runtime answers their calls. Undefined names fail.
         command = [
             self.compiler.path,
             *self._kernel_flags(counted),
@@ -218,9 +218,9 @@ class EmulatorBuild:
 
     def _build_prelude(self, folder: Path, counted: bool) -> None:
         folder.mkdir()
-        header = folder / "prelude.h"
-        header.write_text('#include "gf_emulator/prelude.h"\n')
-        self._must([*self._kernel_flags(counted), "-x", "c++-header", str(header), "-o", f"{header}.gch"])
+        header = INCLUDE / "gf_emulator" / "prelude.h"
+        made = folder / "prelude.h.gch"
+        self._must([*self._kernel_flags(counted), "-x", "c++-header", str(header), "-o", str(made)])
 
     def _must(self, arguments: Sequence[str]) -> None:
         """Run the compiler on the emulator's own sources; a failure is ours."""

@@ -62,6 +62,7 @@ __all__ = [
 EXIT_CRASH = 80
 EXIT_OURS = 81
 LOADING_GRACE_S = 20.0
+OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -78,11 +79,11 @@ def execute(
     memory_bytes: int,
     on_result: Callable[[RunResult], None] | None = None,
 ) -> tuple[RunResult, ...]:
-    """One result a run, in order. `deadline_s` is each run's; after one that outlasts it the rest is `not_run`.
+    """One result a run, in order. `deadline_s` is each run's; after one that outlasts it the rest is not run.
 
     A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers,
-    stacks (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes no
-    sense and Fault when the emulator itself could not do its work.
+    stacks (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes
+    no sense and Fault when the emulator itself could not do its work.
     """
     build.prepare()
     for run in runs:
@@ -170,33 +171,34 @@ class _Batch:
     def follow(self, deadline_s: float, deliver: Callable[[RunResult], None]) -> bool:
         """Deliver results until the process ends; True when the run at work outlasted its deadline."""
         done = 0
+        begun = False  # the run `done`; before that, whatever happens is ours
         open_faults: list[dict[str, Any]] = []
         for event in self._events(deadline_s):
+            run = self.runs[done]
             if event is None:
                 self.kill()
-                deliver(
-                    self._lost(
-                        self.runs[done],
-                        open_faults,
-                        "timeout",
-                        RunFault("timeout", f"the run was not over after {deadline_s:g} s"),
-                    )
-                )
+                if not begun:
+                    raise Fault(f"the emulator did not come to run {run.name!r}", code="emulator_stalled")
+                late = RunFault("timeout", f"the run was not over after {deadline_s:g} s")
+                deliver(self._lost(run, open_faults, "timeout", late))
                 return True
-            if event["event"] == "fault":
-                open_faults.append(event)
-            elif event["event"] == "ours":
+            if event["event"] == "ours":
                 raise Fault(
-                    f"the emulator could not run {self.runs[done].name!r}: {event['why']}",
+                    f"the emulator could not run {run.name!r}: {event['why']}",
                     code="emulator_failed",
                     mend="a larger memory_bytes" if event["why"] == "memory" else "",
                 )
+            if event["event"] == "begin":
+                begun = True
+            elif event["event"] == "fault":
+                open_faults.append(event)
             elif event["event"] == "end":
-                deliver(run_result(self.module, self.runs[done], open_faults, event, self._outputs(done)))
-                open_faults = []
+                deliver(run_result(self.module, run, open_faults, event, self._outputs(done)))
+                open_faults, begun = [], False
                 done += 1
-        if done < len(self.runs):
-            deliver(self._died(self.runs[done], open_faults))
+                if done == len(self.runs):
+                    return False
+        deliver(self._died(self.runs[done], begun, open_faults))
         return False
 
     def stop(self) -> None:
@@ -233,11 +235,11 @@ class _Batch:
             return None
         return event if isinstance(event, dict) and event.get("nonce") == self.nonce else None
 
-    def _died(self, run: Run, open_faults: list[dict[str, Any]]) -> RunResult:
+    def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:
         returncode = self.process.wait()
-        if returncode == EXIT_CRASH and open_faults:
+        if begun and returncode == EXIT_CRASH and open_faults:
             return self._lost(run, open_faults, "crash", None)
-        if returncode < 0 and -returncode not in (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU):
+        if begun and returncode < 0 and -returncode not in OUTSIDE_SIGNALS:
             name = signal.Signals(-returncode).name
             return self._lost(
                 run, open_faults, "crash", RunFault("device_fault", f"the run's process died of {name}")

@@ -20,7 +20,7 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Global memory of `image.nbytes` bytes. `fill`: what it holds at first: the image, 0xFF (NaN), or zeros."""
+    """Global memory of `image.nbytes` bytes that first hold `fill`: the image, 0xFF (NaN), or zeros."""
 
     name: str
     role: str  # 'input' | 'output' | 'workspace'
@@ -67,8 +67,8 @@ class Run:
 
 @dataclass(frozen=True)
 class RunFault:
-    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's may
-    be another word. `where` is a line of the kernel's own source."""
+    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's
+    may be another word. `where` is a line of the kernel's own source."""
 
     kind: str
     sentence: str
@@ -131,8 +131,8 @@ class Counters:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """`status`: finished (no faults), fault (reported), crash (its process died of it), timeout, or not_run (an
-    earlier run of the batch timed out)."""
+    """`status`: finished (no faults), fault (reported), crash (its process died of it), timeout, or not_run
+    (an earlier run of the batch timed out)."""
 
     name: str
     status: str

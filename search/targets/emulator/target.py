@@ -6,6 +6,7 @@ Results are real, times are modelled (see model.py). Each run has its own schedu
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ FIRST_BATCH = 4                      # most wrong candidates show in the first r
 SAMPLED_BLOCKS = 8                   # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 MEMORY_BYTES = 4 * 2**30
+_MACHINE_PATH = re.compile(r"/(?:[^\s/:]+/)+")        # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misaligned": Reason.MISALIGNED,
            "out_of_bounds": Reason.OUT_OF_BOUNDS, "timeout": Reason.TIMEOUT, "out_of_memory": Reason.OUT_OF_MEMORY,
@@ -107,8 +109,8 @@ class EmulatorTarget(Target):
         if isinstance(built, Module):
             return built
         first = next((line for line in built.log.splitlines() if "error" in line), built.log[:200])
-        raise Fault(f"the emulator cannot compile this source, which NVRTC accepts: {first.strip()[:300]}",
-                    code="emulator_unsupported")
+        said = _MACHINE_PATH.sub("", first.strip())[:300]
+        raise Fault(f"the emulator cannot compile this source, which NVRTC accepts: {said}", code="emulator_unsupported")
 
     def _execute(self, module: Module, runs: list[native.Run]) -> tuple[native.RunResult, ...]:
         return native.execute(self._build, module, runs, workers=self._workers, deadline_s=self._run_deadline_s,

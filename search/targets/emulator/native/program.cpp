@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <new>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count
     Job job;
     if (!read_job(words[1], job)) return exit_code_ours;
     report().open(std::atoi(words[2]), job.nonce);
+    std::set_new_handler([] { give_up("memory"); });
     const std::uint64_t memory_bytes = std::strtoull(words[4], nullptr, 10);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_AS, memory_bytes);

@@ -1,0 +1,33 @@
+"""The bundle's own parts: bytes that follow from contents, and C++ tables that say what launch.json says."""
+
+from __future__ import annotations
+
+from app.downloads import laid_out_workload, zip_bytes
+from app.launch_header import launch_header
+
+
+def test_a_zip_has_the_same_bytes_whatever_the_order_and_the_time():
+    one, other = {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"2"}
+    assert zip_bytes(one) == zip_bytes(other) != zip_bytes({"a": b"1", "b": b"3"})
+
+
+def test_a_workload_is_laid_out_with_its_numbers_without_computing_its_reference(catalogue):
+    kernel = catalogue.kernel("attention")
+    template, preset = kernel.preset("scalar:vec")
+    laid_out = laid_out_workload(kernel, template, kernel.workload("long"), dict(preset.parameters))
+    assert laid_out.launches[0].grid == (128, 8, 2) and laid_out.launches[0].smem_dynamic_bytes == 16384
+    assert {one.name: one.shape for one in laid_out.tensors}["q"] == (2, 8, 2048, 64)
+
+
+def test_the_header_holds_every_argument_and_launch():
+    text = launch_header({"workloads": [{
+        "name": "line", "flop": 8192, "launches": [{"entry": "axpy", "grid": [32, 1, 1], "block": [128, 1, 1],
+                                                    "smem_dynamic_bytes": 0}],
+        "arguments": [{"name": "x", "kind": "input", "dtype": "fp16", "bytes": 8192},
+                      {"name": "N", "kind": "scalar", "dtype": "int32", "value": 4096},
+                      {"name": "a", "kind": "scalar", "dtype": "float32", "value": 2.5},
+                      {"name": "scratch", "kind": "workspace", "bytes": 64, "zero_fill": True}]}]})
+    for part in ('{"x", Kind::input, Type::fp16, 8192, false, 0LL, 0.0}', "Type::int32, 0, false, 4096LL, 0.0}",
+                 "Type::float32, 0, false, 0LL, 2.5}", "Kind::workspace, Type::none, 64, true",
+                 "(&axpy), {32u, 1u, 1u}, {128u, 1u, 1u}, 0}", '{"line", 8192.0, arguments_0, 4, launches_0, 1}'):
+        assert part in text
