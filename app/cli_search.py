@@ -49,9 +49,9 @@ def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel."
         templates=tuple(template) if template else None, target=target, strategy=strategy, trials=trials,
         seconds=seconds, seed=seed, baseline=baseline, min_gain=min_gain)
     with opened_services() as services:
-        search_id = submitted(services, request) if request else resumed(services, resume)
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
+        search_id = submitted(services, request) if request else resumed(services, resume)
         report = run_here(services, search_id, stop)
         detail = search_detail(services.store, search_id)
     print_json(detail.model_dump()) if as_json else show_search(detail)

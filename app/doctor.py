@@ -55,7 +55,8 @@ def _check(name: str, needed: bool, look: Callable[[], str]) -> Check:
 
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Check("Python", True, sys.version_info >= LEAST_PYTHON, version, "install Python 3.11 or newer")
+    ok = sys.version_info >= LEAST_PYTHON
+    return Check("Python", True, ok, version, "" if ok else "install Python 3.11 or newer")
 
 
 def _toolchain(services: Services) -> str:

@@ -12,10 +12,28 @@ _HEAD = """// Generated: the launches and arguments of launch.json. host.cu read
 
 enum class Kind { input, output, scalar, workspace };
 enum class Type { none, fp16, bf16, float32, int32, int64 };
-struct Argument { const char* name; Kind kind; Type type; long long bytes; bool zero_fill; long long whole; double real; };
-struct Launch { const void* entry; unsigned grid[3]; unsigned block[3]; int smem_dynamic_bytes; };
-struct Workload { const char* name; double flop; const Argument* arguments; int argument_count;
-                  const Launch* launches; int launch_count; };
+struct Argument {
+    const char* name;
+    Kind kind;
+    Type type;
+    long long bytes;
+    bool zero_fill;       // workspaces
+    long long whole;      // scalars: the value of an integer,
+    double real;          // or of a float
+};
+struct Launch {
+    const void* entry;
+    unsigned grid[3], block[3];
+    int smem_dynamic_bytes;
+};
+struct Workload {
+    const char* name;
+    double flop;
+    const Argument* arguments;
+    int argument_count;
+    const Launch* launches;
+    int launch_count;
+};
 """
 
 

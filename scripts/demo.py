@@ -23,7 +23,6 @@ from app.client import Client
 from app.settings import Settings
 from search.errors import GreenfastError
 
-ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = Path("demo-output")
 SEARCH = {"kernel": "attention", "name": "demo: attention on the mission workload", "workloads": ["mission"],
           "templates": ["scalar", "wmma"], "budget": {"trials": 48}, "strategy": "tpe", "seed": 1}
@@ -36,8 +35,10 @@ def main() -> int:
     stay = sys.stdin.isatty() and sys.stdout.isatty()
     port = free_port(Settings.from_environment().port)
     url = f"http://127.0.0.1:{port}"
-    service = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", str(port)], cwd=Path.cwd(),
-                               stdout=subprocess.DEVNULL, start_new_session=True)
+    OUTPUT.mkdir(exist_ok=True)
+    with (OUTPUT / "service.log").open("wb") as log:
+        service = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
         with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:
             client.wait_until_ready(READY_S)
@@ -57,7 +58,7 @@ def main() -> int:
         console.print("stopping")
         return 0 if stay else 130
     except GreenfastError as error:
-        console.print(f"demo: {error}", markup=False)
+        console.print(f"demo: {error} (what the service said: {OUTPUT / 'service.log'})", markup=False)
         return 1
     finally:
         stop(service)
@@ -110,12 +111,11 @@ def progress_line(detail: dict[str, Any]) -> str:
     shown = f"{best['time_median_us']:.2f} us {best['time_kind']} (#{best['number']})" if best else "none yet"
     rate = f"{progress['rate_per_minute']:.0f}/min" if progress['rate_per_minute'] else "-"
     left = f"{progress['seconds_left']:.0f} s left" if progress['seconds_left'] is not None else ""
-    return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials   {funnel}   best {shown}   {rate}   {left}"
+    return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials  {rate}  {left}  best {shown}  {funnel}"
 
 
 def download(client: Client, detail: dict[str, Any], console: Console) -> None:
     """The winner's source and bundle through REST."""
-    OUTPUT.mkdir(exist_ok=True)
     best = client.best(detail["id"])
     source = OUTPUT / "winner.cu"
     source.write_text(client.source(best["source_digest"]))
@@ -149,7 +149,7 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
     for (stage, reason), count in Counter((one["stage"], one["reason"]) for one in rejected).most_common():
         example = next(one for one in rejected if (one["stage"], one["reason"]) == (stage, reason))
-        console.print(f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence'][:160]}",
+        console.print(f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence']}",
                       markup=False)
 
 

@@ -197,7 +197,8 @@ def test_pages_of_other_sites_can_do_nothing(service):
     assert own.status_code == 201
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::1", "a b"])
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::1",
+                                  "a b"])
 def test_a_host_that_is_not_ours_is_refused(service, host):
     answer = raw(service, "GET", "/api/v1/searches", headers={"host": host})
     assert answer.status_code == 400
