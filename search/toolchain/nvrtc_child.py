@@ -25,7 +25,7 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:                    # NVRTC's own refusals arrive as exceptions with the log in them
         text = str(error)
         log.write(text)
-    text = log.getvalue()
+    text = log.getvalue().rstrip("\0\n ")
     return {"cubin": base64.b64encode(cubin).decode() if cubin else None, "log": cap(text, request["log_bytes"]),
             "log_bytes": len(text), "compile_s": time.perf_counter() - started}
 

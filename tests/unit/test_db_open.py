@@ -200,7 +200,8 @@ def test_an_empty_file_and_an_unfinished_database_are_new_ones(path):
 
 @pytest.mark.parametrize("wrong, code", [
     ("nonsense", "database_url"), ("mysql://localhost/x", "database_url"), ("sqlite://", "database_url"),
-    ("sqlite:///:memory:", "database_url"), ("sqlite:///file:x?uri=true", "database_url"), ("", "database_url"),
+    ("sqlite:///:memory:", "database_url"), ("sqlite:///file:x?uri=true", "database_url"),
+    ("", "database_url"),
     ("oracle+nothing://x", "database_url"),
     ("postgresql+nothing://localhost/x", "database_driver")])
 def test_a_wrong_url_is_refused(wrong, code):
