@@ -20,6 +20,7 @@ from db.faults import fault_of
 from search.errors import UsageError
 
 BUSY_S = 10.0                    # a writer waits so long for another
+SQLITE_HEADER_BYTES = 100            # Database File Format, section 1.3
 APPLICATION_ID = 0x67726673      # "grfs", in the header of every SQLite file of ours
 WRITER = "greenfast_writer"      # execution option of engines whose transactions will write
 KNOWN = ("sqlite", "postgresql")

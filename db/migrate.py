@@ -53,6 +53,9 @@ def _check_file(path: Path) -> str | None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a database", code="database_unreadable",
                          mend="name a file")
+    if 0 < path.stat().st_size < dialects.SQLITE_HEADER_BYTES:       # SQLite would take it for an empty database
+        raise UsageError(f"{path} is no database: it holds {path.stat().st_size} bytes", code="database_unreadable",
+                         mend="name another file, or move this one away")
     identity, revision, tables = dialects.sqlite_identity(path)
     if identity == 0 and tables == 0:
         return None

@@ -165,6 +165,11 @@ def _text(path: Path) -> None:
     path.write_text("not a database at all\n" * 100)
 
 
+def _one_letter(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("x")
+
+
 def _torn(path: Path) -> None:
     make(path)
     path.write_bytes(path.read_bytes()[:3000])
@@ -177,6 +182,7 @@ def _folder(path: Path) -> None:
 @pytest.mark.parametrize("spoil, code", [
     (_newer, "database_newer"), (_foreign, "database_not_ours"), (_foreign_wal, "database_not_ours"),
     (_marked_by_another, "database_not_ours"), (_text, "database_unreadable"), (_torn, "database_unreadable"),
+    (_one_letter, "database_unreadable"),
     (_folder, "database_unreadable")], ids=lambda one: getattr(one, "__name__", one))
 def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, spoil, code):
     spoil(path)
