@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import typer
 
+from app.cli_check import add_check_commands
 from app.cli_lists import add_list_commands
 from app.cli_output import print_error, say
 from app.cli_search import add_search_commands
@@ -33,7 +34,7 @@ def make_app() -> typer.Typer:
     made = typer.Typer(name="greenfast", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
                        pretty_exceptions_enable=False,
                        help="Search for the fastest CUDA kernel that is also right.")
-    for add in (add_trial_commands, add_search_commands, add_service_commands, add_list_commands):
+    for add in (add_trial_commands, add_check_commands, add_search_commands, add_service_commands, add_list_commands):
         add(made)
     return made
 

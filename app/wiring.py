@@ -17,14 +17,17 @@ from search.catalogue import Catalogue
 from search.digest import digest
 from search.errors import UsageError
 from search.evaluate import Bench
-from search.plan import SearchPlan, SearchRequest, make_plan
+from search.gates import GateLimits
+from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan
 from search.run import History, SearchRun, Sink
-from search.targets import TargetSettings, open_target
+from search.spec import KernelSpec
+from search.targets import RUN_DEADLINE_S, TargetSettings, open_target
 from search.targets.base import Target
 from search.toolchain import Toolchain
 from search.verdict import Trial
 
 LARGEST_SEED = 2**31 - 1
+IMPATIENT_S = 3.0                    # for a run that is expected not to end
 
 
 class Services:
@@ -34,7 +37,7 @@ class Services:
         self.settings = settings
         self.stopping = threading.Event()        # set when the process is about to end: streams close
         self.open_streams = 0
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[tuple[str, float], Target] = {}
         self._lock = threading.RLock()
 
     @cached_property
@@ -57,15 +60,16 @@ class Services:
         self.settings.prepare_data()
         return Toolchain(self.settings.cache, self.settings.window)
 
-    def target(self, name: str) -> Target:
-        """The target of that name, opened once; not prepared yet."""
+    def target(self, name: str, run_deadline_s: float = RUN_DEADLINE_S) -> Target:
+        """The target of that name, opened once for each deadline; not prepared yet."""
+        key = (name, run_deadline_s)
         with self._lock:
-            if name not in self._targets:
+            if key not in self._targets:
                 self.settings.prepare_data()
                 workers = max(1, (os.cpu_count() or 1) // self.settings.window)
-                self._targets[name] = open_target(
-                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers))
-            return self._targets[name]
+                self._targets[key] = open_target(
+                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers, run_deadline_s))
+            return self._targets[key]
 
     def plan(self, request: SearchRequest) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
@@ -80,6 +84,13 @@ class Services:
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         return Bench(kernel, workloads[0].compile_time(kernel), workloads, self.target(plan.target), self.toolchain,
                      self.catalogue.include_dirs, plan.limits, plan.seed)
+
+    def album_bench(self, catalogue: Catalogue, kernel: KernelSpec, workload: str, impatient: bool) -> Bench:
+        """Where an entry of the album is evaluated: the default target; a short deadline for what does not end."""
+        chosen = kernel.workload(workload)
+        target = self.target(DEFAULT_TARGET, IMPATIENT_S if impatient else RUN_DEADLINE_S)
+        return Bench(kernel, chosen.compile_time(kernel), (chosen,), target, self.toolchain, catalogue.include_dirs,
+                     GateLimits(), 0)
 
     def require_same_kernel(self, plan: SearchPlan) -> None:
         """Results of a kernel whose files changed since are not results of what would run now."""

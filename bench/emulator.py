@@ -28,7 +28,7 @@ WORKLOAD = "mission"
 REPEATS = 5
 
 
-def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, counted: bool, workers: int) -> dict:
+def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, flavour: str, workers: int) -> dict:
     kernel = catalogue.kernel("attention")
     template, found = kernel.preset(preset)
     workload = kernel.workload(WORKLOAD)
@@ -38,13 +38,13 @@ def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, counted: bo
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     case = workload_case(workload, 0)
     made = problem(kernel, template, point, case, answer(kernel, case))
-    module = build.build_module(source.unit, source.entries, counted=counted, deadline_s=60.0)
-    run = emulated_run(made, "forward", "bench", counted=False)
+    module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)
+    run = emulated_run(made, "forward", "bench")
     results = [execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
                for _ in range(REPEATS)]
     wall_s = statistics.median(one.wall_s for one in results)
     cpu_s = statistics.median(one.cpu_s for one in results)
-    return {"preset": preset, "workload": WORKLOAD, "build": "counted" if counted else "plain", "workers": workers,
+    return {"preset": preset, "workload": WORKLOAD, "build": flavour, "workers": workers,
             "compile_s": round(module.build_s, 3), "wall_s": round(wall_s, 4), "cpu_s": round(cpu_s, 4),
             "gflop_per_s": round(made.work_flop / wall_s / 1e9, 2),
             "gflop_per_cpu_s": round(made.work_flop / cpu_s / 1e9, 2)}
@@ -57,7 +57,7 @@ if __name__ == "__main__":
         started = time.perf_counter()
         build.prepare()
         rows = [{"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}]
-        rows += [measure(build, catalogue, preset, counted, os.cpu_count() or 1)
+        rows += [measure(build, catalogue, preset, flavour, os.cpu_count() or 1)
                  for preset in ("wmma:flashcore_a", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
-                 for counted in (False, True)]
+                 for flavour in ("plain", "counted")]
     publish("emulator", rows)

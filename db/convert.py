@@ -22,7 +22,8 @@ from typing import Any
 from search.candidate import Candidate
 from search.errors import Fault
 from search.plan import SearchPlan
-from search.verdict import CheckEvidence, CorrectnessEvidence, Rejected, Verdict
+from search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
+                            Rejected, Verdict)
 
 SCHEMA = 1
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
@@ -63,17 +64,19 @@ def pairs_of(name: str, document: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
-    """(the verdict, its details deflated). Single checks are 70 KB a trial, and only one page needs them."""
-    checks = {one.gate: encode(one.evidence.checks) for one in verdict.gates
-              if isinstance(one.evidence, CorrectnessEvidence)}
-    log = verdict.log if isinstance(verdict, Rejected) else ""
-    short = _with_details(verdict, {gate: () for gate in checks}, "")
-    return (_document({"verdict": encode(short)}),
-            zlib.compress(_document({"checks": checks, "log": log}).encode(), level=1))
+    """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
+    details = Details(
+        {one.gate: one.evidence.checks for one in verdict.gates if isinstance(one.evidence, CorrectnessEvidence)},
+        {one.gate: tuple(timing.lines for timing in one.evidence.timings) for one in verdict.gates
+         if isinstance(one.evidence, PerformanceEvidence)},
+        verdict.log if isinstance(verdict, Rejected) else "")
+    document = _document({"checks": encode(details.checks), "lines": encode(details.lines), "log": details.log})
+    short = _with_details(verdict, Details({gate: () for gate in details.checks}, {}, ""))
+    return _document({"verdict": encode(short)}), zlib.compress(document.encode(), level=1)
 
 
 def verdict_of(document: str, details: bytes | None = None) -> Verdict:
-    """The verdict; without `details`, correctness evidence has no single checks and a rejection no log."""
+    """The verdict; without `details`, evidence has no single checks and no lines, and a rejection no log."""
     verdict = _read(Verdict, _content(document, "verdict"))
     if details is None:
         return verdict
@@ -81,17 +84,37 @@ def verdict_of(document: str, details: bytes | None = None) -> Verdict:
         inflated = zlib.decompress(details).decode()
     except (zlib.error, UnicodeDecodeError) as error:
         raise _unreadable("its details are damaged") from error
-    found = _content(inflated, "checks")
-    checks = {gate: _read(tuple[CheckEvidence, ...], rows) for gate, rows in found.items()}
-    return _with_details(verdict, checks, _content(inflated, "log"))
+    checks = {gate: _read(tuple[CheckEvidence, ...], rows) for gate, rows in _content(inflated, "checks").items()}
+    lines = {gate: _read(tuple[tuple[LineCost, ...], ...], rows)
+             for gate, rows in _content(inflated, "lines", {}).items()}
+    return _with_details(verdict, Details(checks, lines, _content(inflated, "log")))
 
 
-def _with_details(verdict: Verdict, checks: Mapping[str, tuple[CheckEvidence, ...]], log: str) -> Verdict:
-    gates = tuple(replace(one, evidence=replace(one.evidence, checks=checks[one.gate]))
-                  if one.gate in checks else one for one in verdict.gates)
+@dataclasses.dataclass(frozen=True)
+class Details:
+    """What a verdict's short form leaves out, by gate."""
+
+    checks: Mapping[str, tuple[CheckEvidence, ...]]
+    lines: Mapping[str, tuple[tuple[LineCost, ...], ...]]    # one of each timing
+    log: str
+
+
+def _with_details(verdict: Verdict, details: Details) -> Verdict:
+    gates = tuple(replace(one, evidence=_evidence(one, details)) for one in verdict.gates)
     if isinstance(verdict, Rejected):
-        return replace(verdict, gates=gates, log=log)
+        return replace(verdict, gates=gates, log=details.log)
     return replace(verdict, gates=gates)
+
+
+def _evidence(result: GateResult, details: Details) -> Evidence:
+    evidence = result.evidence
+    if isinstance(evidence, CorrectnessEvidence) and result.gate in details.checks:
+        return replace(evidence, checks=details.checks[result.gate])
+    if isinstance(evidence, PerformanceEvidence):
+        lines = details.lines.get(result.gate) or ((),) * len(evidence.timings)
+        return replace(evidence, timings=tuple(replace(timing, lines=one)
+                                               for timing, one in zip(evidence.timings, lines, strict=True)))
+    return evidence
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
@@ -235,12 +258,17 @@ def _document(content: dict[str, Any]) -> str:
     return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
 
 
-def _content(document: str, name: str) -> Any:
+def _content(document: str, name: str, default: Any = None) -> Any:
+    """What stands there under `name`; a `default` is for what earlier versions did not store."""
     try:
         found = json.loads(document)
     except ValueError as error:
         raise _unreadable("it is not JSON") from error
-    if not isinstance(found, dict) or not isinstance(found.get("schema"), int) or name not in found:
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), int):
+        raise _unreadable(f"it holds no {name}")
+    if default is not None and name not in found:
+        return default
+    if name not in found:
         raise _unreadable(f"it holds no {name}")
     if found["schema"] > SCHEMA:
         raise Fault(f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",

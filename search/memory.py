@@ -27,6 +27,11 @@ class Tensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     image: np.ndarray                            # uint8, all bytes; gaps and outputs hold POISON
+    filled: bool = False                         # an output, too, starts as its image: kernels that add to it
+
+    @property
+    def starts_poisoned(self) -> bool:
+        return self.role != "input" and not self.filled
 
     def view(self, image: np.ndarray) -> np.ndarray:
         """The tensor's elements inside `image`, in logical order."""
@@ -62,6 +67,7 @@ class LaunchPlan:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     smem_dynamic_bytes: int
+    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...] | None = None    # None: those of the problem
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ emulator compiles, where the same header names resolve to their emulated form.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
 _SYSTEM_INCLUDE = re.compile(r"\s*#\s*include\s+<[^>]+>\s*$")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
+_COMMENT = re.compile(r"//.*")
 # Marks carry a template line through Jinja: private-use characters that no template holds.
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
@@ -73,16 +74,20 @@ def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, poi
         return RenderFailed(f"{type(error).__name__}: {error.message or error}", Line(shown, number or 1))
     except (TypeError, ValueError, ArithmeticError) as error:
         return RenderFailed(f"{type(error).__name__}: {error}", Line(shown, _line_of(error) or 1))
-    texts = [text for text, _ in body]
-    if sum(map(len, texts)) > LARGEST_SOURCE_CHARACTERS:
+    if sum(len(text) for text, _ in body) > LARGEST_SOURCE_CHARACTERS:
         return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
+    return assemble(body, (launch.entry for launch in template.launches), include_dirs, shown)
+
+
+def assemble(body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...],
+             shown: str) -> RenderedSource:
+    """The source of a text whose lines know where they came from; SpecError for a `gf/` header that is not there."""
     flat = tuple(_flatten(body, include_dirs, set(), shown))
     text = "\n".join(one for one, _ in flat) + "\n"
     return RenderedSource(
         text=text, digest=text_digest(text), lines=tuple(line for _, line in flat),
-        unit=with_markers(texts, [line for _, line in body]),
-        entries=tuple(dict.fromkeys(launch.entry for launch in template.launches)),
-        raw_asm=any(_RAW_ASM.search(one) for one in texts))
+        unit=with_markers([one for one, _ in body], [line for _, line in body]), entries=tuple(dict.fromkeys(entries)),
+        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", one)) for one, _ in body))
 
 
 def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:

@@ -114,6 +114,40 @@ class CorrectnessEvidence:
 
 
 @dataclass(frozen=True)
+class LineCost:
+    """What one line of a template does to memory, counted in a sample of blocks.
+
+    Source of the words: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes), shared-memory banks.
+    """
+
+    file: str                        # as the author knows it: attention/wmma.cu.j2
+    line: int
+    source_line: int | None          # the first line of the source's text that came from it
+    kind: str                        # "shared_read" | "shared_write" | "global_read" | "global_write"
+    instructions: int                # warp-wide
+    total_bytes: int
+    wavefronts: int                  # of shared memory
+    wavefronts_ideal: int            # without bank conflicts
+    sectors: int                     # of 32 bytes of global memory
+    sectors_ideal: int               # that the bytes need at least
+
+    @property
+    def is_shared(self) -> bool:
+        return self.kind.startswith("shared")
+
+    @property
+    def transactions(self) -> int:
+        """Wavefronts or sectors: what the line costs."""
+        return self.wavefronts if self.is_shared else self.sectors
+
+    @property
+    def factor(self) -> float:
+        """Wavefronts or sectors over the ideal; 1.0: no bank conflicts, fully coalesced."""
+        ideal = self.wavefronts_ideal if self.is_shared else self.sectors_ideal
+        return self.transactions / ideal if ideal else 1.0
+
+
+@dataclass(frozen=True)
 class Timing:
     """One workload's time on a target."""
 
@@ -123,6 +157,9 @@ class Timing:
     limited_by: str                  # what the time goes into, when it is known
     detail: tuple[tuple[str, float], ...] = ()
     note: str = ""
+    lines: tuple[LineCost, ...] = ()     # where the target counts by line
+    samples: tuple[float, ...] = ()      # measured, us, in order: two a block
+    baseline_samples: tuple[float, ...] = ()     # of the baseline, timed in turns with it
 
 
 @dataclass(frozen=True)
@@ -130,11 +167,59 @@ class PerformanceEvidence:
     timings: tuple[Timing, ...]
     ratio_to_baseline: float | None  # geometric mean over workloads of time / baseline's time; below 1 is faster
     band: float                      # a factor: times closer than this are not told apart
+    ratio_interval: tuple[float, float] | None = None    # of a measured ratio, from its blocks
+
+
+FINDING_REASONS = {
+    "race": Reason.RACE, "uninitialised": Reason.UNINITIALISED, "out_of_bounds": Reason.OUT_OF_BOUNDS,
+    "in_flight_read": Reason.IN_FLIGHT_READ, "unwaited_copy": Reason.IN_FLIGHT_READ, "divergence": Reason.DIVERGENCE,
+    "misaligned": Reason.MISALIGNED, "deadlock": Reason.DEADLOCK, "timeout": Reason.TIMEOUT,
+    "input_changed": Reason.INPUT_CHANGED, "out_of_memory": Reason.OUT_OF_MEMORY, "device_fault": Reason.DEVICE_FAULT,
+    "wrong_values": Reason.WRONG_VALUES,
+}
+
+
+@dataclass(frozen=True)
+class SafetyFinding:
+    """One defect that a run of the candidate showed, whether or not its results were right.
+
+    `where` and `other_where` are lines of the author's file: of the access that shows it and of the other one.
+    """
+
+    kind: str                        # a key of FINDING_REASONS
+    sentence: str
+    where: tuple[str, int] | None = None
+    other_where: tuple[str, int] | None = None
+    source_line: int | None = None   # the same two, as lines of the source's text
+    other_source_line: int | None = None
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    other_thread: tuple[int, int, int] | None = None
+    memory: str = ""                 # "shared", "global:q"
+    offset_bytes: int = 0
+    count: int = 1                   # how often in that run
+
+    @property
+    def reason(self) -> Reason:
+        return FINDING_REASONS.get(self.kind, Reason.DEVICE_FAULT)
+
+
+@dataclass(frozen=True)
+class SafetyRun:
+    """One run under the checks."""
+
+    workload: str
+    shape: str
+    order: str
+    findings: int
 
 
 @dataclass(frozen=True)
 class SafetyEvidence:
-    reports: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()    # stored by versions that had no findings
+    findings: tuple[SafetyFinding, ...] = ()
+    runs: tuple[SafetyRun, ...] = ()
+    looked_for: tuple[str, ...] = ()
 
 
 Evidence = PtxasEvidence | CorrectnessEvidence | PerformanceEvidence | SafetyEvidence | None

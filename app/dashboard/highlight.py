@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from markupsafe import Markup, escape
@@ -9,14 +10,43 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
-from app.dashboard.words import visible_lines
+from app.dashboard.annotations import Note
+from app.dashboard.words import visible, visible_lines
 
 LARGEST_HIGHLIGHTED = 300_000        # characters; longer text is shown plain
 
 
+def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> Markup:
+    """`text` with line anchors and `notes` at their lines.
+
+    The style sheet draws the numbers and keeps notes out of a selection, so that copying takes the code alone.
+    """
+    notes = notes or {}
+    return Markup("\n").join(_line(number, line, notes.get(number, ()))
+                             for number, line in enumerate(_highlighted(text), 1))
+
+
+def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
+    costs = [one for one in notes if one.kind == "cost"]
+    beside = _COST.format(" \u00b7 ".join(_part(one) for one in costs)) if costs else ""
+    below = "".join(_FINDING.format(one.number, one.number, escape(visible(one.text)))
+                    for one in notes if one.kind == "finding")
+    marked = " has-finding" if below else ""
+    return Markup(f'<span class="line{marked}" id="L{number}"><a href="#L{number}" aria-label="line {number}" '
+                  f'data-number="{number}"></a>{line}{beside}{below}</span>')
+
+
+_COST = '<span class="cost"> \u2190 {}</span>'
+_FINDING = '<span class="finding">\u2716 <a href="#finding-{}">finding {}</a> {}</span>'
+
+
+def _part(note: Note) -> str:
+    text = escape(note.text)
+    return f"\u25b2 {text}" if note.is_bad else f"{text}"
+
+
 @lru_cache(maxsize=64)
-def cuda_lines(text: str) -> Markup:
-    """`text` with line anchors; the style sheet draws the numbers, so that copying takes the code alone."""
+def _highlighted(text: str) -> tuple[str, ...]:
     text = visible_lines(text)
     if len(text) > LARGEST_HIGHLIGHTED:
         lines = [str(escape(line)) for line in text.split("\n")]
@@ -24,6 +54,4 @@ def cuda_lines(text: str) -> Markup:
         lines = highlight(text, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)).split("\n")
     while lines and not lines[-1]:
         lines.pop()
-    return Markup("\n").join(
-        Markup(f'<span class="line" id="L{number}"><a href="#L{number}" aria-label="line {number}" '
-               f'data-number="{number}"></a>{line}</span>') for number, line in enumerate(lines, 1))
+    return tuple(lines)

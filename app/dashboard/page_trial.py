@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from app.dashboard.annotations import counted_workload, notes_of
 from app.dashboard.highlight import cuda_lines
 from app.dashboard.page_search import baseline_of
 from app.dashboard.pages import PageRoute, render, services_of
@@ -57,7 +58,8 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
         "search": search, "trial": trial, "baseline": baseline, "steps": early_steps(trial, bool(source)),
         "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "costs": costs(trial),
         "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log),
-        "source": source, "lines": cuda_lines(source.text) if source else None,
+        "source": source, "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
+        "counted": counted_workload(trial),
         "previous": number - 1 if number > 0 else None,
         "next": number + 1 if number + 1 < counts.total + counts.running else None})
 

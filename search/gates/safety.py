@@ -1,14 +1,87 @@
-"""Gate 4: races, uninitialised reads, accesses out of bounds that happen to give right results."""
+"""Gate 4: races, reads of what was never written, accesses out of bounds: what is right by luck at best."""
 
 from __future__ import annotations
 
-from search.gates.base import Subject, unavailable
-from search.verdict import GateResult
+from collections.abc import Iterable
+
+from search.cases import Case, derived_cases
+from search.gates.base import Subject, passed, unavailable
+from search.memory import Problem, problem
+from search.reference import answer
+from search.targets.base import Checked
+from search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
+
+LOOKED_FOR = (
+    "races on shared and global memory", "reads of memory that was never written", "accesses out of bounds",
+    "reads of asynchronous copies in flight", "copies that nobody waits for", "misaligned accesses",
+    "divergent barriers and collectives", "deadlock",
+)
+INLINE_ASSEMBLY = "holds inline assembly, which the emulator does not see"
 
 
 class SafetyGate:
     name = "safety"
 
     def judge(self, subject: Subject) -> GateResult:
-        return unavailable(self.name, "no target of this version checks for races and uninitialised reads, "
-                                      "so nothing is claimed about them")
+        if subject.source.raw_asm:
+            return unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
+        checked = subject.target.check(subject.program, checked_problems(subject))
+        if checked is None:
+            return unavailable(self.name, f"{subject.target.name} does not look for races and uninitialised reads, "
+                                          "so nothing is claimed about them")
+        return self._result(subject, checked)
+
+    def _result(self, subject: Subject, checked: Iterable[Checked]) -> GateResult:
+        """The first run with a finding decides: the others would only cost time."""
+        runs: list[SafetyRun] = []
+        for one in checked:
+            runs.append(safety_run(one))
+            if one.findings:
+                first = one.findings[0]
+                evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
+                return GateResult(self.name, Outcome.FAILED, f"{place(one)}: {with_lines(first)}{_others(one.findings)}",
+                                  evidence, first.reason)
+            if subject.cancelled():
+                break
+        evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
+        return passed(self.name, f"nothing found in {len(runs)} checked runs ({_orders(runs)}); looked for "
+                                 + ", ".join(LOOKED_FOR), evidence)
+
+
+def checked_problems(subject: Subject) -> list[Problem]:
+    """Each derived check once, whatever its seeds: values hardly matter here, sizes and orders do."""
+    cases = {one.name: one for one in reversed(derived_cases(subject.kernel, subject.compiled, subject.point.tiles,
+                                                             subject.seed))}
+    return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+            for case in reversed(cases.values())]
+
+
+def safety_run(one: Checked) -> SafetyRun:
+    return SafetyRun(one.problem.case.name, shape(one.problem.case), one.order, len(one.findings))
+
+
+def place(one: Checked) -> str:
+    case = one.problem.case
+    return f"{case.name} ({shape(case)}, {one.order} order)" if case.dims else f"{case.name} ({one.order} order)"
+
+
+def shape(case: Case) -> str:
+    return " ".join(f"{name}={size}" for name, size in case.dims)
+
+
+def with_lines(finding: SafetyFinding) -> str:
+    """The finding's sentence, which names both lines whether or not its author did."""
+    sentence = finding.sentence.rstrip(". ")
+    for word, where in (("at", finding.where), ("against", finding.other_where)):
+        if where is not None and f":{where[1]}" not in sentence:
+            sentence += f", {word} {where[0]}:{where[1]}"
+    return sentence
+
+
+def _others(findings: tuple[SafetyFinding, ...]) -> str:
+    return f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+
+
+def _orders(runs: list[SafetyRun]) -> str:
+    orders = sorted({one.order.partition(":")[0] for one in runs})
+    return ", ".join(orders) + " order"

@@ -11,6 +11,9 @@ from search.errors import UsageError, unknown_name
 from search.targets.base import Target
 
 
+RUN_DEADLINE_S = 30.0
+
+
 @dataclass(frozen=True)
 class TargetSettings:
     """What any target may need of its surroundings."""
@@ -18,7 +21,7 @@ class TargetSettings:
     cache_folder: Path
     include_dirs: tuple[Path, ...]
     workers: int                     # host threads that one run may use
-    run_deadline_s: float = 30.0     # for one batch of emulated runs
+    run_deadline_s: float = RUN_DEADLINE_S       # for one emulated run
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:
@@ -29,7 +32,7 @@ def _emulator(which: str, settings: TargetSettings) -> Target:
 
 def _cuda(which: str, settings: TargetSettings) -> Target:
     from search.targets.cuda import open_device
-    return open_device(which)
+    return open_device(which, settings.cache_folder, settings.run_deadline_s)
 
 
 FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {"cuda": _cuda, "emulator": _emulator}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from search.devices import Device
 from search.memory import Problem
 from search.render import RenderedSource
 from search.toolchain import Cubin
-from search.verdict import Reason, Timing
+from search.verdict import LineCost, Reason, SafetyFinding, Timing
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,26 @@ class Execution:
     order: str                           # the schedule: "forward", "reverse", "seeded:1", "device"
     outputs: Mapping[str, np.ndarray]
     failure: Failure | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One run under the target's safety checks; `findings` is empty when they saw nothing."""
+
+    problem: Problem
+    order: str
+    findings: tuple[SafetyFinding, ...]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another program, laid out for the same cases: what a measured time is compared with, in turns."""
+
+    program: Any
+    problems: tuple[Problem, ...]
+
+
+Inspect = Callable[[Execution], Failure | None]      # what the timed launches left, judged
 
 
 class Target(ABC):
@@ -56,8 +76,18 @@ class Target(ABC):
         """Run the problems in order, one execution each, stopping when the consumer stops."""
 
     @abstractmethod
-    def measure(self, program: Any, cubin: Cubin, problems: Sequence[Problem]) -> tuple[Timing, ...] | Failure:
-        """The time of each problem."""
+    def measure(self, program: Any, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
+                inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
+        """The time of each problem. A target that measures times `against` in turn with the program, and shows
+        what the timed launches left to `inspect`; one that models needs neither."""
+
+    def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
+        """Run the problems under the safety checks, one each; None when this target has no such checks."""
+        return None
+
+    def line_costs(self, program: Any, problem: Problem) -> tuple[LineCost, ...] | Failure:
+        """What each line does to memory in a sample of the problem's blocks; empty when it is not counted here."""
+        return ()
 
     @abstractmethod
     def identity(self) -> tuple[tuple[str, str], ...]:

@@ -18,8 +18,8 @@ from search.run import Ended
 from search.space import Space, resolve
 from search.strategies import Proposal
 from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
-                            PerformanceEvidence, PtxasEvidence, Reason, Rejected, Stage, TimeKind, Timing, Trial,
-                            Verdict)
+                            LineCost, PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence,
+                            SafetyFinding, SafetyRun, Stage, TimeKind, Timing, Trial, Verdict)
 
 BAND = 2.0
 HOSTILE_NAME = '<script>document.title="owned"</script> & "quoted" <b>bold</b>'
@@ -28,7 +28,7 @@ HOSTILE_LOG = (
     "  \x1b[31mstaged\x1b[0m[stage] = \u202edesrever\u202c;\n      ^\n\n1 error detected in the compilation.\n")
 WRONG_SENTENCE = ("check tile_plus_one, seed 20251, order reverse: o is wrong; o[1, 0, 32, 17] is 0.0302, "
                   "expected -0.114 within 0.0011; 3.1% of the elements are out of bound")
-WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL = 7, 11, 17
+WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL = 7, 11, 17, 23
 
 
 @dataclass
@@ -98,7 +98,32 @@ class ExampleSearch:
         if self.next_number > 6 and self.random.random() < 0.1:
             return self.wrong(candidate)
         return Green((ptxas, self.right(candidate), self.modelled(candidate),
-                      GateResult("safety", Outcome.UNAVAILABLE, "races are not looked for by this version")))
+                      GateResult("safety", Outcome.PASSED, "nothing found in 16 checked runs", SafetyEvidence())))
+
+    def racy(self, candidate: Candidate) -> Verdict:
+        """Right by luck: two threads meet in the source's first two lines with an access."""
+        first, second = self.line_costs(candidate)[:2]
+        finding = SafetyFinding(
+            "race", f"thread 37 reads 2 bytes of shared memory at +4096 ({first.file}:{first.line}) while thread 5's "
+            f"write ({second.file}:{second.line}) is not ordered before it: no barrier <b>between</b> them",
+            (first.file, first.line), (second.file, second.line), first.source_line, second.source_line,
+            (0, 0, 0), (37, 0, 0), (5, 0, 0), "shared", 4096, 12)
+        failed = GateResult("safety", Outcome.FAILED, finding.sentence, SafetyEvidence(
+            (), (finding,), (SafetyRun("tile_exact", "B=1", "forward", 1),), ("races",)), Reason.RACE)
+        return Rejected(Stage.SAFETY, Reason.RACE, finding.sentence, (
+            self.ptxas(candidate), self.right(candidate), self.modelled(candidate), failed))
+
+    def line_costs(self, candidate: Candidate) -> tuple[LineCost, ...]:
+        """Made-up counters at lines of the source that look like accesses."""
+        template = self.kernel.template(candidate.template)
+        source = render(self.kernel, template, candidate, resolve(template, candidate.parameters, self.compiled),
+                        self.catalogue.include_dirs)
+        found = []
+        for number, (text, line) in enumerate(zip(source.text.splitlines(), source.lines, strict=True), 1):
+            if "] = " in text and not line.file.startswith("gf/"):
+                kind = ("shared_write", "global_write")[len(found) % 2]
+                found.append(LineCost(line.file, line.number, number, kind, 64, 4096, 96, 64, 160, 128))
+        return tuple(found)
 
     def ptxas(self, candidate: Candidate) -> GateResult:
         point = resolve(self.kernel.template(candidate.template), candidate.parameters, self.compiled)
@@ -156,7 +181,8 @@ class ExampleSearch:
                   *((f"cycles_{name.replace(' ', '_')}", round(1980 * time_us * share))
                     for name, share in cycles.items()))
         workload = self.plan.workloads[0]
-        timing = Timing(workload, time_us, TimeKind.MODELLED, busy, detail, "from 8 of 128 blocks")
+        timing = Timing(workload, time_us, TimeKind.MODELLED, busy, detail, "from 8 of 128 blocks",
+                        self.line_costs(candidate))
         evidence = PerformanceEvidence((timing,), time_us / self.baseline_us if self.baseline_us else None, BAND)
         sentence = (f"modelled, not measured: {workload} {time_us:.2f} us (limited by {busy}); times within a "
                     f"factor of {BAND:g} are not told apart")
@@ -179,6 +205,7 @@ def finished_search(store: Store, catalogue: Catalogue, trials: int = 64) -> Exa
     made = start(store, catalogue, name="attention mission, first sweep", workloads=("mission",), trials=trials)
     special = {
         WRONG_TRIAL: lambda candidate: made.wrong(candidate),
+        RACE_TRIAL: lambda candidate: made.racy(candidate),
         COMPILE_TRIAL: lambda candidate: Rejected(
             Stage.COMPILE, Reason.COMPILE_ERROR, 'attention/wmma.cu.j2:57: identifier "staged" is undefined',
             log=HOSTILE_LOG),

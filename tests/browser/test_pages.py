@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from conftest import served
-from example_searches import COMPILE_TRIAL, FAULTED_TRIAL, HOSTILE_NAME, WRONG_SENTENCE, WRONG_TRIAL
+from example_searches import COMPILE_TRIAL, FAULTED_TRIAL, HOSTILE_NAME, RACE_TRIAL, WRONG_SENTENCE, WRONG_TRIAL
 
 pytestmark = pytest.mark.browser
 HTML = {"Accept": "text/html"}
@@ -13,7 +13,7 @@ HTML = {"Accept": "text/html"}
 
 def paths(site) -> list[str]:
     searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
-    trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL)]
+    trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)]
     return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/negatives",
             f"/negatives?search={site.finished.row.id}&reason=spills"]
 
@@ -151,6 +151,26 @@ def test_a_rejected_trial_shows_the_failing_check_first_with_its_sentence(page, 
     assert "skipped" in page.locator("#gate-performance").inner_text()
 
 
+def test_a_race_stands_at_both_its_lines_and_its_sentence_is_text(page, site):
+    page.goto(site.trial(RACE_TRIAL))
+    (finding,) = site.store.trial(site.finished.row.id, RACE_TRIAL).gates["safety"]["findings"]
+    listed = page.locator("#finding-1")
+    assert "race" in listed.inner_text() and "12 times" in listed.inner_text()
+    assert "no barrier <b>between</b> them" in listed.inner_text() and page.locator("#finding-1 b").count() == 1
+    for line in (finding["source_line"], finding["other_source_line"]):
+        assert "race" in page.locator(f"#L{line} .finding").inner_text()
+    listed.get_by_role("link").first.click()
+    assert page.url.endswith(f"#L{finding['source_line']}")
+
+
+def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(page, site):
+    page.goto(site.trial(0))
+    costs = page.locator("pre.source .cost").all_inner_texts()
+    assert any("1.50 x bank conflicts, 96 wavefronts" in one and "▲" in one for one in costs)
+    assert any("1.25 x the sectors needed, 160 sectors" in one for one in costs)
+    assert page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect") == "none"
+
+
 def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
     page.goto(site.trial(FAULTED_TRIAL))
     assert "A fault of ours, not of the candidate" in page.locator(".lead").inner_text()
@@ -171,7 +191,9 @@ def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
     assert page.locator("#L12").count() == 1
     assert page.locator("pre.source .cp, pre.source .cpf").first.inner_text().startswith("#include")
     text = site.store.source(site.store.trial(site.finished.row.id, 0).source_digest).text
-    assert page.locator("pre.source").inner_text().rstrip("\n") == text.rstrip("\n")
+    copied = page.locator("pre.source").evaluate(
+        "one => { getSelection().selectAllChildren(one); return getSelection().toString(); }")
+    assert copied.rstrip("\n") == text.rstrip("\n")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download .cu").click()
     assert download.value.suggested_filename.endswith(".cu")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from search.digest import canonical
 from search.gates import GATES, GateLimits
 from search.gates.ptxas import PtxasGate
+from search.gates.safety import SafetyGate
 from search.occupancy import occupancy
 from search.devices import device
 from search.targets import TargetSettings, open_target
+from search.targets.base import Target
 from search.verdict import GateResult, Outcome, Reason, Stage
 from subjects import axpy_subject
 
@@ -43,7 +46,48 @@ def test_a_gate_says_the_same_twice(gate, album, emulator, toolchain):
 def test_what_cannot_be_judged_here_is_never_passed(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
     outcomes = {gate.name: gate.judge(subject).outcome for gate in GATES}
-    assert outcomes["performance"] is Outcome.UNAVAILABLE and outcomes["safety"] is Outcome.UNAVAILABLE
+    assert outcomes["performance"] is Outcome.UNAVAILABLE and outcomes["safety"] is Outcome.PASSED
+
+
+def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, toolchain):
+    subject = axpy_subject(album, emulator, toolchain)
+    subject.source = replace(subject.source, raw_asm=True)
+    result = SafetyGate().judge(subject)
+    assert result.outcome is Outcome.UNAVAILABLE
+    assert "holds inline assembly, which the emulator does not see" in result.sentence
+
+
+def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, toolchain):
+    class Unchecked:
+        name = "cuda:0"
+
+        def check(self, program, problems):
+            return Target.check(self, program, problems)
+
+    subject = axpy_subject(album, emulator, toolchain)
+    _ = subject.program
+    subject.target = Unchecked()
+    result = SafetyGate().judge(subject)
+    assert result.outcome is Outcome.UNAVAILABLE and "cuda:0 does not look for races" in result.sentence
+
+
+def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolchain):
+    result = SafetyGate().judge(axpy_subject(album, emulator, toolchain, "broken", defect="no_barrier"))
+    assert result.outcome is Outcome.FAILED and result.reason in (Reason.RACE, Reason.UNINITIALISED)
+    race = next(one for one in result.evidence.findings if one.kind == "race")
+    text = album.kernel("axpy").template("broken").text.splitlines()
+    lines = {text[line - 1].split(";")[0].strip() for _, line in (race.where, race.other_where)}
+    assert lines == {"tile[threadIdx.x] = value", "if (mirror < N) y[mirror] = tile[threads - 1 - threadIdx.x]"}
+    assert race.thread != race.other_thread and race.memory == "shared"
+    assert all(f"{one[0]}:{one[1]}" in race.sentence for one in (race.where, race.other_where))
+
+
+def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain):
+    subject = axpy_subject(album, emulator, toolchain)
+    result = SafetyGate().judge(subject)
+    assert [one.workload for one in result.evidence.runs] == [one.name for one in subject.kernel.checks]
+    assert [one.order for one in result.evidence.runs] == ["forward", "reverse", "seeded:1"]
+    assert result.evidence.looked_for and not result.evidence.findings
 
 
 @pytest.mark.parametrize(("limits", "reason"), [

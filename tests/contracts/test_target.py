@@ -100,6 +100,28 @@ def test_more_work_never_models_as_less_time(target, album, toolchain):
     assert times[0] <= times[1]
 
 
+def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(target, album, toolchain):
+    right = axpy_subject(album, target, toolchain)
+    if target.check(right.program, problems_of(right)) is None:
+        pytest.skip(f"{target.name} has no safety checks")
+    checked = list(target.check(right.program, problems_of(right)))
+    assert len(checked) == len(problems_of(right))
+    assert all(one.findings == () for one in checked)
+    broken = axpy_subject(album, target, toolchain, "broken", defect="no_barrier")
+    findings = [found for one in target.check(broken.program, problems_of(broken)) for found in one.findings]
+    assert {"race"} <= {one.kind for one in findings} and all(one.where and one.source_line for one in findings)
+
+
+def test_costs_by_line_add_up_and_point_into_the_source(target, album, toolchain):
+    subject = axpy_subject(album, target, toolchain)
+    costs = target.line_costs(subject.program, problems_of(subject)[-1])
+    lines = subject.source.text.splitlines()
+    for one in costs:
+        assert one.source_line and "y[i]" in lines[one.source_line - 1]
+        assert one.factor >= 1.0 and one.transactions > 0
+    assert list(costs) == sorted(costs, key=lambda one: -one.transactions)
+
+
 def test_an_interrupted_target_works_again(target, album, toolchain):
     subject = axpy_subject(album, target, toolchain)
     target.interrupt()

@@ -30,9 +30,9 @@ def prepared(cache_folder: Path) -> EmulatorBuild:
 class Kernel:
     """A kernel text with entry `k`, run on named numpy arrays; outputs come back in their own type."""
 
-    def __init__(self, emulator: EmulatorBuild, text: str, *, counted: bool = False) -> None:
+    def __init__(self, emulator: EmulatorBuild, text: str, *, flavour: str = "plain") -> None:
         self.emulator = emulator
-        module = emulator.build_module(f'#line 1 "test.cu"\n{text}', ("k",), counted=counted, deadline_s=60)
+        module = emulator.build_module(f'#line 1 "test.cu"\n{text}', ("k",), flavour=flavour, deadline_s=60)
         assert isinstance(module, Module), module.log
         self.module = module
 

@@ -56,7 +56,7 @@ def test_unknown_names_come_with_the_known_ones(catalogue):
         (lambda: kernel.workload("mision"), "unknown_workload", "did you mean 'mission'"),
         (lambda: kernel.template("wmma").preset("flashcore"), "unknown_preset", "flashcore_a64"),
         (lambda: kernel.template("wmma").parameter("tile_k"), "unknown_parameter", "tile_m"),
-        (lambda: device("h300"), "unknown_device", "known: h200, l4"),
+        (lambda: device("h300"), "unknown_device", "known: a100, h100, h200, l4"),
     ]:
         with pytest.raises(UsageError) as refused:
             call()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from search.targets.emulator import findings as found
 from search.targets.emulator.build import Module
 from search.targets.emulator.runs import CanaryDamage, Counters, LineCounters, Run, RunFault, RunResult
 from search.targets.emulator.symbols import Frame, kernel_line, source_frames
@@ -20,16 +21,22 @@ ACCESS_KINDS = ("shared_read", "shared_write", "global_read", "global_write")
 def run_result(
     module: Module,
     run: Run,
-    fault_events: Sequence[Event],
+    events: Sequence[Event],
     end: Event | None,
     outputs: Mapping[str, np.ndarray],
 ) -> RunResult:
-    """`end` is the run's last event, None for a run whose process did not live to send it."""
-    frames = source_frames(module.path, _addresses(run, fault_events, end))
+    """`events`: faults and findings. `end` is the run's last event, None for a run whose process did not live
+    to send it."""
+    fault_events = [event for event in events if event["event"] == "fault"]
+    finding_events = [event for event in events if event["event"] == "finding"]
+    frames = source_frames(
+        module.path, (*_addresses(run, fault_events, end), *found.addresses(finding_events))
+    )
     faults = [_fault(event, frames) for event in fault_events if not event["note"]]
     notes = tuple(_fault(event, frames) for event in fault_events if event["note"])
     if end is None:
-        return RunResult(run.name, "crash", tuple(faults), notes)
+        findings = found.findings(finding_events, (), faults, frames) if run.check else ()
+        return RunResult(run.name, "crash", tuple(faults), notes, findings)
     canary = tuple(
         CanaryDamage(name, "before" if before else "behind", damaged, first)
         for name, before, damaged, first in end["canary"]
@@ -42,6 +49,7 @@ def run_result(
         status="fault" if faults else "finished",
         faults=tuple(faults),
         notes=notes,
+        findings=found.findings(finding_events, end["findings"], faults, frames) if run.check else (),
         outputs=outputs,
         input_changed=changed,
         canary=canary,

@@ -46,16 +46,12 @@ KERNEL_FLAGS = (
     "-fsanitize=alignment",
     "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
 )
-COUNTED_FLAGS = {
+HOOK_FLAGS = {
     # Hooks at loads and stores only. Scalar replacement would split a 16-byte access before the hooks go in.
-    "g++": (
-        "-DGF_EMULATOR_COUNTED",
-        "-fsanitize=thread",
-        "-fno-tree-sra",
-        "--param=tsan-instrument-func-entry-exit=0",
-    ),
-    "clang++": ("-DGF_EMULATOR_COUNTED", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    "g++": ("-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"),
+    "clang++": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
 }
+FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: hooks for none, for counters, for the checks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
 
 LOG_LIMIT_BYTES = 32 * 1024
@@ -70,7 +66,7 @@ class Module:
     path: Path
     digest: str
     entries: tuple[str, ...]
-    counted: bool
+    flavour: str  # one of FLAVOURS
     build_s: float  # 0.0: it was there already
 
 
@@ -89,7 +85,7 @@ class EmulatorBuild:
     ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
-        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, COUNTED_FLAGS[self.compiler.kind])
+        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, HOOK_FLAGS[self.compiler.kind])
         self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
 
@@ -110,7 +106,7 @@ class EmulatorBuild:
                 with ThreadPoolExecutor() as pool:
                     parts = [pool.submit(self._build_native, fresh)]
                     parts += [
-                        pool.submit(self._build_prelude, fresh / _flavour(one), one) for one in (False, True)
+                        pool.submit(self._build_prelude, fresh / one, one) for one in FLAVOURS
                     ]
                 for part in parts:
                     part.result()
@@ -120,45 +116,46 @@ class EmulatorBuild:
                 shutil.rmtree(fresh, ignore_errors=True)
 
     def build_module(
-        self, translation_unit: str, entries: tuple[str, ...], *, counted: bool, deadline_s: float
+        self, translation_unit: str, entries: tuple[str, ...], *, flavour: str, deadline_s: float
     ) -> Module | ModuleFailed:
         """Compile one candidate's text, whose `entries` are its extern "C" kernels, in a killable child."""
         self.prepare()
         text = translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
-        digest = _digest((self.digest, repr(counted), text, *_contents(self.include_dirs)))
+        digest = _digest((self.digest, flavour, text, *_contents(self.include_dirs)))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         if path.exists():
-            return Module(path, digest, entries, counted, 0.0)
+            return Module(path, digest, entries, flavour, 0.0)
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             (Path(work) / "kernel.cu").write_text(text)
-            failed = self._compile(Path(work), counted, deadline_s)
+            failed = self._compile(Path(work), flavour, deadline_s)
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
             os.replace(Path(work) / "kernel.so", path)
-        return Module(path, digest, entries, counted, build_s)
+        return Module(path, digest, entries, flavour, build_s)
 
-    def _kernel_flags(self, counted: bool) -> tuple[str, ...]:
+    def _kernel_flags(self, flavour: str) -> tuple[str, ...]:
         include = tuple(f"-I{one}" for one in (INCLUDE, *self.include_dirs))
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
             *KERNEL_FLAGS,
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
-            *(COUNTED_FLAGS[self.compiler.kind] if counted else ()),
+            *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),
+            *(() if flavour == "plain" else (f"-DGF_EMULATOR_{flavour.upper()}",)),
             *include,
         )
 
-    def _compile(self, work: Path, counted: bool, deadline_s: float) -> ModuleFailed | None:
-        prelude = self.folder / _flavour(counted) / "prelude.h"
+    def _compile(self, work: Path, flavour: str, deadline_s: float) -> ModuleFailed | None:
+        prelude = self.folder / flavour / "prelude.h"
         use_prelude = (
             ("-include", str(prelude)) if self.compiler.kind == "g++" else ("-include-pch", f"{prelude}.gch")
         )
         # Linked without the sanitizers' libraries: the runtime answers their calls. Undefined names fail.
         command = [
             self.compiler.path,
-            *self._kernel_flags(counted),
+            *self._kernel_flags(flavour),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
             "-shared",
@@ -216,11 +213,11 @@ class EmulatorBuild:
             ]
         )
 
-    def _build_prelude(self, folder: Path, counted: bool) -> None:
+    def _build_prelude(self, folder: Path, flavour: str) -> None:
         folder.mkdir()
         header = INCLUDE / "gf_emulator" / "prelude.h"
         made = folder / "prelude.h.gch"
-        self._must([*self._kernel_flags(counted), "-x", "c++-header", str(header), "-o", str(made)])
+        self._must([*self._kernel_flags(flavour), "-x", "c++-header", str(header), "-o", str(made)])
 
     def _must(self, arguments: Sequence[str]) -> None:
         """Run the compiler on the emulator's own sources; a failure is ours."""
@@ -302,10 +299,6 @@ def _capped(text: str) -> str:
         return text
     half = LOG_LIMIT_BYTES // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
-
-
-def _flavour(counted: bool) -> str:
-    return "counted" if counted else "plain"
 
 
 def _digest(parts: Iterable[str]) -> str:

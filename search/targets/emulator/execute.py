@@ -7,6 +7,7 @@ The job file is lines of words: `nonce`, `module`, then for each run `run`, `ord
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -65,6 +66,7 @@ LOADING_GRACE_S = 20.0
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
+LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
@@ -172,7 +174,7 @@ class _Batch:
         """Deliver results until the process ends; True when the run at work outlasted its deadline."""
         done = 0
         begun = False  # the run `done`; before that, whatever happens is ours
-        open_faults: list[dict[str, Any]] = []
+        open_faults: list[dict[str, Any]] = []  # and findings
         for event in self._events(deadline_s):
             run = self.runs[done]
             if event is None:
@@ -190,7 +192,7 @@ class _Batch:
                 )
             if event["event"] == "begin":
                 begun = True
-            elif event["event"] == "fault":
+            elif event["event"] in ("fault", "finding"):
                 open_faults.append(event)
             elif event["event"] == "end":
                 deliver(run_result(self.module, run, open_faults, event, self._outputs(done)))
@@ -224,7 +226,7 @@ class _Batch:
                     return
                 *lines, buffered = (buffered + chunk).split(b"\n")
                 for event in filter(None, map(self._parse, lines)):
-                    if event["event"] != "fault":
+                    if event["event"] not in ("fault", "finding"):
                         end = time.monotonic() + deadline_s
                     yield event
 
@@ -251,7 +253,7 @@ class _Batch:
     ) -> RunResult:
         partial = run_result(self.module, run, open_faults, None, {})
         faults = partial.faults + ((last,) if last else ())
-        return RunResult(run.name, status, faults, partial.notes)
+        return RunResult(run.name, status, faults, partial.notes, partial.findings)
 
     def _outputs(self, index: int) -> dict[str, np.ndarray]:
         outputs = {}
@@ -270,6 +272,8 @@ class _Batch:
             yield f"run {index}"
             yield f"order {run.order.replace(':', ' ')}"
             yield f"count {int(run.count)}"
+            if run.check:
+                yield "check 1"
             yield f"block_sample {run.block_sample or 0}"
             yield f"outputs {self.work}/out{index}_"
             for buffer in run.buffers:
@@ -280,8 +284,12 @@ class _Batch:
             for launch in run.launches:
                 yield (
                     f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
-                    f"{launch.smem_dynamic_bytes}"
+                    f"{launch.smem_dynamic_bytes} {' '.join(map(str, launch.cluster))}"
                 )
+                if launch.arguments is not None:
+                    yield "own_arguments"
+                for argument in launch.arguments or ():
+                    yield f"launch_argument {_argument_words(argument, run.buffers)}"
 
     def _fill_words(self, buffer: Buffer, images: dict[int, Path]) -> str:
         if buffer.filled != "image":
@@ -312,8 +320,10 @@ def _check(module: Module, run: Run) -> None:
         refuse(f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}")
     if not _ORDER.fullmatch(run.order):
         refuse(f"unknown order {run.order!r}; known: forward, reverse, seeded:<n>")
-    if run.count and not module.counted:
-        refuse("counters need a module that was built with counted=True")
+    if run.count and module.flavour != "counted":
+        refuse("counters need a module of flavour counted")
+    if run.check and module.flavour != "checked":
+        refuse("checks need a module of flavour checked")
     for buffer in run.buffers:
         if buffer.role not in ("input", "output", "workspace") or buffer.filled not in (
             "image",
@@ -321,7 +331,8 @@ def _check(module: Module, run: Run) -> None:
             "zero",
         ):
             refuse(f"buffer {buffer.name!r} has role {buffer.role!r} and fill {buffer.fill!r}")
-    for argument in run.arguments:
+    own = (one for launch in run.launches for one in launch.arguments or ())
+    for argument in (*run.arguments, *own):
         if isinstance(argument, PointerArgument) and argument.buffer not in names:
             refuse(f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}")
         if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
@@ -332,5 +343,9 @@ def _check(module: Module, run: Run) -> None:
             refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
         if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
             refuse(f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads")
+        if min(launch.cluster) < 1 or math.prod(launch.cluster) > LARGEST_CLUSTER_BLOCKS:
+            refuse(f"{launch.entry}: a cluster {launch.cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks")
+        if any(blocks % cluster for blocks, cluster in zip(launch.grid, launch.cluster)):
+            refuse(f"{launch.entry}: the cluster {launch.cluster} does not divide the grid {launch.grid}")
         if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
             refuse(f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory")

@@ -16,6 +16,8 @@ class Launch:
     grid: Index3
     block: Index3
     smem_dynamic_bytes: int = 0
+    cluster: Index3 = (1, 1, 1)  # in blocks; divides the grid
+    arguments: tuple[Argument, ...] | None = None  # None: the run's
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +56,15 @@ Argument = PointerArgument | NullArgument | ScalarArgument
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Some launches in order over one set of buffers; all launches take the same arguments."""
+    """Some launches in order over one set of buffers; `arguments` are those of launches without their own."""
 
     name: str
     launches: tuple[Launch, ...]
     buffers: tuple[Buffer, ...]
     arguments: tuple[Argument, ...]
     order: str = "forward"  # 'forward' | 'reverse' | 'seeded:<n>'
-    count: bool = False  # needs a counted module
+    count: bool = False  # needs a module of flavour counted
+    check: bool = False  # needs a module of flavour checked
     block_sample: int | None = None  # execute about so many blocks, evenly spread; None: all
 
 
@@ -75,6 +78,22 @@ class RunFault:
     block: Index3 | None = None
     thread: Index3 | None = None
     where: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a checked run saw that no right kernel does. `where` is the later access, `other_where` the earlier."""
+
+    kind: str  # race, uninitialised, out_of_bounds, in_flight_read, divergence, misaligned, deadlock, unwaited_copy
+    sentence: str
+    where: tuple[str, int] | None
+    other_where: tuple[str, int] | None
+    block: Index3 | None
+    thread: Index3 | None
+    other_thread: Index3 | None
+    memory: str  # 'shared' | 'global:q'
+    offset_bytes: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -138,6 +157,7 @@ class RunResult:
     status: str
     faults: tuple[RunFault, ...] = ()
     notes: tuple[RunFault, ...] = ()  # worth knowing, not wrong
+    findings: tuple[Finding, ...] = ()  # of a checked run
     outputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # uint8
     input_changed: tuple[str, ...] = ()
     canary: tuple[CanaryDamage, ...] = ()

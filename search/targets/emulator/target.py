@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +19,19 @@ from search.devices import device
 from search.errors import Fault
 from search.memory import Problem, Scalar, Tensor, WorkspaceMemory
 from search.render import RenderedSource
-from search.targets.base import Execution, Failure, Target
+from search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
 from search.targets.emulator import execute as native
 from search.targets.emulator.build import EmulatorBuild, Module
 from search.targets.emulator.host_compiler import find_host_compiler
 from search.targets.emulator.model import BAND, BlockWork, ModelledTime, model_launch
 from search.toolchain import Cubin
-from search.verdict import Reason, TimeKind, Timing
+from search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
 
 CHECK_FLOP_LIMIT = 400e6             # about half a second on one core
 FIRST_BATCH = 4                      # most wrong candidates show in the first runs
 SAMPLED_BLOCKS = 8                   # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
+CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow checks are no fault of the candidate
 MEMORY_BYTES = 4 * 2**30
 _MACHINE_PATH = re.compile(r"/(?:[^\s/:]+/)+")        # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
@@ -40,11 +42,18 @@ REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misali
 
 @dataclass
 class Program:
-    """A candidate compiled for the CPU; the counted build is made when a time is asked for."""
+    """A candidate and its libraries by flavour, each compiled when it is first needed."""
 
     source: RenderedSource
-    plain: Module
-    counted: Module | None = field(default=None)
+    modules: dict[str, Module] = field(default_factory=dict)
+
+    @cached_property
+    def source_lines(self) -> dict[tuple[str, int], int]:
+        """Line of the author's file -> the first line of the source's text that came from it."""
+        found: dict[tuple[str, int], int] = {}
+        for number, line in enumerate(self.source.lines, 1):
+            found.setdefault((line.file, line.number), number)
+        return found
 
 
 class EmulatorTarget(Target):
@@ -71,7 +80,7 @@ class EmulatorTarget(Target):
                 self._build = build
 
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
-        return Program(source, self._module(source, counted=False))
+        return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         for start, stop in ((0, FIRST_BATCH), (FIRST_BATCH, len(problems))):
@@ -80,21 +89,36 @@ class EmulatorTarget(Target):
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
             runs = [emulated_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))]
-            results = self._execute(program.plain, runs)
+            results = self._execute(self._module(program, "plain"), runs)
             for one, order, result in zip(batch, orders, results):
                 yield Execution(one, order, *self._outcome(one, result))
 
-    def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem]) -> tuple[Timing, ...] | Failure:
-        if program.counted is None:
-            program.counted = self._module(program.source, counted=True)
+    def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
+                inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
         timings = []
         for one in problems:
-            result = self._execute(program.counted, [emulated_run(one, "forward", "counted", counted=True)])[0]
+            result = self._counted(program, one)
             failure = self._failure(one, result)
             if failure is not None:
                 return failure
-            timings.append(self._timing(one, cubin, result))
+            timings.append(self._timing(program, one, cubin, result))
         return tuple(timings)
+
+    def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
+        for start, stop in ((0, FIRST_BATCH), (FIRST_BATCH, len(problems))):
+            batch = problems[start:stop]
+            if not batch:
+                continue
+            orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
+            runs = [emulated_run(one, order, str(number), check=True)
+                    for number, (one, order) in enumerate(zip(batch, orders))]
+            results = self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE)
+            for one, order, result in zip(batch, orders, results):
+                yield Checked(one, order, findings_of(result, program.source_lines))
+
+    def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
+        result = self._counted(program, problem)
+        return self._failure(problem, result) or line_costs_of(result, program.source_lines)
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         self.prepare()
@@ -103,18 +127,25 @@ class EmulatorTarget(Target):
     def interrupt(self) -> None:
         native.interrupt()
 
-    def _module(self, source: RenderedSource, *, counted: bool) -> Module:
+    def _counted(self, program: Program, problem: Problem) -> native.RunResult:
+        run = emulated_run(problem, "forward", "counted", count=True)
+        return self._execute(self._module(program, "counted"), [run])[0]
+
+    def _module(self, program: Program, flavour: str) -> Module:
+        if flavour in program.modules:
+            return program.modules[flavour]
         self.prepare()
-        built = self._build.build_module(source.unit, source.entries, counted=counted, deadline_s=COMPILE_DEADLINE_S)
+        source = program.source
+        built = self._build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S)
         if isinstance(built, Module):
-            return built
+            return program.modules.setdefault(flavour, built)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log[:200])
         said = _MACHINE_PATH.sub("", first.strip())[:300]
         raise Fault(f"the emulator cannot compile this source, which NVRTC accepts: {said}", code="emulator_unsupported")
 
-    def _execute(self, module: Module, runs: list[native.Run]) -> tuple[native.RunResult, ...]:
-        return native.execute(self._build, module, runs, workers=self._workers, deadline_s=self._run_deadline_s,
-                              memory_bytes=MEMORY_BYTES)
+    def _execute(self, module: Module, runs: list[native.Run], patience: float = 1.0) -> tuple[native.RunResult, ...]:
+        return native.execute(self._build, module, runs, workers=self._workers,
+                              deadline_s=self._run_deadline_s * patience, memory_bytes=MEMORY_BYTES)
 
     def _outcome(self, problem: Problem, result: native.RunResult) -> tuple[Mapping[str, np.ndarray], Failure | None]:
         failure = self._failure(problem, result)
@@ -137,7 +168,7 @@ class EmulatorTarget(Target):
             return Failure(Reason.INPUT_CHANGED, "the input " + ", ".join(result.input_changed) + " was written")
         return None
 
-    def _timing(self, problem: Problem, cubin: Cubin, result: native.RunResult) -> Timing:
+    def _timing(self, program: Program, problem: Problem, cubin: Cubin, result: native.RunResult) -> Timing:
         counters = result.counters
         if counters is None:
             raise Fault("the emulator gave no counters for a counted run", code="emulator_no_counters")
@@ -147,7 +178,8 @@ class EmulatorTarget(Target):
         time = model_launch(self.device, launch, entry.registers, entry.smem_static_bytes, work, problem.work_bytes)
         note = (f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
                 if counters.blocks_executed < counters.blocks_total else "from all blocks")
-        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by, _detail(counters, time), note)
+        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by, _detail(counters, time), note,
+                      line_costs_of(result, program.source_lines))
 
 
 def _detail(counters: native.Counters, time: ModelledTime) -> tuple[tuple[str, float], ...]:
@@ -168,15 +200,39 @@ def _block_work(problem: Problem, counters: native.Counters, blocks: int) -> Blo
                      counters.barriers * share)
 
 
-def emulated_run(problem: Problem, order: str, name: str, *, counted: bool = False) -> native.Run:
+def findings_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[SafetyFinding, ...]:
+    """What a checked run reports, and what stopped it; Fault when it did not run at all."""
+    if result.status == "not_run":
+        raise Fault("a checked run did not start", code="emulator_not_run")
+    found = [SafetyFinding(one.kind, one.sentence, one.where, one.other_where, source_lines.get(one.where),
+                           source_lines.get(one.other_where), one.block, one.thread, one.other_thread, one.memory,
+                           one.offset_bytes, one.count) for one in result.findings]
+    reported = {one.kind for one in found}
+    found += [SafetyFinding(one.kind if one.kind in FINDING_REASONS else "device_fault", one.sentence, one.where, None,
+                            source_lines.get(one.where), None, one.block, one.thread)
+              for one in result.faults if one.kind not in reported]
+    return tuple(found)
+
+
+def line_costs_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[LineCost, ...]:
+    """Counters by line, the dearest first: shared memory's wavefronts and global memory's sectors alike."""
+    lines = result.counters.per_line if result.counters else ()
+    found = [LineCost(one.file, one.line, source_lines.get((one.file, one.line)), one.kind, one.count, one.total_bytes,
+                      one.wavefronts, one.wavefronts_ideal, one.sectors, one.sectors_ideal) for one in lines]
+    return tuple(sorted(found, key=lambda one: (-one.transactions, one.file, one.line, one.kind)))
+
+
+def emulated_run(problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False) -> native.Run:
     """A problem as the emulator takes it; a counted run executes a sample of the blocks only."""
-    buffers = [native.Buffer(one.name, one.role, one.image, "image" if one.role == "input" else "poison")
+    buffers = [native.Buffer(one.name, one.role, one.image, "poison" if one.starts_poisoned else "image")
                for one in problem.tensors]
     buffers += [native.Buffer(one.name, "workspace", np.zeros(one.bytes, np.uint8), "zero" if one.zero_fill else "poison")
                 for one in problem.workspaces]
-    launches = tuple(native.Launch(one.entry, one.grid, one.block, one.smem_dynamic_bytes) for one in problem.launches)
+    launches = tuple(native.Launch(
+        one.entry, one.grid, one.block, one.smem_dynamic_bytes,
+        arguments=None if one.arguments is None else tuple(map(_argument, one.arguments))) for one in problem.launches)
     return native.Run(name, launches, tuple(buffers), tuple(_argument(one) for one in problem.arguments), order=order,
-                      count=counted, block_sample=SAMPLED_BLOCKS if counted else None)
+                      count=count, check=check, block_sample=SAMPLED_BLOCKS if count else None)
 
 
 def _argument(one: Tensor | Scalar | WorkspaceMemory | None):

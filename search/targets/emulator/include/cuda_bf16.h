@@ -7,6 +7,8 @@ using __nv_bfloat16 = gf_emulator::Float16<gf_emulator::BFloat16Format>;
 using __nv_bfloat162 = gf_emulator::Float16x2<gf_emulator::BFloat16Format>;
 using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;
+using __nv_bfloat16_raw = gf_emulator::BFloat16Format::Raw;
+using __nv_bfloat162_raw = gf_emulator::BFloat16Format::Raw2;
 
 __forceinline__ __nv_bfloat16 __float2bfloat16(float x) { return x; }
 __forceinline__ __nv_bfloat16 __float2bfloat16_rn(float x) { return x; }
@@ -24,3 +26,10 @@ __forceinline__ __nv_bfloat162 __float22bfloat162_rn(float2 x) { return {x.x, x.
 __forceinline__ float2 __bfloat1622float2(__nv_bfloat162 x) { return {x.x, x.y}; }
 __forceinline__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 x) { return x.x; }
 __forceinline__ __nv_bfloat16 __high2bfloat16(__nv_bfloat162 x) { return x.y; }
+
+__forceinline__ __nv_bfloat16 atomicAdd(__nv_bfloat16* address, __nv_bfloat16 value) {
+    return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::bfloat16);
+}
+__forceinline__ __nv_bfloat162 atomicAdd(__nv_bfloat162* address, __nv_bfloat162 value) {
+    return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::bfloat16x2);
+}

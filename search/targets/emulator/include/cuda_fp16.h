@@ -7,6 +7,8 @@ using __half = gf_emulator::Float16<gf_emulator::HalfFormat>;
 using __half2 = gf_emulator::Float16x2<gf_emulator::HalfFormat>;
 using half = __half;
 using half2 = __half2;
+using __half_raw = gf_emulator::HalfFormat::Raw;
+using __half2_raw = gf_emulator::HalfFormat::Raw2;
 
 __forceinline__ __half __float2half(float x) { return x; }
 __forceinline__ __half __float2half_rn(float x) { return x; }
@@ -31,3 +33,10 @@ __forceinline__ float2 __half22float2(__half2 x) { return {x.x, x.y}; }
 __forceinline__ __half __low2half(__half2 x) { return x.x; }
 __forceinline__ __half __high2half(__half2 x) { return x.y; }
 __forceinline__ __half2 __lowhigh2highlow(__half2 x) { return {x.y, x.x}; }
+
+__forceinline__ __half atomicAdd(__half* address, __half value) {
+    return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::float16);
+}
+__forceinline__ __half2 atomicAdd(__half2* address, __half2 value) {
+    return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::float16x2);
+}

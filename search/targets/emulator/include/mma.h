@@ -1,8 +1,17 @@
-// Stands in for CUDA's mma.h: nvcuda::wmma for half and bfloat16 inputs. Element i of a lane's fragment is
+// Stands in for CUDA's mma.h: nvcuda::wmma for half, bfloat16 and tf32 inputs. Element i of a lane's fragment is
 // the element that an sm_80 or newer device holds there (native/fragment_layout.h).
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
+#include "gf_emulator/float8.h"
+
+namespace nvcuda {
+namespace wmma {
+namespace precision {
+struct tf32;
+}
+}  // namespace wmma
+}  // namespace nvcuda
 
 namespace gf_emulator {
 
@@ -12,18 +21,26 @@ constexpr Element element_of() {
         return Element::float16;
     else if constexpr (std::is_same_v<T, __nv_bfloat16>)
         return Element::bfloat16;
+    else if constexpr (std::is_same_v<T, nvcuda::wmma::precision::tf32>)
+        return Element::tf32;
     else {
-        static_assert(std::is_same_v<T, float>, "wmma element types here: __half, __nv_bfloat16, float");
+        static_assert(std::is_same_v<T, float>,
+                      "wmma element types here: __half, __nv_bfloat16, precision::tf32, float");
         return Element::float32;
     }
 }
 
 template <int M, int N, int K>
 constexpr TileShape tile_shape() {
-    static_assert(K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32)),
-                  "wmma shapes here: m16n16k16, m32n8k16, m8n32k16");
-    return M == 16 ? TileShape::m16n16k16 : M == 32 ? TileShape::m32n8k16 : TileShape::m8n32k16;
+    static_assert((K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32))) ||
+                      (K == 8 && M == 16 && N == 16),
+                  "wmma shapes here: m16n16k16, m32n8k16, m8n32k16, and m16n16k8 in tf32");
+    return K == 8 ? TileShape::m16n16k8 : M == 16 ? TileShape::m16n16k16 : M == 32 ? TileShape::m32n8k16 : TileShape::m8n32k16;
 }
+
+// What a fragment of T holds, and memory: tf32 is a float whose last bits do not count.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, nvcuda::wmma::precision::tf32>, float, T>;
 
 }  // namespace gf_emulator
 
@@ -55,22 +72,28 @@ template <class Use, int M, int N, int K, class T, class Layout = void>
 class fragment {
 public:
     using element_type = T;
-    using storage_element_type = T;
+    using storage_element_type = gf_emulator::Stored<T>;
     static constexpr gf_emulator::TileShape shape = gf_emulator::tile_shape<M, N, K>();
     static constexpr gf_emulator::Element element = gf_emulator::element_of<T>();
     static constexpr int num_elements = Use::template elements<M, N, K, T>;
     static constexpr int num_storage_elements = num_elements;
-    T x[num_elements];
+    static_assert(std::is_same_v<Use, accumulator> || (K == 8) == (element == gf_emulator::Element::tf32),
+                  "wmma: tf32 goes with m16n16k8");
+    storage_element_type x[num_elements];
 };
+
+__forceinline__ float __float_to_tf32(float value) {
+    return gf_emulator::float_from_bits(gf_emulator::tf32_bits(value));
+}
 
 template <class Use, int M, int N, int K, class T, class Layout, class Value>
 __forceinline__ void fill_fragment(fragment<Use, M, N, K, T, Layout>& tile, const Value& value) {
-    for (int i = 0; i < tile.num_elements; i++) tile.x[i] = T(value);
+    for (int i = 0; i < tile.num_elements; i++) tile.x[i] = gf_emulator::Stored<T>(value);
 }
 
 template <class Use, int M, int N, int K, class T, class Layout>
-__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& tile, const T* matrix,
-                                      unsigned leading_dimension) {
+__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& tile,
+                                      const gf_emulator::Stored<T>* matrix, unsigned leading_dimension) {
     static_assert(!std::is_same_v<Layout, void>, "an accumulator's load names its layout");
     gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape, Use::use,
                           tile.element, std::is_same_v<Layout, col_major>);
@@ -97,7 +120,7 @@ __forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD>& d,
                               const fragment<accumulator, M, N, K, TC>& c) {
     static_assert(std::is_same_v<TD, TC>, "D and C have one type here");
     static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>,
-                  "bfloat16 products accumulate in float");
+                  "bfloat16 and tf32 products accumulate in float");
     const gf_emulator::MatrixMultiply operands{d.x, a.x, b.x, c.x, d.shape, a.element, d.element};
     gf_emulator_matrix_multiply(&operands, gf_emulator::Collective::wmma);
 }

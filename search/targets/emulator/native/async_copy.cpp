@@ -39,6 +39,8 @@ extern "C" void gf_emulator_async_copy(void* shared_destination, const void* glo
     self.site = site;
     check(worker, shared_destination, global_source, bytes, valid_bytes, site);
     const char* source = static_cast<const char*>(global_source);
+    const AsyncCopy copy{static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group, site};
+    if (Checker* checker = worker.checker()) checker->copy_started(copy);
     probe(source, valid_bytes);
     if (worker.counting().enabled()) {
         worker.count_access(shared_destination, unsigned(bytes), true, site);
@@ -46,19 +48,21 @@ extern "C" void gf_emulator_async_copy(void* shared_destination, const void* glo
     }
     worker.counting().events.async_copy_bytes += unsigned(bytes);
     std::memset(shared_destination, 0xff, std::size_t(bytes));
-    self.copies.push_back(
-        {static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group});
+    self.copies.push_back(copy);
 }
 
 extern "C" void gf_emulator_async_copy_commit() { Worker::current().fiber().copy_group++; }
 
 extern "C" void gf_emulator_async_copy_wait(int groups_left_in_flight) {
-    Fiber& self = Worker::current().fiber();
+    Worker& worker = Worker::current();
+    Fiber& self = worker.fiber();
     self.site = __builtin_return_address(0);
+    Checker* checker = worker.checker();
     std::size_t landed = 0;
     for (; landed < self.copies.size(); landed++) {
         const AsyncCopy& copy = self.copies[landed];
         if (copy.group + unsigned(groups_left_in_flight) >= self.copy_group) break;
+        if (checker) checker->copy_landed(copy);
         std::memcpy(copy.destination, copy.source, std::size_t(copy.valid_bytes));
         std::memset(copy.destination + copy.valid_bytes, 0, std::size_t(copy.bytes - copy.valid_bytes));
     }

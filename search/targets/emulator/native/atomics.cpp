@@ -1,6 +1,7 @@
 // Atomics on shared and global memory.
 #include <cstring>
 
+#include "gf_emulator/float_formats.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -13,6 +14,21 @@ T from_memory(const void* address) {
     std::memcpy(&value, address, sizeof value);
     return value;
 }
+
+// A pair of 16-bit floats, added element by element; the device makes each element's addition atomic on its
+// own, here the pair's is.
+template <class Format>
+struct Float16Value {
+    std::uint16_t bits;
+    Float16Value operator+(Float16Value other) const {
+        return {Format::from_float(Format::to_float(bits) + Format::to_float(other.bits))};
+    }
+};
+template <class Format>
+struct Float16Pair {
+    Float16Value<Format> x, y;
+    Float16Pair operator+(Float16Pair other) const { return {x + other.x, y + other.y}; }
+};
 
 template <class T>
 T combine(T before, T operand, AtomicOperation operation) {
@@ -37,6 +53,16 @@ T combine(T before, T operand, AtomicOperation operation) {
     return operand;
 }
 
+// Of 16-bit floats the device has the sum only.
+template <class Format>
+Float16Value<Format> combine(Float16Value<Format> before, Float16Value<Format> operand, AtomicOperation) {
+    return before + operand;
+}
+template <class Format>
+Float16Pair<Format> combine(Float16Pair<Format> before, Float16Pair<Format> operand, AtomicOperation) {
+    return before + operand;
+}
+
 // T's value, exchanged as the integer of its size: the hardware compares bit patterns too.
 template <class T, class Bits>
 void update(void* address, const void* operand, const void* compared, void* before,
@@ -59,7 +85,11 @@ void update(void* address, const void* operand, const void* compared, void* befo
 
 unsigned size_of(AtomicType type) {
     switch (type) {
-        case AtomicType::uint16: return 2;
+        case AtomicType::uint16:
+        case AtomicType::float16:
+        case AtomicType::bfloat16: return 2;
+        case AtomicType::float16x2:
+        case AtomicType::bfloat16x2:
         case AtomicType::int32:
         case AtomicType::uint32:
         case AtomicType::float32: return 4;
@@ -85,6 +115,11 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
                     format("an atomic on %u bytes at an address that is not a multiple of %u", bytes, bytes));
     if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);
     worker.counting().events.atomics++;
+    Checker* checker = worker.checker();
+    if (checker) {
+        checker->access(address, bytes, Action::atomic, site);
+        checker->before_atomic(address);
+    }
     switch (type) {
         case AtomicType::int32:
             update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation);
@@ -107,7 +142,20 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
         case AtomicType::uint16:
             update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation);
             break;
+        case AtomicType::float16:
+            update<Float16Value<HalfFormat>, std::uint16_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::bfloat16:
+            update<Float16Value<BFloat16Format>, std::uint16_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::float16x2:
+            update<Float16Pair<HalfFormat>, std::uint32_t>(address, operand, compared, before, operation);
+            break;
+        case AtomicType::bfloat16x2:
+            update<Float16Pair<BFloat16Format>, std::uint32_t>(address, operand, compared, before, operation);
+            break;
     }
+    if (checker) checker->after_atomic(address);
     // Whoever spins on an atomic waits for another thread, and that one must get its turn.
     constexpr unsigned turns = 64;
     if (++self.atomics_since_yield >= turns) {

@@ -24,16 +24,21 @@ void Block::start(const Launch& launch, std::uint64_t index) {
     order_ = launch.order;
     order_.start_block(index);
     barrier_.reset();
+    named_barriers_.reset();
     yielded_.clear();
     abandoned_ = false;
     ready_warps_ = warp_count() == 32 ? ~0u : (1u << warp_count()) - 1;
+    shared_.poison();
+    checker_.enable(launch.check);
+    if (launch.check) checker_.start_block(thread_count_, index);
     for (unsigned w = 0; w < warp_count(); w++)
         warps_[w].start(*this, &fibers_[w * 32], w,
                         thread_count_ - w * 32 < 32 ? thread_count_ - w * 32 : 32);
     StackPool& stacks = worker_.stacks();
     for (unsigned t = 0; t < thread_count_; t++) {
         Fiber& fiber = fibers_[t];
-        fiber.context.prepare(stacks.low(t), stacks.high(t), fiber_main);
+        const unsigned stack = rank_ * thread_count_ + t;
+        fiber.context.prepare(stacks.low(stack), stacks.high(stack), fiber_main);
         fiber.warp = &warps_[t / 32];
         fiber.thread = t;
         fiber.lane = t % 32;
@@ -44,40 +49,49 @@ void Block::start(const Launch& launch, std::uint64_t index) {
         fiber.copies.clear();
         fiber.copy_group = 0;
         fiber.atomics_since_yield = 0;
+        fiber.named_barrier = 0;
+        fiber.cluster_arrived = false;
     }
 }
 
-void Block::run(const Launch& launch, std::uint64_t index) {
-    start(launch, index);
-    worker_.shared().poison();
+void Block::resume() {
+    if (!ready_warps_) wake_yielded();
     current_ = next_ready();
     outside_.switch_to(current_->context);
     current_ = nullptr;
-    if (alive_ && !abandoned_) report_deadlock();
     worker_.counting().block_ended(warp_count());
-    if (const std::size_t damaged = worker_.shared().damaged_bytes(); damaged && !abandoned_)
+}
+
+void Block::finish() {
+    if (const std::size_t damaged = shared_.damaged_bytes())
         worker_.record({"out_of_bounds",
                         format("%zu bytes just outside dynamic shared memory were written", damaged),
                         block_index_});
+    // What other blocks of its cluster read of it from now on is undefined on the device.
+    if (worker_.cluster().size() > 1) shared_.poison();
+}
+
+void Block::wake_yielded() {
+    for (Fiber* fiber : yielded_) fiber->warp->set_ready(*fiber);
+    yielded_.clear();
 }
 
 Fiber* Block::next_ready() {
-    if (!ready_warps_) {
-        for (Fiber* fiber : yielded_) fiber->warp->set_ready(*fiber);
-        yielded_.clear();
-        if (!ready_warps_) return nullptr;
-    }
+    // Whoever yields in a cluster may wait for another of its blocks, which then comes first.
+    if (!ready_warps_ && worker_.cluster().size() == 1) wake_yielded();
+    if (!ready_warps_) return nullptr;
     Warp& warp = warps_[order_.pick(ready_warps_)];
     return &warp.lane(order_.pick(warp.ready()));
 }
 
 void Block::run_next() {
+    checker_.settle();
     Fiber* self = current_;
     Fiber* next = next_ready();
     if (next == self) return;
     if (!next) {
         self->context.switch_to(outside_);
-        __builtin_unreachable();  // a block that nobody can continue is over
+        return;  // another block of the cluster made this thread ready, or it yielded
     }
     current_ = next;
     self->context.switch_to(next->context);
@@ -95,6 +109,7 @@ void Block::exit_thread() {
     alive_--;
     self.warp->exit(self);
     barrier_.complete_if_all_came(*this);
+    worker_.cluster().barrier().thread_exits(worker_.cluster(), self);
     run_next();
     __builtin_unreachable();
 }
@@ -108,6 +123,7 @@ void Block::abandon() {
 
 void Block::release_all(std::uint64_t result) {
     worker_.counting().barrier(warp_count());
+    if (checker_.enabled()) checker_.block_met();
     for (unsigned w = 0; w < warp_count(); w++)
         for (std::uint32_t left = warps_[w].alive(); left; left &= left - 1) {
             Fiber& fiber = warps_[w].lane(__builtin_ctz(left));
@@ -128,7 +144,10 @@ void Block::report_deadlock() {
             fault.site = fiber.site;
         }
         if (fault.waiting.size() < shown)
-            fault.waiting.push_back({fiber.thread_index, fiber.waiting_for, fiber.waiting_mask, fiber.site});
+            fault.waiting.push_back({fiber.thread_index,
+                                     fiber.named_barrier ? named_barriers_.describe(fiber.named_barrier)
+                                                         : fiber.waiting_for,
+                                     fiber.waiting_mask, fiber.site});
     }
     fault.sentence = format("%u of %u threads wait for others that never come", waiting, thread_count_);
     worker_.record(std::move(fault));

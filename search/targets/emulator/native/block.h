@@ -4,19 +4,29 @@
 #include <vector>
 
 #include "barrier.h"
+#include "checker.h"
+#include "named_barrier.h"
 #include "order.h"
+#include "shared_memory.h"
 #include "warp.h"
 
 namespace gf_emulator {
 
+class Cluster;
 struct Launch;
 
 class Block {
 public:
-    explicit Block(Worker& worker) : worker_(worker) {}
+    Block(Worker& worker, unsigned rank) : worker_(worker), rank_(rank), checker_(*this) {}
 
-    // Runs block `index` of the launch to its end, or until it is abandoned.
-    void run(const Launch& launch, std::uint64_t index);
+    // --- for its cluster ---
+    void start(const Launch& launch, std::uint64_t index);
+    bool can_go_on() const { return !abandoned_ && (ready_warps_ || !yielded_.empty()); }
+    void resume();  // runs its threads until none can go on alone, or until it is abandoned
+    void finish();  // after its last thread
+    bool abandoned() const { return abandoned_; }
+    void report_deadlock();
+    unsigned rank() const { return rank_; }
 
     // --- for the fiber that is running ---
     Fiber& current() { return *current_; }
@@ -28,8 +38,13 @@ public:
 
     // --- for warps and barriers ---
     Worker& worker() { return worker_; }
+    SharedMemory& shared() { return shared_; }
+    Checker& checker() { return checker_; }
+    Fiber& fiber(unsigned thread) { return fibers_[thread]; }
+    unsigned thread_count() const { return thread_count_; }
     unsigned alive() const { return alive_; }
     BlockBarrier& barrier() { return barrier_; }
+    NamedBarriers& named_barriers() { return named_barriers_; }
     void warp_is_ready(unsigned warp, bool ready) {
         ready_warps_ = ready ? ready_warps_ | 1u << warp : ready_warps_ & ~(1u << warp);
     }
@@ -38,16 +53,19 @@ public:
     uint3 block_index() const { return block_index_; }
 
 private:
-    void start(const Launch& launch, std::uint64_t index);
     unsigned warp_count() const { return (thread_count_ + 31) / 32; }
     Fiber* next_ready();
-    void report_deadlock();
+    void wake_yielded();
 
     Worker& worker_;
+    const unsigned rank_;  // in its cluster
+    SharedMemory shared_;
+    Checker checker_;
     std::vector<Fiber> fibers_;
     std::vector<Warp> warps_;
     std::vector<Fiber*> yielded_;
     BlockBarrier barrier_;
+    NamedBarriers named_barriers_;
     Order order_;
     uint3 block_index_{};
     unsigned thread_count_ = 0;

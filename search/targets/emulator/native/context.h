@@ -35,6 +35,10 @@ public:
     // Tops are staggered, or every fiber's hot lines would share the same few cache sets.
     char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes - index % 32 * 128; }
     bool in_guard(const void* address) const;
+    bool contains(const void* address) const {
+        const char* byte = static_cast<const char*>(address);
+        return byte >= base_ && byte < base_ + count_ * stack_bytes;
+    }
 
 private:
     char* base_ = nullptr;

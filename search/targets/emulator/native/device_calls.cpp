@@ -20,6 +20,16 @@ int gf_emulator_block_barrier(BarrierOperation operation, int predicate, int lin
     return block.barrier().meet(block, block.current(), operation, predicate != 0, line, SITE);
 }
 
+void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait) {
+    Block& block = Worker::current().block();
+    block.named_barriers().meet(block, block.current(), id, thread_count, wait, SITE);
+}
+
+void gf_emulator_fence() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (Checker* checker = Worker::current().checker()) checker->fence();
+}
+
 void gf_emulator_yield() { Worker::current().block().yield(); }
 
 void* gf_emulator_dynamic_shared() { return Worker::current().shared().dynamic(); }

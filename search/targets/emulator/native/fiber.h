@@ -17,6 +17,7 @@ struct AsyncCopy {
     int bytes;
     int valid_bytes;
     std::uint32_t group;
+    const void* site;
 };
 
 struct Fiber {
@@ -29,6 +30,7 @@ struct Fiber {
     const void* site = nullptr;         // where it last entered the runtime
     const char* waiting_for = nullptr;  // the operation it stands in, while it is not ready
     unsigned waiting_mask = 0;
+    unsigned named_barrier = 0;  // that it waits for; 0: none
 
     // What this lane brings to a collective, and what it takes away.
     std::uint64_t value = 0;
@@ -42,6 +44,9 @@ struct Fiber {
     std::vector<AsyncCopy> copies;
     std::uint32_t copy_group = 0;  // the open one
     unsigned atomics_since_yield = 0;
+
+    bool cluster_arrived = false;  // at its cluster's barrier, in this phase, and has not waited yet
+    std::uint32_t cluster_phase = 0;
 };
 
 }  // namespace gf_emulator

@@ -19,7 +19,7 @@ struct FragmentLayout {
 };
 
 inline const FragmentLayout& layout_of(TileShape shape, TileUse use) {
-    static constexpr FragmentLayout layouts[4][3] = {
+    static constexpr FragmentLayout layouts[7][3] = {
         {
             // m16n16k16
             {16, 16, true, 4, {{0, 0}, {8, 0}, {0, 8}, {8, 8}}},
@@ -42,6 +42,25 @@ inline const FragmentLayout& layout_of(TileShape shape, TileUse use) {
             // m16n8k16
             {16, 16, true, 4, {{0, 0}, {8, 0}, {0, 8}, {8, 8}}},
             {16, 8, false, 2, {{0, 0}, {8, 0}}},
+            {16, 8, true, 2, {{0, 0}, {8, 0}}},
+        },
+        // Operands of these are in register_operands.h; only their sizes stand here.
+        {
+            // m16n16k8
+            {16, 8, true, 0, {}},
+            {8, 16, true, 0, {}},
+            {16, 16, true, 4, {{0, 0}, {8, 0}, {0, 8}, {8, 8}}},
+        },
+        {
+            // m16n8k8
+            {16, 8, true, 0, {}},
+            {8, 8, true, 0, {}},
+            {16, 8, true, 2, {{0, 0}, {8, 0}}},
+        },
+        {
+            // m16n8k32
+            {16, 32, true, 0, {}},
+            {32, 8, true, 0, {}},
             {16, 8, true, 2, {{0, 0}, {8, 0}}},
         },
     };

@@ -87,10 +87,23 @@ std::vector<std::string> GlobalMemory::changed_inputs() const {
     return changed;
 }
 
-std::string GlobalMemory::describe(const void* address) const {
-    if (!contains(address)) return "";
+std::size_t GlobalMemory::buffer_at(const void* address, std::size_t bytes) const {
     const char* byte = static_cast<const char*>(address);
-    std::size_t nearest = regions_.size(), least = ~std::size_t(0);
+    for (std::size_t i = 0; i < regions_.size(); i++)
+        if (byte >= regions_[i].buffer && byte + bytes <= regions_[i].end) return i;
+    return none;
+}
+
+bool GlobalMemory::accessible(const void* address) const {
+    const char* byte = static_cast<const char*>(address);
+    for (const Region& region : regions_)
+        if (byte >= region.first && byte < region.last) return true;
+    return false;
+}
+
+std::size_t GlobalMemory::nearest(const void* address) const {
+    const char* byte = static_cast<const char*>(address);
+    std::size_t nearest = none, least = ~std::size_t(0);
     for (std::size_t i = 0; i < regions_.size(); i++) {
         const Region& region = regions_[i];
         const std::size_t distance = byte < region.buffer ? region.buffer - byte
@@ -98,9 +111,15 @@ std::string GlobalMemory::describe(const void* address) const {
                                                           : 0;
         if (distance < least) least = distance, nearest = i;
     }
-    if (nearest == regions_.size()) return "";
-    const Region& region = regions_[nearest];
-    const char* name = specs_[nearest].name.c_str();
+    return nearest;
+}
+
+std::string GlobalMemory::describe(const void* address) const {
+    const std::size_t buffer = contains(address) ? nearest(address) : none;
+    if (buffer == none) return "";
+    const char* byte = static_cast<const char*>(address);
+    const Region& region = regions_[buffer];
+    const char* name = specs_[buffer].name.c_str();
     if (byte < region.buffer)
         return format("%zu bytes before the start of '%s'", std::size_t(region.buffer - byte), name);
     if (byte >= region.end)

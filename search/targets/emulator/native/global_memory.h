@@ -40,7 +40,19 @@ public:
     ~GlobalMemory();
     GlobalMemory(const GlobalMemory&) = delete;
 
+    static constexpr std::size_t none = ~std::size_t(0);
+
     char* address(std::size_t buffer) const { return regions_[buffer].buffer; }
+    const std::string& name(std::size_t buffer) const { return specs_[buffer].name; }
+    // The buffer that holds all `bytes` from `address` on, or none.
+    std::size_t buffer_at(const void* address, std::size_t bytes) const;
+    // The buffer nearest to an address outside all of them, and how far from its start that lies.
+    std::size_t nearest(const void* address) const;
+    long offset_in(std::size_t buffer, const void* address) const {
+        return static_cast<const char*>(address) - regions_[buffer].buffer;
+    }
+    // False when touching it would end the process.
+    bool accessible(const void* address) const;
     bool contains(const void* address) const {
         return std::uintptr_t(address) - std::uintptr_t(base_) < bytes_;
     }

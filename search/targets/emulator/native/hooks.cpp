@@ -1,4 +1,4 @@
-// What the compiler calls from the kernel's code: before each load and store of a counted build (the hooks of
+// What the compiler calls from the kernel's code: before each load and store of a counted or checked build (the hooks of
 // -fsanitize=thread, without its library), and on a misaligned address (-fsanitize=alignment).
 #include <cstdint>
 #include <cstring>
@@ -12,6 +12,7 @@ namespace {
 inline void access(const void* address, unsigned bytes, bool write, const void* site) {
     if (!Worker::exists()) return;
     Worker& worker = Worker::current();
+    if (Checker* checker = worker.checker()) checker->access(address, bytes, write ? Action::write : Action::read, site);
     if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
 }
 

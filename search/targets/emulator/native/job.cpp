@@ -44,7 +44,8 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
 bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
     LaunchSpec launch;
     words >> launch.entry >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >>
-        launch.block.y >> launch.block.z >> launch.dynamic_bytes;
+        launch.block.y >> launch.block.z >> launch.dynamic_bytes >> launch.cluster.x >> launch.cluster.y >>
+        launch.cluster.z;
     launches.push_back(launch);
     return !words.fail();
 }
@@ -67,11 +68,15 @@ bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& argumen
 bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& run) {
     if (word == "order") return read_order(words, run.order);
     if (word == "count") return bool(words >> run.count);
+    if (word == "check") return bool(words >> run.check);
     if (word == "block_sample") return bool(words >> run.block_sample);
     if (word == "outputs") return bool(words >> run.output_prefix);
     if (word == "buffer") return read_buffer(words, run.buffers);
     if (word == "launch") return read_launch(words, run.launches);
     if (word == "argument") return read_argument(words, run.arguments);
+    if (word == "own_arguments" && !run.launches.empty()) return run.launches.back().own_arguments = true;
+    if (word == "launch_argument" && !run.launches.empty())
+        return read_argument(words, run.launches.back().arguments);
     return false;
 }
 

@@ -11,22 +11,25 @@
 
 namespace gf_emulator {
 
-struct LaunchSpec {
-    std::string entry;
-    uint3 grid{}, block{};
-    std::size_t dynamic_bytes = 0;
-};
-
 struct ArgumentSpec {
     bool is_pointer = false;
     int buffer = -1;          // of a pointer; -1: null
     std::uint64_t value = 0;  // a pointer's offset, or a scalar's bytes
 };
 
+struct LaunchSpec {
+    std::string entry;
+    uint3 grid{}, block{}, cluster{};
+    std::size_t dynamic_bytes = 0;
+    bool own_arguments = false;  // else the run's
+    std::vector<ArgumentSpec> arguments;
+};
+
 struct RunSpec {
     int index = 0;
     Order order;
     bool count = false;
+    bool check = false;
     std::uint64_t block_sample = 0;  // 0: all
     std::vector<BufferSpec> buffers;
     std::vector<LaunchSpec> launches;

@@ -3,13 +3,16 @@
 #include <cstring>
 
 #include "fragment_layout.h"
+#include "register_operands.h"
 #include "worker.h"
 
 namespace gf_emulator {
 
 namespace {
 
-unsigned bytes_of(Element element) { return element == Element::float32 ? 4 : 2; }
+unsigned bytes_of(Element element) {
+    return element == Element::float32 || element == Element::tf32 ? 4 : 2;
+}
 
 // Where the two elements of a lane's pair lie in memory, in elements from the matrix's start.
 struct PairPlace {
@@ -59,6 +62,21 @@ void count_pair(Worker& worker, const char* matrix, PairPlace place, unsigned el
     }
 }
 
+// What the lane itself moves; the banks see another order (place_read).
+void check_pairs(Worker& worker, const void* matrix, const FragmentLayout& layout, unsigned lane,
+                 unsigned leading_dimension, unsigned element_bytes, bool column_major, Action action,
+                 const void* site) {
+    Checker* checker = worker.checker();
+    if (!checker) return;
+    for (int tile = 0; tile < layout.tiles; tile++) {
+        const PairPlace place = place_of(layout, tile, lane, leading_dimension, column_major);
+        const char* first = static_cast<const char*>(matrix) + place.first * element_bytes;
+        const char* second = static_cast<const char*>(matrix) + place.second * element_bytes;
+        checker->access(first, place.adjacent() ? 2 * element_bytes : element_bytes, action, site);
+        if (!place.adjacent()) checker->access(second, element_bytes, action, site);
+    }
+}
+
 template <class Word, class Pair>
 void load_pairs(void* registers, const void* matrix, const FragmentLayout& layout, unsigned lane,
                 unsigned leading_dimension, bool column_major) {
@@ -91,9 +109,25 @@ void store_pairs(const void* registers, void* matrix, const FragmentLayout& layo
     }
 }
 
-struct LdmatrixLane {
+// A lane's tf32 operand: one element a register, each on its own.
+void load_tf32(Worker& worker, void* registers, const void* matrix, int register_count, TileUse use, unsigned lane,
+               unsigned leading_dimension, bool column_major, const void* site) {
+    for (int r = 0; r < register_count; r++) {
+        const OperandPlace place = operand_place(use, Element::tf32, lane, r);
+        const bool k_is_contiguous = (use == TileUse::matrix_a) != column_major;
+        const std::size_t index = k_is_contiguous ? std::size_t(place.line) * leading_dimension + std::size_t(place.k)
+                                                  : std::size_t(place.k) * leading_dimension + std::size_t(place.line);
+        const char* element = static_cast<const char*>(matrix) + 4 * index;
+        if (Checker* checker = worker.checker()) checker->access(element, 4, Action::matrix_read, site);
+        std::memcpy(static_cast<char*>(registers) + 4 * r, element, 4);
+        if (worker.counting().enabled()) worker.count_access(element, 4, false, site);
+    }
+}
+
+// What one lane brings to ldmatrix or stmatrix.
+struct MatrixLane {
     unsigned* registers;
-    const char* row;
+    char* row;
     int count;
     bool transposed;
 };
@@ -103,7 +137,7 @@ void complete_ldmatrix(Worker& worker, Warp& warp, std::uint32_t arrived, Collec
         worker.fail("divergence", warp.lane(__builtin_ctz(arrived)).site,
                     "ldmatrix needs all 32 lanes of its warp");
     const auto lane_data = [&](unsigned lane) {
-        return reinterpret_cast<const LdmatrixLane*>(warp.lane(lane).value);
+        return reinterpret_cast<const MatrixLane*>(warp.lane(lane).value);
     };
     const int count = lane_data(0)->count;
     for (int m = 0; m < count; m++) {
@@ -111,11 +145,30 @@ void complete_ldmatrix(Worker& worker, Warp& warp, std::uint32_t arrived, Collec
         for (unsigned r = 0; r < 8; r++) std::memcpy(matrix[r], lane_data(unsigned(m) * 8 + r)->row, 16);
         for (unsigned lane = 0; lane < 32; lane++) {
             const unsigned g = lane / 4, t = lane % 4 * 2;
-            const LdmatrixLane& target = *lane_data(lane);
+            const MatrixLane& target = *lane_data(lane);
             const std::uint16_t low = target.transposed ? matrix[t][g] : matrix[g][t];
             const std::uint16_t high = target.transposed ? matrix[t + 1][g] : matrix[g][t + 1];
             target.registers[m] = unsigned(high) << 16 | low;
         }
+    }
+}
+
+void complete_stmatrix(Worker& worker, Warp& warp, std::uint32_t arrived, Collective) {
+    if (arrived != ~0u)
+        worker.fail("divergence", warp.lane(__builtin_ctz(arrived)).site,
+                    "stmatrix needs all 32 lanes of its warp");
+    const auto lane_data = [&](unsigned lane) {
+        return reinterpret_cast<const MatrixLane*>(warp.lane(lane).value);
+    };
+    for (int m = 0; m < lane_data(0)->count; m++) {
+        std::uint16_t matrix[8][8];
+        for (unsigned lane = 0; lane < 32; lane++) {
+            const unsigned g = lane / 4, t = lane % 4 * 2, bits = lane_data(lane)->registers[m];
+            const bool turned = lane_data(lane)->transposed;
+            matrix[turned ? t : g][turned ? g : t] = std::uint16_t(bits);
+            matrix[turned ? t + 1 : g][turned ? g : t + 1] = std::uint16_t(bits >> 16);
+        }
+        for (unsigned r = 0; r < 8; r++) std::memcpy(lane_data(unsigned(m) * 8 + r)->row, matrix[r], 16);
     }
 }
 
@@ -135,7 +188,11 @@ extern "C" void gf_emulator_wmma_load(void* registers, const void* matrix, unsig
     self.aligned_operations++;
     const unsigned bytes = bytes_of(element);
     check_alignment(worker, matrix, leading_dimension, bytes, site);
+    if (element == Element::tf32)
+        return load_tf32(worker, registers, matrix, register_count, use, self.lane, leading_dimension,
+                         column_major, site);
     const FragmentLayout& layout = layout_of(shape, use);
+    check_pairs(worker, matrix, layout, self.lane, leading_dimension, bytes, column_major, Action::matrix_read, site);
     if (bytes == 2)
         load_pairs<std::uint16_t, std::uint32_t>(registers, matrix, layout, self.lane, leading_dimension,
                                                  column_major);
@@ -165,6 +222,8 @@ extern "C" void gf_emulator_wmma_store(const void* registers, void* matrix, unsi
     const unsigned bytes = bytes_of(element);
     check_alignment(worker, matrix, leading_dimension, bytes, site);
     const FragmentLayout& layout = layout_of(shape, TileUse::accumulator);
+    check_pairs(worker, matrix, layout, self.lane, leading_dimension, bytes, column_major, Action::matrix_write,
+                site);
     if (bytes == 2)
         store_pairs<std::uint16_t, std::uint32_t>(registers, matrix, layout, self.lane, leading_dimension,
                                                   column_major);
@@ -177,23 +236,40 @@ extern "C" void gf_emulator_wmma_store(const void* registers, void* matrix, unsi
                        place_of(layout, tile, self.lane, leading_dimension, column_major), bytes, true, site);
 }
 
-extern "C" void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count,
-                                     bool transposed) {
+namespace {
+
+// ldmatrix and stmatrix: this lane's row is checked where it is given, then the warp meets.
+void move_matrices(const MatrixLane& lane, Collective kind, Warp::Complete complete, const void* site) {
     Worker& worker = Worker::current();
-    const void* site = __builtin_return_address(0);
     Fiber& self = worker.fiber();
     self.site = site;
     self.aligned_operations++;
-    if (self.lane < unsigned(matrix_count) * 8) {
-        const char* bytes = static_cast<const char*>(row);
-        if (!worker.shared().contains(bytes) || !worker.shared().contains(bytes + 15))
-            worker.fail("device_fault", site, "ldmatrix is given a row that is not in shared memory");
-        if (std::uintptr_t(row) % 16)
+    if (self.lane < unsigned(lane.count) * 8) {
+        if (!worker.shared().contains(lane.row) || !worker.shared().contains(lane.row + 15))
+            worker.fail("device_fault", site,
+                        format("%s is given a row that is not in shared memory", name_of(kind)));
+        if (std::uintptr_t(lane.row) % 16)
             worker.fail("misaligned", site,
-                        "ldmatrix is given a row that does not start at a multiple of 16 bytes");
-        if (worker.counting().enabled()) worker.count_access(row, 16, false, site);
+                        format("%s is given a row that does not start at a multiple of 16 bytes", name_of(kind)));
+        const bool write = kind == Collective::stmatrix;
+        if (Checker* checker = worker.checker())
+            checker->access(lane.row, 16, write ? Action::matrix_write : Action::matrix_read, site);
+        if (worker.counting().enabled()) worker.count_access(lane.row, 16, write, site);
     }
-    const LdmatrixLane lane{registers, static_cast<const char*>(row), matrix_count, transposed};
     self.value = reinterpret_cast<std::uint64_t>(&lane);
-    self.warp->meet(self, ~0u, Collective::ldmatrix, complete_ldmatrix, site);
+    self.warp->meet(self, ~0u, kind, complete, site);
+}
+
+}  // namespace
+
+extern "C" void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count,
+                                     bool transposed) {
+    const MatrixLane lane{registers, static_cast<char*>(const_cast<void*>(row)), matrix_count, transposed};
+    move_matrices(lane, Collective::ldmatrix, complete_ldmatrix, __builtin_return_address(0));
+}
+
+extern "C" void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count,
+                                     bool transposed) {
+    const MatrixLane lane{const_cast<unsigned*>(registers), static_cast<char*>(row), matrix_count, transposed};
+    move_matrices(lane, Collective::stmatrix, complete_stmatrix, __builtin_return_address(0));
 }

@@ -25,6 +25,8 @@ public:
         return __builtin_ctz(ready);
     }
 
+    bool is_seeded() const { return kind_ == Kind::seeded; }
+
     // The position-th block to start, out of `total`.
     std::uint64_t block(std::uint64_t position, std::uint64_t total) const;
 

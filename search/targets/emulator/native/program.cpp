@@ -13,6 +13,7 @@
 #include "job.h"
 #include "memory_map.h"
 #include "run.h"
+#include "sandbox.h"
 #include "signals.h"
 
 using namespace gf_emulator;
@@ -38,9 +39,13 @@ extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count
     limit(RLIMIT_AS, memory_bytes);
     limit(RLIMIT_FSIZE, memory_bytes);
     limit(RLIMIT_CPU, std::strtoull(words[5], nullptr, 10));
+    limit(RLIMIT_NOFILE, 64);
+    confine_files({folder_of(words[1])}, {folder_of(words[0]), folder_of(job.module_path), "/usr/lib", "/usr/lib64",
+                                          "/lib", "/lib64", "/etc/ld.so.cache"});
     WorkerPool pool(unsigned(std::atoi(words[3])));
     limit(RLIMIT_NPROC, 0);
     catch_crashes();
+    refuse_calls();
     void* module = dlopen(job.module_path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!module) give_up(dlerror());
     for (const RunSpec& run : job.runs) execute(pool, module, run);

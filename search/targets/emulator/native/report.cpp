@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <unistd.h>
 
+#include "findings.h"
+
 namespace gf_emulator {
 
 Report& report() {
@@ -57,11 +59,23 @@ void Report::begin() { line("begin", ""); }
 void Report::end(const std::string& members) { line("end", members); }
 void Report::ours(const char* why) { line("ours", "\"why\":" + quoted(why)); }
 
+void Report::finding(const Finding& finding) {
+    const auto party = [this](const Party& one) {
+        return format("{\"action\":\"%s\",\"site\":%ld,\"block\":", name_of(one.action), offset(one.site)) +
+               triple(one.block) + ",\"thread\":" + triple(one.thread) + "}";
+    };
+    line("finding", format("\"kind\":\"%s\",\"offset\":%ld,\"bytes\":%u,\"memory\":", finding.kind,
+                           finding.offset, finding.bytes) +
+                        quoted(finding.memory) + ",\"detail\":" + quoted(finding.detail) + ",\"party\":" +
+                        party(finding.party) + ",\"other\":" +
+                        (finding.other.site ? party(finding.other) : "null"));
+}
+
 void Report::fault(const Fault& fault) {
     std::string waiting;
     for (const Fault::Waiting& one : fault.waiting)
         waiting += format("%s{\"thread\":%s,\"operation\":\"%s\",\"mask\":%u,\"site\":%ld}",
-                          waiting.empty() ? "" : ",", triple(one.thread).c_str(), one.operation, one.mask,
+                          waiting.empty() ? "" : ",", triple(one.thread).c_str(), one.operation.c_str(), one.mask,
                           offset(one.site));
     line("fault", "\"kind\":" + quoted(fault.kind) + ",\"sentence\":" + quoted(fault.sentence) +
                       ",\"block\":" + triple(fault.block) + ",\"thread\":" + triple(fault.thread) +

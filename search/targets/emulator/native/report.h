@@ -21,12 +21,14 @@ struct Fault {
     bool note = false;           // worth saying, not a fault
     struct Waiting {
         uint3 thread;
-        const char* operation;
+        std::string operation;
         unsigned mask;
         const void* site;
     };
     std::vector<Waiting> waiting{};
 };
+
+struct Finding;
 
 class Report {
 public:
@@ -36,6 +38,7 @@ public:
 
     void begin();
     void fault(const Fault& fault);
+    void finding(const Finding& finding);
     void end(const std::string& members);
     void ours(const char* why);
 

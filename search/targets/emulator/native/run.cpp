@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <ctime>
 #include <dlfcn.h>
+#include <link.h>
+#include <memory>
 
+#include "findings.h"
+#include "global_shadow.h"
 #include "memory_map.h"
 
 namespace gf_emulator {
@@ -28,13 +32,30 @@ const void* base_of(void* code) {
     return info.dli_fbase;
 }
 
+// The end of the kernel library's image in memory.
+const void* end_of(const void* base) {
+    std::pair<std::uintptr_t, std::uintptr_t> module{std::uintptr_t(base), 0};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+            auto& found = *static_cast<std::pair<std::uintptr_t, std::uintptr_t>*>(data);
+            if (info->dlpi_addr != found.first) return 0;
+            for (int i = 0; i < info->dlpi_phnum; i++)
+                if (info->dlpi_phdr[i].p_type == PT_LOAD)
+                    found.second = std::max<std::uintptr_t>(
+                        found.second, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+            return 1;
+        },
+        &module);
+    return reinterpret_cast<const void*>(module.second);
+}
+
 // Argument values as cuLaunchKernel takes them: one address each.
 struct Arguments {
     std::vector<std::uint64_t> values;
     std::vector<void*> addresses;
 
-    Arguments(const RunSpec& run, const GlobalMemory& memory) {
-        for (const ArgumentSpec& spec : run.arguments) {
+    Arguments(const std::vector<ArgumentSpec>& specs, const GlobalMemory& memory) {
+        for (const ArgumentSpec& spec : specs) {
             const bool in_buffer = spec.is_pointer && spec.buffer >= 0;
             const std::uint64_t base =
                 in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
@@ -49,7 +70,7 @@ struct BlockCount {
 };
 
 void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const LaunchSpec& spec,
-                Arguments& arguments, const GlobalMemory& memory, BlockCount& blocks) {
+                Arguments& arguments, const GlobalMemory& memory, GlobalShadow* shadow, BlockCount& blocks) {
     Launch launch;
     launch.entry = find_entry(module, spec.entry);
     launch.module_base = base_of(reinterpret_cast<void*>(launch.entry));
@@ -57,13 +78,19 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.arguments = arguments.addresses.data();
     launch.grid = spec.grid;
     launch.block = spec.block;
+    launch.cluster = spec.cluster;
     launch.dynamic_bytes = spec.dynamic_bytes;
     launch.order = run.order;
     launch.count = run.count;
     launch.global = &memory;
+    launch.check = run.check;
+    launch.module_end = end_of(launch.module_base);
+    launch.global_shadow = shadow;
+    if (shadow) shadow->start_launch();
     launch.blocks_total = std::uint64_t(spec.grid.x) * spec.grid.y * spec.grid.z;
     launch.blocks_executed =
-        run.block_sample ? std::min(run.block_sample, launch.blocks_total) : launch.blocks_total;
+        run.block_sample ? std::min(round_up(run.block_sample, launch.cluster_blocks()), launch.blocks_total)
+                         : launch.blocks_total;
     blocks.total += launch.blocks_total;
     blocks.executed += launch.blocks_executed;
     pool.run(launch);
@@ -84,9 +111,10 @@ std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
     text += format(
         "\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
         "\"async_copy_bytes\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
-        "lu},",
+        "lu,\"mma_tf32_f32\":%lu,\"mma_fp8_f32\":%lu},",
         events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes,
-        events.atomics, events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2]);
+        events.atomics, events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2], events.matrix_flop[3],
+        events.matrix_flop[4]);
     text += "\"sites\":[";
     bool first = true;
     for (const auto& [key, totals] : sites) {
@@ -115,18 +143,25 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run) {
     report().begin();
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     Worker::start_run();
+    findings().start_run();
     for (const auto& worker : pool.workers()) worker->counting().clear();
     const GlobalMemory memory(run.buffers);
-    Arguments arguments(run, memory);
+    std::unique_ptr<GlobalShadow> shadow;
+    if (run.check) shadow = std::make_unique<GlobalShadow>(run.buffers);
+    Arguments shared_arguments(run.arguments, memory);
     BlockCount blocks;
     for (const LaunchSpec& launch : run.launches)
-        if (!Worker::any_fault()) run_launch(pool, module, run, launch, arguments, memory, blocks);
+        if (!Worker::any_fault()) {
+            Arguments own(launch.arguments, memory);
+            run_launch(pool, module, run, launch, launch.own_arguments ? own : shared_arguments, memory, shadow.get(),
+                       blocks);
+        }
     for (std::size_t i = 0; i < run.buffers.size(); i++)
         if (run.buffers[i].is_output) memory.write_file(i, run.output_prefix + run.buffers[i].name);
     report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
                         Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,
                         seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
-                 memory_json(memory) + "," + counters_json(pool, blocks));
+                 "\"findings\":[" + findings().counts() + "]," + memory_json(memory) + "," + counters_json(pool, blocks));
 }
 
 }  // namespace gf_emulator

@@ -12,8 +12,11 @@ public:
     static constexpr std::size_t alignment = 128;
 
     ~SharedMemory();
-    // Must run on the worker's own OS thread: the static part is that thread's.
-    void prepare(const void* module_base, std::size_t dynamic_bytes);
+    // Must run on the worker's own OS thread: the static part of a cluster's first block is that thread's own
+    // segment, those of the other blocks are its like.
+    void prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank);
+    // Lets the kernel library find this block's static part where it looks for thread-local storage.
+    void make_static_current();
     void poison();
 
     char* dynamic() const { return dynamic_; }
@@ -21,6 +24,14 @@ public:
     bool contains(const void* address) const { return in_static(address) || in_dynamic(address); }
     // As the device's 32-bit window shows it: static first, then dynamic.
     std::size_t offset(const void* address) const;
+    std::size_t bytes() const;  // offsets are below this
+    // The same for an address near the dynamic or static part.
+    long signed_offset(const void* address) const;
+    // False when touching it would end the process.
+    bool accessible(const void* address) const;
+
+    // The address here of what `address` is in another block's shared memory.
+    void* at_same_place(const SharedMemory& other, const void* address) const;
 
     // How many bytes behind or in front of the dynamic part were written; 0 when all is well.
     std::size_t damaged_bytes() const;
@@ -33,10 +44,18 @@ private:
     bool in_dynamic(const void* address) const {
         return std::uintptr_t(address) - std::uintptr_t(dynamic_) < dynamic_bytes_;
     }
+    bool near_static(const void* address) const {
+        constexpr std::size_t reach = 4096;
+        return static_bytes_ && std::uintptr_t(address) - (std::uintptr_t(static_) - reach) < static_bytes_ + 2 * reach;
+    }
     void reserve(std::size_t bytes);
+    char* own_static(std::size_t bytes);
 
     char* static_ = nullptr;
     std::size_t static_bytes_ = 0;
+    unsigned long tls_module_ = 0;
+    char* own_static_ = nullptr;
+    std::size_t own_static_bytes_ = 0;
     char* pages_ = nullptr;  // accessible ones; one guard page lies on either side
     std::size_t pages_bytes_ = 0;
     char* dynamic_ = nullptr;

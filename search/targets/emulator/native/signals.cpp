@@ -44,7 +44,7 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     // The processor names no address when it is none that any page could have.
     if (code == SI_KERNEL)
         return {"device_fault", "an access to an impossible address, far from every buffer"};
-    const std::string shared = worker.shared().describe(address);
+    const std::string shared = worker.cluster().describe(address);
     if (!shared.empty()) return {"out_of_bounds", "an access " + shared};
     const std::string global = worker.launch().global->describe(address);
     if (!global.empty()) return {"out_of_bounds", "an access " + global};

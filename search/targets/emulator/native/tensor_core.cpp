@@ -6,16 +6,14 @@
 
 #include "gf_emulator/float_formats.h"
 #include "fragment_layout.h"
+#include "register_operands.h"
 #include "worker.h"
 
 namespace gf_emulator {
 
 namespace {
 
-constexpr int depth = 16;          // k of every shape here
 constexpr int largest_tile = 512;  // elements of the largest operand
-
-using Registers = std::array<const char*, 32>;  // each lane's
 
 void half_to_float8(const std::uint16_t* half, float* result) {
 #if defined(__F16C__)
@@ -85,7 +83,7 @@ using Vector = float __attribute__((vector_size(32)));
 constexpr int lanes_of_vector = 8;
 
 // Eight sums at a time stay in registers, enough of them to hide the latency of a multiply-add.
-template <int columns>
+template <int columns, int depth>
 void multiply(const float* a, const float* b, float* c, int rows) {
     constexpr int vectors = columns / lanes_of_vector, rows_at_once = 8 / vectors;
     const Vector* b_vectors = reinterpret_cast<const Vector*>(b);
@@ -103,6 +101,25 @@ void multiply(const float* a, const float* b, float* c, int rows) {
     }
 }
 
+template <int columns>
+void multiply(const float* a, const float* b, float* c, int rows, int depth) {
+    switch (depth) {
+        case 8: multiply<columns, 8>(a, b, c, rows); break;
+        case 16: multiply<columns, 16>(a, b, c, rows); break;
+        default: multiply<columns, 32>(a, b, c, rows); break;
+    }
+}
+
+void gather(const MatrixMultiply& operands, TileUse use, const Registers& registers, float* matrix) {
+    const FragmentLayout& layout = layout_of(operands.shape, use);
+    const Element element = use == TileUse::matrix_a ? operands.input : operands.input_b;
+    if (in_whole_registers(element))
+        gather_registers(registers, use, element, layout.rows * layout.columns / 32 / elements_a_register(element),
+                         layout.columns, matrix);
+    else
+        gather16(layout, registers, element, matrix);
+}
+
 void check_agreement(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
     Fiber& first = warp.lane(__builtin_ctz(arrived));
     if (arrived != ~0u)
@@ -116,12 +133,14 @@ void check_agreement(Worker& worker, Warp& warp, std::uint32_t arrived, Collecti
                                lane, warp.lane(lane).aligned_operations, first.aligned_operations));
 }
 
-void count_flop(Worker& worker, const MatrixMultiply& operands, const FragmentLayout& d) {
+void count_flop(Worker& worker, const MatrixMultiply& operands, const FragmentLayout& d, int depth) {
     const int kind = operands.accumulator == Element::float16 ? 2
                      : operands.input == Element::bfloat16    ? 1
+                     : operands.input == Element::tf32        ? 3
+                     : operands.input != Element::float16     ? 4
                                                               : 0;
     worker.counting().events.matrix_flop[std::size_t(kind)] +=
-        2ull * unsigned(d.rows) * unsigned(d.columns) * depth;
+        2ull * unsigned(d.rows) * unsigned(d.columns) * unsigned(depth);
 }
 
 void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
@@ -137,20 +156,21 @@ void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
     }
     const auto& operands = *reinterpret_cast<const MatrixMultiply*>(warp.lane(0).value);
     const FragmentLayout& d_layout = layout_of(operands.shape, TileUse::accumulator);
+    const int depth = layout_of(operands.shape, TileUse::matrix_a).columns;
     alignas(64) float a[largest_tile], b[largest_tile], c[largest_tile];
-    gather16(layout_of(operands.shape, TileUse::matrix_a), a_registers, operands.input, a);
-    gather16(layout_of(operands.shape, TileUse::matrix_b), b_registers, operands.input, b);
+    gather(operands, TileUse::matrix_a, a_registers, a);
+    gather(operands, TileUse::matrix_b, b_registers, b);
     if (operands.accumulator == Element::float32)
         gather32(d_layout, c_registers, c);
     else
         gather16(d_layout, c_registers, Element::float16, c);
     switch (d_layout.columns) {
-        case 8: multiply<8>(a, b, c, d_layout.rows); break;
-        case 16: multiply<16>(a, b, c, d_layout.rows); break;
-        default: multiply<32>(a, b, c, d_layout.rows); break;
+        case 8: multiply<8>(a, b, c, d_layout.rows, depth); break;
+        case 16: multiply<16>(a, b, c, d_layout.rows, depth); break;
+        default: multiply<32>(a, b, c, d_layout.rows, depth); break;
     }
     scatter(d_layout, c, operands.accumulator, d_registers);
-    count_flop(worker, operands, d_layout);
+    count_flop(worker, operands, d_layout, depth);
 }
 
 }  // namespace

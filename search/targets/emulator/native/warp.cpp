@@ -27,6 +27,7 @@ constexpr const char* collective_names[] = {
     "__reduce_or_sync",
     "__reduce_xor_sync",
     "ldmatrix",
+    "stmatrix",
     "mma_sync",
     "mma.sync",
 };
@@ -68,6 +69,9 @@ bool Warp::complete_if_all_came(Meeting& meeting) {
     Worker& worker = block_->worker();
     if (done.complete) done.complete(worker, *this, done.arrived, done.kind);
     worker.counting().lanes_agree(*this, done.arrived);
+    // Shuffles and votes order no memory (PTX ISA, "bar.warp.sync" does, "shfl.sync" does not).
+    if (block_->checker().enabled() && done.kind == Collective::sync_warp)
+        block_->checker().lanes_met(index_, done.arrived, done.arrived == alive_);
     ready_ |= done.arrived;
     block_->warp_is_ready(index_, true);
     return true;

@@ -34,15 +34,15 @@ void Worker::record(Fault fault) {
 }
 
 Fault Worker::described(const char* kind, const void* site, const std::string& sentence) {
-    Fault fault{kind, sentence, block_.block_index()};
-    if (block_.inside_fiber()) fault.thread = fiber().thread_index;
+    Fault fault{kind, sentence, block().block_index()};
+    if (block().inside_fiber()) fault.thread = fiber().thread_index;
     fault.site = site;
     return fault;
 }
 
 void Worker::fail(const char* kind, const void* site, const std::string& sentence) {
     record(described(kind, site, sentence));
-    block_.abandon();
+    block().abandon();
 }
 
 void Worker::note(const char* kind, const void* site, const std::string& sentence) {
@@ -52,16 +52,17 @@ void Worker::note(const char* kind, const void* site, const std::string& sentenc
 }
 
 void Worker::thread_exits(Fiber& fiber) {
+    if (Checker* checks = checker()) checks->copies_abandoned(fiber);
     if (!fiber.copies.empty())
         note("async_copy_unwaited", fiber.site,
              format("%zu asynchronous copies are never waited for", fiber.copies.size()));
 }
 
 void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site) {
-    if (!block_.inside_fiber()) return;
-    const Fiber& self = block_.current();
-    if (shared_.contains(address))
-        counting_.access(self.warp->index(), self.lane, shared_.offset(address), bytes,
+    if (!block().inside_fiber()) return;
+    const Fiber& self = block().current();
+    if (shared().contains(address))
+        counting_.access(self.warp->index(), self.lane, shared().offset(address), bytes,
                          write ? Access::shared_write : Access::shared_read, site);
     else if (launch_->global->contains(address))
         counting_.access(self.warp->index(), self.lane, launch_->global->offset(address), bytes,
@@ -70,11 +71,12 @@ void Worker::count_access(const void* address, unsigned bytes, bool write, const
 
 void Worker::run_blocks(const Launch& launch) {
     launch_ = &launch;
-    stacks_.reserve(launch.block.x * launch.block.y * launch.block.z);
-    shared_.prepare(launch.module_base, launch.dynamic_bytes);
+    stacks_.reserve(launch.block.x * launch.block.y * launch.block.z * launch.cluster_blocks());
+    cluster_.begin(launch);
     counting_.enable(launch.count);
-    for (std::uint64_t position; !launch.stop && (position = launch.next++) < launch.blocks_executed;)
-        block_.run(launch, launch.block_at(position));
+    for (std::uint64_t position; !launch.stop && (position = launch.next++) < launch.clusters_executed();)
+        cluster_.run(launch, launch.cluster_at(position));
+    cluster_.end();
 }
 
 }  // namespace gf_emulator

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "block.h"
+#include "cluster.h"
 #include "context.h"
 #include "counting.h"
 #include "launch.h"
@@ -16,7 +17,7 @@ namespace gf_emulator {
 
 class Worker {
 public:
-    Worker() : block_(*this) {}
+    Worker() : cluster_(*this) {}
 
     // The worker of the calling OS thread.
     static Worker& current() { return *current_; }
@@ -25,10 +26,11 @@ public:
 
     void run_blocks(const Launch& launch);
 
-    Block& block() { return block_; }
-    Fiber& fiber() { return block_.current(); }
+    Cluster& cluster() { return cluster_; }
+    Block& block() { return cluster_.current(); }
+    Fiber& fiber() { return block().current(); }
     StackPool& stacks() { return stacks_; }
-    SharedMemory& shared() { return shared_; }
+    SharedMemory& shared() { return block().shared(); }  // the running block's
     Counting& counting() { return counting_; }
     const Launch& launch() const { return *launch_; }
 
@@ -41,6 +43,12 @@ public:
 
     // Counts an access of the running fiber, if it is to shared memory or to a buffer.
     void count_access(const void* address, unsigned bytes, bool write, const void* site);
+    // Of the running block, in a checked run; null in others.
+    Checker* checker() { return launch_->check ? &block().checker() : nullptr; }
+    // Whether the address lies in the kernel library: constants, tables.
+    bool module_contains(const void* address) const {
+        return address >= launch_->module_base && address < launch_->module_end;
+    }
 
     static bool any_fault() { return any_fault_; }
     static void start_run();
@@ -51,9 +59,8 @@ private:
     static thread_local Worker* current_ __attribute__((tls_model("initial-exec")));
     static std::atomic<bool> any_fault_;
 
-    Block block_;
+    Cluster cluster_;
     StackPool stacks_;
-    SharedMemory shared_;
     Counting counting_;
     const Launch* launch_ = nullptr;
 };

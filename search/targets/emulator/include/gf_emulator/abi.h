@@ -28,6 +28,7 @@ enum class Collective : int {
     reduce_or,
     reduce_xor,
     ldmatrix,
+    stmatrix,
     wmma,
     mma,
 };
@@ -44,11 +45,23 @@ enum class AtomicOperation : int {
     increment,
     decrement
 };
-enum class AtomicType : int { int32, uint32, int64, uint64, float32, float64, uint16 };
+enum class AtomicType : int {
+    int32,
+    uint32,
+    int64,
+    uint64,
+    float32,
+    float64,
+    uint16,
+    float16,
+    bfloat16,
+    float16x2,
+    bfloat16x2,
+};
 
-enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16 };
+enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
-enum class Element : int { float16, bfloat16, float32 };
+enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
 
 // One warp-wide D = A * B + C; each lane publishes the address of its own.
 struct MatrixMultiply {
@@ -59,6 +72,7 @@ struct MatrixMultiply {
     TileShape shape;
     Element input;
     Element accumulator;
+    Element input_b = input;
 };
 
 }  // namespace gf_emulator
@@ -78,6 +92,8 @@ int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predi
 std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective kind, std::uint64_t value,
                                           int lane_argument, int width);
 unsigned gf_emulator_active_mask();
+void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
+void gf_emulator_fence();
 void gf_emulator_yield();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
@@ -90,6 +106,12 @@ void gf_emulator_wmma_store(const void* registers, void* matrix, unsigned leadin
                             gf_emulator::TileShape shape, gf_emulator::Element element, bool column_major);
 void gf_emulator_matrix_multiply(const gf_emulator::MatrixMultiply* operands, gf_emulator::Collective kind);
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count, bool transposed);
+void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count, bool transposed);
+
+uint3 gf_emulator_cluster_size() __attribute__((const));
+void gf_emulator_cluster_arrive();
+void gf_emulator_cluster_wait();
+void* gf_emulator_map_shared_rank(void* address, unsigned rank);
 
 void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes);
 void gf_emulator_async_copy_commit();

@@ -28,6 +28,14 @@ __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T com
     return before;
 }
 
+// Of 16-bit floats and pairs of them.
+template <class T>
+__forceinline__ T atomic_add(T* address, T operand, AtomicType type) {
+    T before;
+    gf_emulator_atomic(address, &operand, &operand, &before, AtomicOperation::add, type);
+    return before;
+}
+
 }  // namespace gf_emulator
 
 #define GF_EMULATOR_ATOMIC(name, type, operation)                                                 \

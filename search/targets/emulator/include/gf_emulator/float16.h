@@ -23,7 +23,9 @@ struct Float16 {
         result.bits = bits;
         return result;
     }
+    __forceinline__ Float16(typename Format::Raw raw) : bits(raw.x) {}
     __forceinline__ operator float() const { return Format::to_float(bits); }
+    __forceinline__ operator typename Format::Raw() const { return {bits}; }
 
     __forceinline__ Float16& operator+=(Float16 other) { return *this = *this + other; }
     __forceinline__ Float16& operator-=(Float16 other) { return *this = *this - other; }
@@ -81,6 +83,9 @@ struct __attribute__((aligned(4))) Float16x2 {
 
     Float16x2() = default;
     __forceinline__ Float16x2(Element first, Element second) : x(first), y(second) {}
+    __forceinline__ Float16x2(typename Format::Raw2 raw)
+        : x(Element::from_bits(raw.x)), y(Element::from_bits(raw.y)) {}
+    __forceinline__ operator typename Format::Raw2() const { return {x.bits, y.bits}; }
 
     friend __forceinline__ Float16x2 operator+(Float16x2 a, Float16x2 b) { return {a.x + b.x, a.y + b.y}; }
     friend __forceinline__ Float16x2 operator-(Float16x2 a, Float16x2 b) { return {a.x - b.x, a.y - b.y}; }

@@ -44,6 +44,12 @@ inline double multiply_add_to_odd(double a, double b, double c) {
 }
 
 struct HalfFormat {
+    struct Raw {
+        unsigned short x;
+    };
+    struct Raw2 {
+        unsigned short x, y;
+    };
     static float to_float(std::uint16_t half) {
 #if defined(__F16C__)
         return _cvtsh_ss(half);
@@ -73,6 +79,12 @@ struct HalfFormat {
 };
 
 struct BFloat16Format {
+    struct Raw {
+        unsigned short x;
+    };
+    struct Raw2 {
+        unsigned short x, y;
+    };
     static float to_float(std::uint16_t bfloat) { return float_from_bits(std::uint32_t(bfloat) << 16); }
     static std::uint16_t from_float(float value) {
         const std::uint32_t bits = float_bits(value);

@@ -63,6 +63,11 @@ __forceinline__ float fast_tanh(float x) {
     return ::tanhf(x);
 }
 
+// Subnormals become zeros, as the device's .ftz instructions have it.
+__forceinline__ float flushed(float x) {
+    return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
+}
+
 template <class To, class From>
 __forceinline__ To bit_cast(From value) {
     static_assert(sizeof(To) == sizeof(From));

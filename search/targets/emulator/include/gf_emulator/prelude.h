@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
+#include "cuda_fp8.h"
 #include "cuda_runtime.h"
 #include "gf_emulator/entry.h"
 #include "mma.h"

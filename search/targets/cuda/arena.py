@@ -1,0 +1,103 @@
+"""A problem as one span of device memory: canaries, tensor images and workspaces side by side, and what became of them.
+
+Plain NumPy, used by the measuring child; the parent describes a problem as JSON and one file of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.memory import POISON, Problem, Scalar, Tensor, WorkspaceMemory
+
+ALIGN = 256
+CANARY_BYTES = 64 * 1024
+CANARY = 0xA5
+
+
+def describe(problem: Problem, images: Path) -> dict[str, Any]:
+    """The problem as JSON; tensor images go to the file `images`, one after the other."""
+    with images.open("wb") as file:
+        for one in problem.tensors:
+            file.write(one.image.data)
+    return {
+        "images": str(images),
+        "tensors": [{"name": one.name, "role": one.role, "bytes": int(one.image.size)} for one in problem.tensors],
+        "workspaces": [{"name": one.name, "bytes": one.bytes, "zero": one.zero_fill} for one in problem.workspaces],
+        "launches": [{"entry": one.entry, "grid": list(one.grid), "block": list(one.block),
+                      "smem": one.smem_dynamic_bytes,
+                      "arguments": [_argument(value) for value in
+                                    (problem.arguments if one.arguments is None else one.arguments)]}
+                     for one in problem.launches]}
+
+
+def _argument(one: Tensor | Scalar | WorkspaceMemory | None) -> dict[str, Any]:
+    match one:
+        case None:
+            return {"scalar": "uint64", "value": 0}
+        case Scalar():
+            return {"scalar": one.dtype, "value": one.value}
+    return {"buffer": one.name}
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where each buffer lies, in bytes from the start; canaries fill everything between."""
+
+    total_bytes: int
+    offsets: Mapping[str, tuple[int, int]]       # name -> (offset, bytes)
+    zeroed: tuple[str, ...]                      # workspaces that each run finds zeroed
+
+
+def lay_out(described: Mapping[str, Any]) -> Arena:
+    offsets, position = {}, CANARY_BYTES
+    for one in (*described["tensors"], *described["workspaces"]):
+        offsets[one["name"]] = (position, one["bytes"])
+        position += -(-one["bytes"] // ALIGN) * ALIGN + CANARY_BYTES
+    return Arena(position, offsets, tuple(one["name"] for one in described["workspaces"] if one["zero"]))
+
+
+def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
+    """The arena as each run finds it."""
+    memory = np.full(arena.total_bytes, CANARY, np.uint8)
+    images, position = np.fromfile(described["images"], np.uint8), 0
+    for one in described["tensors"]:
+        start, size = arena.offsets[one["name"]]
+        memory[start:start + size] = images[position:position + size]
+        position += size
+    for one in described["workspaces"]:
+        start, size = arena.offsets[one["name"]]
+        memory[start:start + size] = 0 if one["zero"] else POISON
+    return memory
+
+
+def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after: np.ndarray) -> tuple[str, str] | None:
+    """(reason, sentence) when a run wrote where it must not: beside its buffers, or to its inputs."""
+    position, last = 0, ""
+    for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
+        changed = np.flatnonzero(after[position:start] != CANARY)
+        if changed.size:
+            past, ahead = int(changed[0]) + 1, start - position - int(changed[-1])
+            where = (f"{last}, from {past} bytes past its end" if last and (past <= ahead or not name)
+                     else f"{name}, up to {ahead} bytes before its start")
+            return "out_of_bounds", f"{changed.size} bytes beside {where} were written"
+        position, last = start + size, name
+    inputs = [one["name"] for one in described["tensors"] if one["role"] == "input"]
+    written = [name for name in inputs if not np.array_equal(*(_part(arena, name, one) for one in (before, after)))]
+    if written:
+        return "input_changed", f"the input {', '.join(written)} was written"
+    return None
+
+
+def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:
+    """The images of what is no input, in order."""
+    return [_part(arena, one["name"], after) for one in described["tensors"] if one["role"] != "input"]
+
+
+def _part(arena: Arena, name: str, memory: np.ndarray) -> np.ndarray:
+    start, size = arena.offsets[name]
+    return memory[start:start + size]

@@ -1,0 +1,98 @@
+"""What the driver says of a GPU, without a CUDA context: attributes by name, and device facts made of them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cache
+
+from search.devices import Device, device, device_names
+from search.errors import Fault
+
+# CUdevice_attribute, CUDA driver API.
+ATTRIBUTES = {
+    "threads_per_block": 1, "registers_per_block": 12, "clock_khz": 13, "multiprocessors": 16, "memory_clock_khz": 36,
+    "memory_bus_bits": 37, "l2_bytes": 38, "threads_per_sm": 39, "major": 75, "minor": 76, "smem_per_sm_bytes": 81,
+    "registers_per_sm": 82, "smem_per_block_bytes": 97, "blocks_per_sm": 106, "smem_reserved_bytes": 111,
+}
+
+
+@cache
+def _driver() -> ctypes.CDLL | None:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def gpu_count() -> int:
+    """How many CUDA devices the driver shows; 0 without a driver."""
+    driver, count = _driver(), ctypes.c_int(0)
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def gpu_name(number: int) -> str:
+    """As the driver spells it: `NVIDIA H200`."""
+    text = ctypes.create_string_buffer(256)
+    if _driver().cuDeviceGetName(text, len(text), _handle(number)) != 0:
+        raise Fault(f"the driver does not name GPU {number}", code="gpu_unreadable")
+    return text.value.decode(errors="replace")
+
+
+def gpu_uuid(number: int) -> str:
+    """The same board has the same one, whatever CUDA_VISIBLE_DEVICES hides."""
+    raw = (ctypes.c_ubyte * 16)()
+    if _driver().cuDeviceGetUuid(raw, _handle(number)) != 0:
+        raise Fault(f"the driver gives no UUID for GPU {number}", code="gpu_unreadable")
+    return bytes(raw).hex()
+
+
+def driver_version() -> str:
+    """The CUDA version that the driver serves: `13.0`."""
+    number = ctypes.c_int(0)
+    _driver().cuDriverGetVersion(ctypes.byref(number))
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+@cache
+def device_of(number: int) -> Device:
+    """Facts of GPU `number`: those of a known model, else what the driver says, with peaks unknown (0)."""
+    values = {name: _attribute(number, code) for name, code in ATTRIBUTES.items()}
+    return device_facts(gpu_name(number), values)
+
+
+def device_facts(name: str, values: dict[str, int]) -> Device:
+    """The known device that `name` holds as a word, if the chip agrees; otherwise one made of attributes."""
+    sm = 10 * values["major"] + values["minor"]
+    words = name.lower().split()
+    for known in map(device, device_names()):
+        if known.name in words and (known.sm, known.multiprocessors) == (sm, values["multiprocessors"]):
+            return replace(known, title=name)
+    # A transfer of DDR memory happens on both edges of its clock; 0 where the driver no longer says.
+    dram = values["memory_clock_khz"] * 2 * values["memory_bus_bits"] / 8 / 1000
+    return Device(
+        name="-".join(words), title=name, sm=sm, multiprocessors=values["multiprocessors"],
+        clock_max_mhz=values["clock_khz"] // 1000, registers_per_sm=values["registers_per_sm"],
+        registers_per_block=values["registers_per_block"], registers_per_thread=255, register_unit_per_warp=256,
+        threads_per_sm=values["threads_per_sm"], threads_per_block=values["threads_per_block"],
+        blocks_per_sm=values["blocks_per_sm"], smem_per_sm_bytes=values["smem_per_sm_bytes"],
+        smem_per_block_bytes=values["smem_per_block_bytes"], smem_reserved_bytes=values["smem_reserved_bytes"],
+        l2_bytes=values["l2_bytes"], dram_bytes_per_us=float(dram), tensor_fp16_flop_per_cycle_per_sm=0,
+        fp32_flop_per_cycle_per_sm=0, special_function_per_cycle_per_sm=0, shared_bytes_per_cycle_per_sm=0)
+
+
+def _attribute(number: int, code: int) -> int:
+    value = ctypes.c_int(0)
+    if _driver().cuDeviceGetAttribute(ctypes.byref(value), code, _handle(number)) != 0:
+        return 0                                 # an attribute that this driver does not know (any more)
+    return value.value
+
+
+def _handle(number: int) -> ctypes.c_int:
+    handle = ctypes.c_int(0)
+    if _driver() is None or _driver().cuDeviceGet(ctypes.byref(handle), number) != 0:
+        raise Fault(f"GPU {number} is gone: the driver does not show it any more", code="gpu_lost")
+    return handle

@@ -1,0 +1,143 @@
+"""The timing protocol and its statistics, as pure functions: nothing here knows a GPU.
+
+Two kernels are timed in blocks of four, one, other, other, one (or the other way round, at random): a drift that is linear in time
+cancels. The unit of judgement is a block's log ratio; its median has an exact interval from the sign test, which
+assumes no distribution. The interval of one look has a confidence of 99 %, so that three looks at equal kernels
+call one of them faster or slower in at most 3 of 100 comparisons.
+Source: the order-statistic interval of a median, e.g. Conover, Practical Nonparametric Statistics, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+CONFIDENCE = 0.99
+LOOKS = (8, 16, 40)                  # blocks after which a clearly slower candidate is let go; the last is the end
+ALONE_SAMPLES = 20                   # of a kernel with nothing to compare
+SAME_BAND = 0.01
+NOISY_HALF_WIDTH = 0.05
+GRAPH_US = 200.0                     # kernels shorter than this are timed in graphs that take at least as long
+LARGEST_GRAPH = 1024                 # nodes of the shorter graph
+RING_L2S = 3
+
+
+class Decision(StrEnum):
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    TOO_NOISY = "too_noisy"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The median of block log ratios and its interval; below 0 is faster."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """(low, median, high) as time ratios."""
+        return math.exp(self.low), math.exp(self.median), math.exp(self.high)
+
+
+def median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """The sign test's interval for the median; infinite where there are too few values for the confidence."""
+    ordered, count = sorted(values), len(values)
+    tail, outside, cut = 0.0, 1.0 - confidence, 0
+    while cut < count // 2:
+        tail += math.comb(count, cut) / 2**count
+        if 2 * tail > outside:
+            break
+        cut += 1
+    if cut == 0:
+        return Interval(median(ordered), -math.inf, math.inf)
+    return Interval(median(ordered), ordered[cut - 1], ordered[count - cut])
+
+
+def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
+    """One a block, from two times of each kernel a block, in microseconds; below 0: the first kernel is faster."""
+    blocks = min(len(samples), len(others)) // 2
+    return tuple((math.log(samples[2 * i]) + math.log(samples[2 * i + 1])
+                  - math.log(others[2 * i]) - math.log(others[2 * i + 1])) / 2 for i in range(blocks))
+
+
+def combined(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Several workloads' block log ratios as one: the mean of each block, over the blocks that all have."""
+    return tuple(sum(block) / len(block) for block in zip(*rows))
+
+
+def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
+    """FASTER or SLOWER when the interval excludes 0, SAME when it lies inside +-1 %, else AMBIGUOUS or TOO_NOISY."""
+    found = median_interval(log_ratios)
+    if found.high < 0:
+        return Decision.FASTER, found
+    if found.low > 0:
+        return Decision.SLOWER, found
+    if math.log(1 - SAME_BAND) <= found.low and found.high <= math.log(1 + SAME_BAND):
+        return Decision.SAME, found
+    noisy = not found.high - found.low <= 2 * NOISY_HALF_WIDTH
+    return (Decision.TOO_NOISY if noisy else Decision.AMBIGUOUS), found
+
+
+def race(time_one: Callable[[], float], time_other: Callable[[], float], seed: int,
+         go_on: Callable[[], bool] = lambda: True) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Times of both in ABBA blocks. A clearly slower one ends at an early look; the others get all blocks.
+
+    `go_on` is asked at each look: False ends the race with what there is.
+    """
+    order = random.Random(seed)
+    samples: list[float] = []
+    others: list[float] = []
+    for look in LOOKS:
+        while len(samples) < 2 * look:
+            first, second = ((time_one, samples), (time_other, others))[::order.choice((1, -1))]
+            for time, kept in (first, second, second, first):
+                kept.append(time())
+        if decide(block_log_ratios(samples, others))[0] is Decision.SLOWER or not go_on():
+            break
+    return tuple(samples), tuple(others)
+
+
+def alone(time_one: Callable[[], float], go_on: Callable[[], bool] = lambda: True) -> tuple[float, ...]:
+    """Times of a kernel that is compared with nothing."""
+    samples: list[float] = []
+    while len(samples) < ALONE_SAMPLES and (len(samples) < LOOKS[0] or go_on()):
+        samples.append(time_one())
+    return tuple(samples)
+
+
+def graph_nodes(estimate_us: float) -> int:
+    """N of the graphs of N and 2N nodes; 0: long enough to be launched alone."""
+    if estimate_us >= GRAPH_US:
+        return 0
+    return min(LARGEST_GRAPH, math.ceil(GRAPH_US / max(estimate_us, 0.05)))
+
+
+def ring_sets(data_bytes: int, l2_bytes: int, mode: str) -> int:
+    """Input sets that launches take in turn: at least 3x the L2 for `cold`, one for `hot`."""
+    if mode == "hot" or not data_bytes:
+        return 1
+    return max(2, math.ceil(RING_L2S * l2_bytes / data_bytes))
+
+
+def default_mode(data_bytes: int, l2_bytes: int) -> str:
+    """`cold` for data above half the L2; smaller kernels live between neighbours that leave their data in it."""
+    return "cold" if 2 * data_bytes > l2_bytes else "hot"
+
+
+def floor_us(flop: float, data_bytes: float, flop_per_us: float, bytes_per_us: float) -> float:
+    """The least time that compulsory work takes at the peaks; a peak of 0 is unknown and bounds nothing."""
+    return max(flop / flop_per_us if flop_per_us else 0.0, data_bytes / bytes_per_us if bytes_per_us else 0.0)

@@ -1,0 +1,104 @@
+"""From gf-emulate's findings to Finding: source lines for addresses, one sentence each, each pair of lines once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from search.targets.emulator.runs import Finding, Index3, RunFault
+from search.targets.emulator.symbols import Frame, kernel_line
+
+Event = Mapping[str, Any]
+Frames = Mapping[int, tuple[Frame, ...]]
+KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
+MOST_FINDINGS = 32
+VERBS = {"read": "reads", "write": "writes", "atomic": "updates atomically", "copy": "starts to copy",
+         "matrix_read": "loads", "matrix_write": "stores"}
+NOUNS = {"read": "read", "write": "write", "atomic": "atomic", "copy": "asynchronous copy",
+         "matrix_read": "matrix load", "matrix_write": "matrix store"}
+WRITES = ("write", "atomic", "copy", "matrix_write")
+
+
+def addresses(events: Sequence[Event]) -> Iterator[int]:
+    for event in events:
+        yield event["party"]["site"]
+        if event["other"]:
+            yield event["other"]["site"]
+
+
+def findings(
+    events: Sequence[Event], counts: Sequence[int], faults: Sequence[RunFault], frames: Frames
+) -> tuple[Finding, ...]:
+    """`counts`: how often each event was met; missing when the run's process died. What stopped the run is a
+    finding too."""
+    merged: dict[tuple, Finding] = {}
+    for number, event in enumerate(events):
+        _add(merged, _finding(event, counts[number] if number < len(counts) else 1, frames))
+    for fault in faults:
+        known = any((kind, where) == (fault.kind, fault.where) for kind, where, _ in merged)
+        if fault.kind in KINDS_OF_FAULTS and not known:
+            _add(merged, Finding(fault.kind, fault.sentence, fault.where, None, fault.block, fault.thread, None, "", 0, 1))
+    return tuple(merged.values())[:MOST_FINDINGS]
+
+
+def _add(merged: dict[tuple, Finding], one: Finding) -> None:
+    key = (one.kind, one.where, one.other_where)
+    known = merged.setdefault(key, replace(one, count=0))
+    merged[key] = replace(known, count=known.count + one.count)
+
+
+def _finding(event: Event, count: int, frames: Frames) -> Finding:
+    party, other = event["party"], event["other"]
+    where = kernel_line(frames.get(party["site"], ()))
+    other_where = kernel_line(frames.get(other["site"], ())) if other else None
+    sentence = _sentence(event, _thread(party), _place(where), _thread(other, party) if other else "",
+                         _place(other_where))
+    return Finding(event["kind"], sentence, where, other_where, tuple(party["block"]), tuple(party["thread"]),
+                   tuple(other["thread"]) if other else None, event["memory"], event["offset"], count)
+
+
+def _sentence(event: Event, thread: str, place: str, other_thread: str, other_place: str) -> str:
+    action, memory = event["party"]["action"], event["memory"]
+    name = "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
+    into = "into" if action == "copy" else "of"
+    access = f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at {event['offset']:+d} ({place})"
+    if event["kind"] == "out_of_bounds":
+        return f"{access}: {event['detail']}"
+    if event["kind"] == "uninitialised":
+        return f"{access}, which nobody has written"
+    if event["kind"] == "unwaited_copy":
+        return f"{thread} ends without having waited for its asynchronous copy of {event['bytes']} bytes ({place})"
+    noun = NOUNS[event["other"]["action"]] if event["other"] else ""
+    if event["detail"] == "in flight":
+        whose = f"{other_thread}'s asynchronous copy ({other_place})" if other_thread else "an asynchronous copy"
+        return f"{access} while {whose} to it is under way: it has not been waited for"
+    if event["kind"] == "in_flight_read":
+        return (f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered before it: "
+                f"no barrier between that thread's wait and this read")
+    return (f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it: "
+            f"no {_missing(event)} between them")
+
+
+def _missing(event: Event) -> str:
+    """What could have ordered the two."""
+    if event["memory"] == "shared" or event["party"]["block"] == event["other"]["block"]:
+        return "barrier"
+    return "fence and atomic"
+
+
+def _thread(party: Event, beside: Event | None = None) -> str:
+    """`beside`: the block is named when it is another than that party's."""
+    x, y, z = party["thread"]
+    name = f"thread {x}" if y == z == 0 else f"thread ({x}, {y}, {z})"
+    if beside is not None and party["block"] != beside["block"]:
+        name += f" of block {_index(tuple(party['block']))}"
+    return name
+
+
+def _index(index: Index3) -> str:
+    return "(" + ", ".join(map(str, index)) + ")"
+
+
+def _place(where: Frame | None) -> str:
+    return f"{where[0]}:{where[1]}" if where else "an unknown line"

@@ -1,0 +1,254 @@
+#include "checker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "worker.h"
+
+namespace gf_emulator {
+
+void Checker::start_block(unsigned thread_count, std::uint64_t index) {
+    index_ = index;
+    clocks_.start_block(thread_count);
+    shadow_.start_block(block_.shared().bytes());
+    fences_.assign(thread_count, Fence());
+    released_.clear();
+    suspect_.bytes = 0;
+    remote_.clear();
+    cluster_met_at_ = clocks_.floor();
+}
+
+std::uint32_t Checker::offset_of(const void* site) const {
+    return std::uint32_t(static_cast<const char*>(site) -
+                         static_cast<const char*>(block_.worker().launch().module_base));
+}
+
+Party Checker::party(const Running& running) const {
+    return {running.action, block_.worker().block().block_index(), running.fiber.thread_index, running.site};
+}
+
+Party Checker::party(unsigned thread, std::uint32_t site, Action action) const {
+    return {action, block_.block_index(), block_.fiber(thread).thread_index,
+            static_cast<const char*>(block_.worker().launch().module_base) + site};
+}
+
+void Checker::access(const void* address, unsigned bytes, Action action, const void* site) {
+    settle();
+    if (!block_.inside_fiber() || bytes == 0) return;
+    const Running running{block_.current(), action, site};
+    access_address_ = address, access_bytes_ = bytes;
+    const SharedMemory& shared = block_.shared();
+    const char* last = static_cast<const char*>(address) + bytes - 1;
+    if (!shared.contains(address) || !shared.contains(last)) {
+        if (block_.worker().launch().global->contains(address))
+            global_access(static_cast<const char*>(address), bytes, running);
+        else if (Block* owner = block_.worker().cluster().owner_of(address, bytes))
+            distributed_access(*owner, address, bytes, running);
+        else
+            foreign_access(address, bytes, running);
+        return;
+    }
+    const std::size_t offset = shared.offset(address), end = offset + bytes;
+    if (!remote_.empty()) own_meets_remote(offset, bytes, running);
+    for (std::size_t begin = offset; begin < end;) {
+        const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
+        touch_shared(word, ((1u << (stop - begin)) - 1u) << begin % 4, running);
+        begin = stop;
+    }
+}
+
+inline void Checker::touch_shared(std::size_t word, unsigned bytes, const Running& running) {
+    if (shadow_.in_flight(word) & bytes) return in_flight(word, bytes, running);
+    if (writes(running.action))
+        shadow_.written(word) |= std::uint8_t(bytes);
+    else if (bytes & ~shadow_.written(word))
+        read_too_early(word, bytes, running);
+
+    Touch fresh;
+    fresh.newest = fresh.oldest = clocks_.now();
+    fresh.lanes = 1u << running.fiber.lane;
+    fresh.site = offset_of(running.site);
+    fresh.who = Touch::pack(running.fiber.thread / 32, bytes, running.action);
+    Touch& first = shadow_.first(word);
+    if (first.newest <= clocks_.floor()) {
+        first = fresh;
+    } else if (!first.next && first.who == fresh.who && !writes(running.action)) {
+        // One warp's reads, by far the most frequent company.
+        if (first.newest <= clocks_.warp_floor(running.fiber.thread / 32))
+            first = fresh;
+        else
+            first.lanes |= fresh.lanes, first.newest = fresh.newest, first.site = fresh.site;
+    } else {
+        touch_in_company(word, first, fresh, running);
+    }
+}
+
+// Others touched the word since the block last met.
+void Checker::touch_in_company(std::size_t word, Touch& first, const Touch& fresh, const Running& running) {
+    bool raced = false;
+    Touch* mine = nullptr;
+    for (Touch* touch = &first; touch; touch = shadow_.next(*touch)) {
+        unsigned lane = 0;
+        if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action) &&
+            !ordered(*touch, running, lane)) {
+            race(word, touch->bytes() & fresh.bytes(), *touch, lane, running);
+            raced = true;
+        }
+        if (touch->who == fresh.who) mine = touch;
+    }
+    if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy)) {
+        first = fresh;  // it comes after all the others and speaks for them
+    } else if (!mine) {
+        shadow_.append(word, fresh);
+    } else {
+        const bool newer = mine->newest <= clocks_.warp_floor(mine->warp());
+        mine->lanes = newer ? fresh.lanes : mine->lanes | fresh.lanes;
+        mine->oldest = newer ? fresh.oldest : mine->oldest;
+        mine->newest = fresh.newest;
+        mine->site = fresh.site;
+    }
+}
+
+bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unordered_lane) const {
+    const unsigned warp = touch.warp(), thread = running.fiber.thread;
+    if (warp == thread / 32 && touch.newest <= clocks_.warp_floor(warp)) return true;
+    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
+        unordered_lane = unsigned(__builtin_ctz(left));
+        const unsigned other = warp * 32 + unordered_lane;
+        if (other == thread && program_ordered(touch.action(), running.action)) continue;
+        // Between a record's oldest and newest time it is unknown which lane came when; no alarm then.
+        if (clocks_.known(thread, other) < touch.oldest) return false;
+    }
+    return true;
+}
+
+void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigned lane,
+                   const Running& running) {
+    const bool early_read = touch.action() == Action::copy && !writes(running.action);
+    const Finding finding{early_read ? "in_flight_read" : "race",
+                          "shared",
+                          long(word * 4 + unsigned(__builtin_ctz(bytes))),
+                          access_bytes_,
+                          party(running),
+                          party(touch.warp() * 32 + lane, touch.site, touch.action())};
+    const bool one_instruction = touch.warp() == running.fiber.thread / 32 && running.action == Action::write &&
+                                 touch.action() == Action::write && touch.site == offset_of(running.site);
+    if (one_instruction)
+        suspect(finding, access_address_, access_bytes_);
+    else
+        findings().add(finding);
+}
+
+void Checker::suspect(const Finding& finding, const void* address, unsigned bytes) {
+    suspect_.finding = finding;
+    suspect_.address = static_cast<const char*>(address);
+    suspect_.bytes = std::min<unsigned>(bytes, sizeof suspect_.before);
+    std::memcpy(suspect_.before, address, suspect_.bytes);
+}
+
+void Checker::judge_suspect() {
+    if (std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0) findings().add(suspect_.finding);
+    suspect_.bytes = 0;
+}
+
+void Checker::read_too_early(std::size_t word, unsigned bytes, const Running& running) {
+    const unsigned never = bytes & ~unsigned(shadow_.written(word));
+    findings().add({"uninitialised", "shared", long(word * 4 + unsigned(__builtin_ctz(never))), access_bytes_,
+                    party(running)});
+}
+
+// Whose copy it is, the copies know.
+void Checker::in_flight(std::size_t word, unsigned bytes, const Running& running) {
+    const SharedMemory& shared = block_.shared();
+    const std::size_t offset = word * 4 + unsigned(__builtin_ctz(shadow_.in_flight(word) & bytes));
+    Finding finding{writes(running.action) ? "race" : "in_flight_read", "shared", long(offset), access_bytes_,
+                    party(running)};
+    const unsigned threads = block_.thread_count();
+    for (unsigned t = 0; t < threads && !finding.other.site; t++)
+        for (const AsyncCopy& copy : block_.fiber(t).copies)
+            if (offset - shared.offset(copy.destination) < std::size_t(copy.bytes))
+                finding.other = party(t, offset_of(copy.site), Action::copy);
+    finding.detail = "in flight";
+    findings().add(finding);
+}
+
+void Checker::copy_started(const AsyncCopy& copy) {
+    access(copy.source, unsigned(copy.valid_bytes), Action::read, copy.site);
+    access(copy.destination, unsigned(copy.bytes), Action::copy, copy.site);
+    const std::size_t first = block_.shared().offset(copy.destination) / 4;
+    for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++)
+        shadow_.in_flight(word) = 15;
+}
+
+// The bytes are written here, by the thread that waits; who came between was told so already.
+void Checker::copy_landed(const AsyncCopy& copy) {
+    const Fiber& self = block_.current();
+    const std::size_t first = block_.shared().offset(copy.destination) / 4;
+    for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++) {
+        shadow_.in_flight(word) = 0;
+        shadow_.written(word) = 15;
+        Touch& touch = shadow_.first(word);
+        touch = Touch();
+        touch.newest = touch.oldest = clocks_.now();
+        touch.lanes = 1u << self.lane;
+        touch.site = offset_of(copy.site);
+        touch.who = Touch::pack(self.thread / 32, 15, Action::copy);
+    }
+}
+
+void Checker::copies_abandoned(const Fiber& fiber) {
+    for (const AsyncCopy& copy : fiber.copies)
+        findings().add({"unwaited_copy", "shared", long(block_.shared().offset(copy.destination)),
+                        unsigned(copy.bytes), party(fiber.thread, offset_of(copy.site), Action::copy)});
+}
+
+void Checker::block_met() {
+    settle();
+    clocks_.block_met();
+    shadow_.block_met();
+    released_.clear();
+}
+
+void Checker::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
+    clocks_.lanes_met(warp, lanes, all_living);
+}
+
+unsigned Checker::block_thread() const { return block_.current().thread; }
+
+void Checker::fence() {
+    block_.worker().cluster().blocks_use_flags();
+    const unsigned thread = block_thread();
+    Fence& fence = fences_[thread];
+    fence.known.clear();
+    fence.floor = clocks_.floor();
+    fence.time = clocks_.now();
+    clocks_.release(thread, fence.known);
+}
+
+void Checker::before_atomic(const void* address) {
+    const unsigned thread = block_thread();
+    const Fence& fence = fences_[thread];
+    if (fence.time == 0) return;
+    Clocks::Row& published = released_[address];
+    published.resize(fences_.size(), 0);
+    for (std::size_t t = 0; t < fences_.size(); t++) published[t] = std::max(published[t], fence.known[t]);
+    if (block_.shared().contains(address)) return;
+    Release release;
+    release.block = index_;
+    release.thread = thread;
+    release.floor = clocks_.floor();
+    release.fence_floor = fence.floor;
+    release.now = clocks_.tick();
+    for (const Fence& one : fences_) release.fenced.push_back(one.time);
+    block_.worker().launch().global_shadow->release(address, release);
+}
+
+void Checker::after_atomic(const void* address) {
+    const unsigned thread = block_thread();
+    const auto published = released_.find(address);
+    if (published != released_.end()) clocks_.acquire(thread, published->second);
+    if (!block_.shared().contains(address))
+        block_.worker().launch().global_shadow->acquire(address, index_, thread, clocks_.tick());
+}
+
+}  // namespace gf_emulator

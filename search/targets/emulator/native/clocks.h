@@ -1,0 +1,51 @@
+// Which accesses of one block are ordered before which. Time is one counter a worker: it moves on at every
+// synchronisation, and an access carries the time at which it was made. What a thread knows of another is the
+// time up to which the other's accesses come before its own next one.
+//
+// A __syncthreads orders everybody and everything before it: one number, `floor`. A __syncwarp of all living
+// lanes is the same for a warp. Only what orders some threads and not others (partial masks, named barriers,
+// atomics after fences) needs a row of times for each thread: a vector clock (Flanagan and Freund,
+// "FastTrack", 2009).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace gf_emulator {
+
+class Clocks {
+public:
+    using Time = std::uint32_t;
+    using Row = std::vector<Time>;  // by thread of the block
+
+    void start_block(unsigned thread_count);
+
+    Time now() const { return now_; }
+    Time floor() const { return floor_; }
+    Time warp_floor(unsigned warp) const { return warp_floor_[warp]; }
+    // What `thread` knows of `other`.
+    Time known(unsigned thread, unsigned other) const;
+
+    Time tick() { return now_++; }
+    void block_met();
+    void lanes_met(unsigned warp, std::uint32_t lanes, bool all_living);
+    // Publishes what `thread` knows and did until now, and takes over what was published.
+    void release(unsigned thread, Row& into);
+    void acquire(unsigned thread, const Row& from);
+
+private:
+    bool has_row(unsigned thread) const { return row_since_[thread] > floor_; }
+    Row& row(unsigned thread);
+    void add_known(unsigned thread, Row& into) const;
+
+    Time now_ = 1;
+    Time floor_ = 0;
+    std::array<Time, 32> warp_floor_{};
+    std::array<Time, 32> warp_has_rows_since_{};
+    unsigned thread_count_ = 0;
+    std::vector<Time> row_since_;
+    std::vector<Row> rows_;
+    Row joined_;
+};
+
+}  // namespace gf_emulator

@@ -1,0 +1,190 @@
+#include "cluster.h"
+
+#include "launch.h"
+#include "worker.h"
+
+namespace gf_emulator {
+
+void ClusterBarrier::reset() {
+    arrived_ = 0;
+    phase_ = 0;
+    waiting_.clear();
+}
+
+void ClusterBarrier::arrive(Cluster& cluster, Fiber& fiber, const void* site) {
+    fiber.site = site;
+    if (fiber.cluster_arrived)
+        cluster.worker().fail("divergence", site,
+                              format("thread %u arrives at the cluster's barrier twice without waiting for it",
+                                     fiber.thread));
+    fiber.cluster_arrived = true;
+    fiber.cluster_phase = phase_;
+    arrived_++;
+    complete_if_all_came(cluster);
+}
+
+void ClusterBarrier::wait(Cluster& cluster, Fiber& fiber, const void* site) {
+    fiber.site = site;
+    if (!fiber.cluster_arrived)
+        cluster.worker().fail(
+            "divergence", site,
+            format("thread %u waits for the cluster's barrier without having arrived at it", fiber.thread));
+    if (fiber.cluster_phase == phase_) {
+        fiber.waiting_for = "barrier.cluster.wait";
+        fiber.waiting_mask = 0;
+        fiber.warp->clear_ready(fiber);
+        waiting_.push_back(&fiber);
+        cluster.current().run_next();
+    }
+    fiber.cluster_arrived = false;
+}
+
+void ClusterBarrier::thread_exits(Cluster& cluster, const Fiber& fiber) {
+    if (fiber.cluster_arrived && fiber.cluster_phase == phase_) arrived_--;
+    complete_if_all_came(cluster);
+}
+
+void ClusterBarrier::complete_if_all_came(Cluster& cluster) {
+    if (arrived_ == 0 || arrived_ != cluster.alive()) return;
+    arrived_ = 0;
+    phase_++;
+    cluster.order_all();
+    cluster.met();
+    for (Fiber* fiber : waiting_) fiber->warp->set_ready(*fiber);
+    waiting_.clear();
+}
+
+void Cluster::reserve(unsigned size) {
+    while (blocks_.size() < size) blocks_.push_back(std::make_unique<Block>(worker_, unsigned(blocks_.size())));
+    current_ = blocks_[0].get();
+}
+
+unsigned Cluster::alive() const {
+    unsigned alive = 0;
+    for (unsigned rank = 0; rank < size_; rank++) alive += blocks_[rank]->alive();
+    return alive;
+}
+
+void Cluster::order_all() {
+    for (unsigned rank = 0; rank < size_; rank++)
+        if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().block_met();
+}
+
+Block* Cluster::owner_of(const void* shared_address) {
+    for (unsigned rank = 0; rank < size_; rank++)
+        if (blocks_[rank]->shared().contains(shared_address)) return blocks_[rank].get();
+    return nullptr;
+}
+
+Block* Cluster::owner_of(const void* address, unsigned bytes) {
+    for (unsigned rank = 0; rank < size_; rank++) {
+        const SharedMemory& shared = blocks_[rank]->shared();
+        if (shared.contains(address) && shared.contains(static_cast<const char*>(address) + bytes - 1))
+            return blocks_[rank].get();
+    }
+    return nullptr;
+}
+
+void Cluster::met() {
+    worker_.counting().events.barriers += size_;
+    uses_flags_ = false;
+    for (unsigned rank = 0; rank < size_; rank++)
+        if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().cluster_met();
+}
+
+void Cluster::enter(Block& block) {
+    if (&block == current_) return;
+    current_ = &block;
+    block.shared().make_static_current();
+}
+
+void Cluster::begin(const Launch& launch) {
+    size_ = launch.cluster_blocks();
+    reserve(size_);
+    for (unsigned rank = 0; rank < size_; rank++)
+        blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, rank);
+}
+
+void Cluster::end() { enter(*blocks_[0]); }
+
+void Cluster::start(const Launch& launch, std::uint64_t index) {
+    barrier_.reset();
+    uses_flags_ = false;
+    for (unsigned rank = 0; rank < size_; rank++)
+        blocks_[rank]->start(launch, launch.block_of(index, rank));
+}
+
+// One turn for each block that can go on; false when none can.
+bool Cluster::give_turns(const Launch& launch, std::uint64_t round) {
+    bool any = false;
+    for (unsigned turn = 0; turn < size_; turn++) {
+        const auto rank = unsigned(launch.order.block((turn + round) % size_, size_));
+        Block& block = *blocks_[rank];
+        if (!block.can_go_on()) continue;
+        any = true;
+        enter(block);
+        block.resume();
+        if (block.abandoned()) return false;
+        if (block.alive() == 0) block.finish();
+    }
+    return any;
+}
+
+void Cluster::run(const Launch& launch, std::uint64_t index) {
+    start(launch, index);
+    std::uint64_t round = 0;
+    while (give_turns(launch, round)) round += launch.order.is_seeded();
+    if (current_->abandoned()) return;
+    for (unsigned rank = 0; rank < size_; rank++)
+        if (blocks_[rank]->alive()) {
+            enter(*blocks_[rank]);
+            return blocks_[rank]->report_deadlock();
+        }
+}
+
+void* Cluster::map_shared(void* address, unsigned rank, const void* site) {
+    if (rank >= size_)
+        worker_.fail("out_of_bounds", site,
+                     format("map_shared_rank asks for block %u of a cluster of %u", rank, size_));
+    if (!current_->shared().contains(address))
+        worker_.fail("device_fault", site,
+                     "map_shared_rank is given an address outside its own block's shared memory");
+    if (blocks_[rank]->alive() == 0)
+        worker_.fail("device_fault", site,
+                     format("map_shared_rank asks for the shared memory of block %u of the cluster, which has "
+                            "ended",
+                            rank));
+    return blocks_[rank]->shared().at_same_place(current_->shared(), address);
+}
+
+std::string Cluster::describe(const void* address) const {
+    for (unsigned rank = 0; rank < size_; rank++) {
+        const std::string found = blocks_[rank]->shared().describe(address);
+        if (!found.empty()) return found;
+    }
+    return "";
+}
+
+}  // namespace gf_emulator
+
+using namespace gf_emulator;
+
+extern "C" {
+
+uint3 gf_emulator_cluster_size() { return Worker::current().launch().cluster; }
+
+void gf_emulator_cluster_arrive() {
+    Worker& worker = Worker::current();
+    worker.cluster().barrier().arrive(worker.cluster(), worker.fiber(), __builtin_return_address(0));
+}
+
+void gf_emulator_cluster_wait() {
+    Worker& worker = Worker::current();
+    worker.cluster().barrier().wait(worker.cluster(), worker.fiber(), __builtin_return_address(0));
+}
+
+void* gf_emulator_map_shared_rank(void* address, unsigned rank) {
+    return Worker::current().cluster().map_shared(address, rank, __builtin_return_address(0));
+}
+
+}  // extern "C"

@@ -1,0 +1,74 @@
+// A cluster on one worker: its blocks run in turns, each until none of its threads can go on. A launch that
+// names no cluster has clusters of one block.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "block.h"
+
+namespace gf_emulator {
+
+// PTX ISA, "barrier.cluster": all living threads of a cluster arrive, and wait, in this order, once a phase.
+class ClusterBarrier {
+public:
+    void reset();
+    void arrive(Cluster& cluster, Fiber& fiber, const void* site);
+    void wait(Cluster& cluster, Fiber& fiber, const void* site);
+    // A thread that exited is not waited for; an arrival that it left is taken back.
+    void thread_exits(Cluster& cluster, const Fiber& fiber);
+
+private:
+    void complete_if_all_came(Cluster& cluster);
+
+    unsigned arrived_ = 0;
+    std::uint32_t phase_ = 0;
+    std::vector<Fiber*> waiting_;
+};
+
+class Cluster {
+public:
+    explicit Cluster(Worker& worker) : worker_(worker) { reserve(1); }
+
+    // Between `begin` and `end` of a launch the blocks' shared memories stand ready.
+    void begin(const Launch& launch);
+    void end();
+    // Runs the index-th cluster of the launch to its end, or until one of its blocks is abandoned.
+    void run(const Launch& launch, std::uint64_t index);
+
+    Worker& worker() { return worker_; }
+    Block& current() { return *current_; }
+    unsigned size() const { return size_; }
+    unsigned alive() const;
+    // What the cluster's barrier does to the order of accesses.
+    void order_all();
+    // The block whose shared memory holds the address, or null.
+    Block* owner_of(const void* shared_address);
+    ClusterBarrier& barrier() { return barrier_; }
+    // Where `address`, in the running block's shared memory, lies in that of block `rank`.
+    void* map_shared(void* address, unsigned rank, const void* site);
+    // The block in whose shared memory all the bytes lie; null when there is none.
+    Block* owner_of(const void* address, unsigned bytes);
+    // Whether blocks may have ordered each other by other means than the barrier since it was last met.
+    void blocks_use_flags() { uses_flags_ = true; }
+    bool uses_flags() const { return uses_flags_; }
+    // All of the cluster have met at its barrier.
+    void met();
+
+    // What of this cluster's shared memory lies at or near `address`; empty when nothing does.
+    std::string describe(const void* address) const;
+
+private:
+    void reserve(unsigned size);
+    void start(const Launch& launch, std::uint64_t index);
+    bool give_turns(const Launch& launch, std::uint64_t round);
+    void enter(Block& block);
+
+    Worker& worker_;
+    unsigned size_ = 1;
+    std::vector<std::unique_ptr<Block>> blocks_;
+    Block* current_ = nullptr;
+    ClusterBarrier barrier_;
+    bool uses_flags_ = false;
+};
+
+}  // namespace gf_emulator

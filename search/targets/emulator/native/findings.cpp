@@ -1,0 +1,50 @@
+#include "findings.h"
+
+#include "report.h"
+
+namespace gf_emulator {
+
+Findings& findings() {
+    static Findings instance;
+    return instance;
+}
+
+const char* name_of(Action action) {
+    switch (action) {
+        case Action::read: return "read";
+        case Action::write: return "write";
+        case Action::atomic: return "atomic";
+        case Action::copy: return "copy";
+        case Action::matrix_read: return "matrix_read";
+        case Action::matrix_write: return "matrix_write";
+    }
+    return "?";
+}
+
+void Findings::start_run() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    numbers_.clear();
+    counts_.clear();
+}
+
+void Findings::add(const Finding& finding) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Key key{finding.kind, finding.party.site, finding.other.site};
+    const auto found = numbers_.find(key);
+    if (found != numbers_.end()) {
+        counts_[found->second]++;
+        return;
+    }
+    if (numbers_.size() >= kept) return;
+    counts_[numbers_.size()] = 1;
+    numbers_.emplace(key, numbers_.size());
+    report().finding(finding);
+}
+
+std::string Findings::counts() const {
+    std::string text;
+    for (const auto& [number, count] : counts_) text += format("%s%lu", text.empty() ? "" : ",", count);
+    return text;
+}
+
+}  // namespace gf_emulator

@@ -1,0 +1,59 @@
+// What a checked run found wrong: each pair of source sites is reported once, when first met, and counted.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "gf_emulator/vector_types.h"
+
+namespace gf_emulator {
+
+// How an access touches memory. A *matrix* access is wmma's, ldmatrix's or stmatrix's: the warp's as a whole.
+enum class Action : unsigned { read, write, atomic, copy, matrix_read, matrix_write };
+
+inline bool writes(Action action) { return action != Action::read && action != Action::matrix_read; }
+inline bool of_matrix(Action action) {
+    return action == Action::matrix_read || action == Action::matrix_write;
+}
+const char* name_of(Action action);
+
+// One side of a finding.
+struct Party {
+    Action action = Action::read;
+    uint3 block{};
+    uint3 thread{};
+    const void* site = nullptr;  // null: there is no such side
+};
+
+struct Finding {
+    const char* kind;    // the words of Finding.kind in runs.py
+    std::string memory;  // "shared", "global:NAME" or empty
+    long offset = 0;     // in that memory
+    unsigned bytes = 0;
+    Party party{};
+    Party other{};
+    std::string detail{};  // what the parties do not say
+};
+
+class Findings {
+public:
+    void start_run();
+    void add(const Finding& finding);
+    // How often each one was met, in the order in which they were reported: the members of a JSON array.
+    std::string counts() const;
+
+private:
+    static constexpr std::size_t kept = 256;  // source sites; fewer source lines
+
+    using Key = std::tuple<std::string, const void*, const void*>;
+    mutable std::mutex mutex_;
+    std::map<Key, std::size_t> numbers_;
+    std::map<std::size_t, std::uint64_t> counts_;
+};
+
+Findings& findings();
+
+}  // namespace gf_emulator

@@ -1,0 +1,141 @@
+#include "global_shadow.h"
+
+#include <algorithm>
+#include <set>
+
+namespace gf_emulator {
+
+GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs) : touches_(1) {
+    for (const BufferSpec& spec : specs) {
+        Buffer buffer;
+        if (!spec.is_input) {
+            const std::size_t words = spec.bytes / 4 + 1;
+            buffer.written.assign(words, spec.fill == BufferSpec::Fill::poison ? 0 : 15);
+            buffer.first.assign(words, 0);
+        }
+        buffers_.push_back(std::move(buffer));
+    }
+}
+
+void GlobalShadow::start_launch() {
+    for (Buffer& buffer : buffers_) std::fill(buffer.first.begin(), buffer.first.end(), 0);
+    touches_.resize(1);
+    logs_.clear();
+    acquired_.clear();
+}
+
+bool GlobalShadow::written(std::size_t buffer, std::size_t word, unsigned bytes, bool write) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::uint8_t& state = buffers_[buffer].written[word];
+    if (write) state |= std::uint8_t(bytes);
+    return (state & bytes) == bytes;
+}
+
+bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
+                         Earlier& earlier) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Buffer& all = buffers_[buffer];
+    GlobalTouch fresh;
+    fresh.block = access.block;
+    fresh.who = Touch::pack(access.thread / 32, bytes, access.action);
+    fresh.newest = fresh.oldest = access.clocks->now();
+    fresh.lanes = 1u << access.thread % 32;
+    fresh.site = access.site;
+    bool raced = false, kept = false;
+    unsigned length = 0;
+    for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
+        GlobalTouch& touch = touches_[at];
+        unsigned lane = 0;
+        if ((touch.bytes() & bytes) && conflict(touch.action(), access.action) &&
+            !ordered(touch, access, lane)) {
+            raced = true;
+            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action()};
+        }
+        if (!kept && touch.block == access.block && touch.who == fresh.who) {
+            kept = true;
+            const bool newer = touch.newest <= access.clocks->warp_floor(touch.warp()) ||
+                               touch.newest <= access.clocks->floor();
+            touch.lanes = newer ? fresh.lanes : touch.lanes | fresh.lanes;
+            touch.oldest = newer ? fresh.oldest : touch.oldest;
+            touch.newest = fresh.newest;
+            touch.site = fresh.site;
+        }
+    }
+    // A write of the whole word that comes after all others speaks for them.
+    if (!raced && bytes == 15 && writes(access.action) && access.action != Action::atomic && length > 1) {
+        all.first[word] = 0;
+        kept = false, length = 0;
+    }
+    if (!kept) keep(all, word, fresh, length);
+    return raced;
+}
+
+void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length) {
+    GlobalTouch added = touch;
+    std::uint32_t& first = buffer.first[word];
+    if (chain_length >= longest_chain) {  // an old one is forgotten: what it would show is missed
+        added.next = touches_[first].next;
+        touches_[first] = added;
+        return;
+    }
+    added.next = first;
+    first = std::uint32_t(touches_.size());
+    touches_.push_back(added);
+}
+
+bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
+                           unsigned& unordered_lane) const {
+    const bool same_block = touch.block == access.block;
+    const Clocks& clocks = *access.clocks;
+    if (same_block && touch.newest <= clocks.floor()) return true;
+    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
+        const unsigned lane = unsigned(__builtin_ctz(left)), thread = touch.warp() * 32 + lane;
+        unordered_lane = lane;
+        if (same_block && thread == access.thread && program_ordered(touch.action(), access.action)) continue;
+        if (same_block ? clocks.known(access.thread, thread) < touch.oldest
+                       : !reaches(touch.block, thread, touch.oldest, access))
+            return false;
+    }
+    return true;
+}
+
+// Breadth first through what the access's thread acquired, what those who released it had acquired, ...
+bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time time,
+                           const GlobalAccess& access) const {
+    std::vector<const Release*> found;
+    std::set<const Release*> seen;
+    const auto look = [&](const Acquired& acquired) {
+        for (std::size_t i = 0; i < acquired.count; i++) {
+            const Release& release = (*acquired.log)[i];
+            if (release.block == block && release.covers(thread, time)) return true;
+            if (release.block != block && seen.insert(&release).second) found.push_back(&release);
+        }
+        return false;
+    };
+    const auto mine = acquired_.find(access.block);
+    if (mine == acquired_.end()) return false;
+    for (const Acquired& one : mine->second)
+        if (one.thread == access.thread || access.clocks->known(access.thread, one.thread) >= one.time)
+            if (look(one)) return true;
+    for (std::size_t i = 0; i < found.size(); i++) {
+        const auto theirs = acquired_.find(found[i]->block);
+        if (theirs == acquired_.end()) continue;
+        for (const Acquired& one : theirs->second)
+            if (found[i]->covers(one.thread, one.time) || (one.thread == found[i]->thread && one.time <= found[i]->now))
+                if (look(one)) return true;
+    }
+    return false;
+}
+
+void GlobalShadow::release(const void* address, const Release& release) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    logs_[address].push_back(release);
+}
+
+void GlobalShadow::acquire(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::vector<Release>& log = logs_[address];
+    if (!log.empty()) acquired_[block].push_back({&log, log.size(), thread, time});
+}
+
+}  // namespace gf_emulator

@@ -1,0 +1,93 @@
+// What is known of the run's output and workspace buffers: which bytes were ever written, and which blocks
+// touched each word in the launch under way. Inputs are read only, so nothing is kept of them.
+//
+// Blocks are ordered by nothing but atomics after fences. These are kept as they happened, and a path through
+// them is looked for only when two blocks touch the same bytes and one of them writes.
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "clocks.h"
+#include "global_memory.h"
+#include "shadow_memory.h"
+
+namespace gf_emulator {
+
+// What a thread's atomic makes known to whoever meets the same address later.
+struct Release {
+    std::uint64_t block = 0;
+    unsigned thread = 0;
+    Clocks::Time floor = 0;     // of its block: up to here all threads' accesses are known to the thread ...
+    Clocks::Row fenced;         // ... and those are published that their own thread, or this one, had fenced
+    Clocks::Time fence_floor = 0;
+    Clocks::Time now = 0;
+
+    bool covers(unsigned other, Clocks::Time time) const {
+        if (time <= fence_floor) return true;
+        return time <= fenced[other] && (other == thread || time <= floor);
+    }
+};
+
+// One lane's access, and what orders it inside its own block.
+struct GlobalAccess {
+    std::uint64_t block;
+    unsigned thread;
+    std::uint32_t site;
+    Action action;
+    const Clocks* clocks;
+};
+
+class GlobalShadow {
+public:
+    struct Earlier {
+        std::uint64_t block;
+        unsigned thread;
+        std::uint32_t site;
+        Action action;
+    };
+
+    explicit GlobalShadow(const std::vector<BufferSpec>& specs);
+    void start_launch();
+
+    bool watches(std::size_t buffer) const { return !buffers_[buffer].written.empty(); }
+    // True, and who it was, when an unordered access of another thread conflicts with this one.
+    bool touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
+               Earlier& earlier);
+    // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
+    bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
+
+    // Around an atomic on `address`: what it publishes, before it is done; what it learns, afterwards.
+    void release(const void* address, const Release& release);
+    void acquire(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time);
+
+private:
+    struct GlobalTouch : Touch {
+        std::uint64_t block = 0;
+    };
+    struct Buffer {
+        std::vector<std::uint8_t> written;
+        std::vector<std::uint32_t> first;  // into touches_; 0: none
+    };
+    // A thread's atomic saw the first `count` releases of an address.
+    struct Acquired {
+        const std::vector<Release>* log;
+        std::size_t count;
+        unsigned thread;
+        Clocks::Time time;
+    };
+    static constexpr unsigned longest_chain = 16;
+
+    bool ordered(const GlobalTouch& touch, const GlobalAccess& access, unsigned& unordered_lane) const;
+    bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
+    void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length);
+
+    mutable std::mutex mutex_;
+    std::vector<Buffer> buffers_;
+    std::vector<GlobalTouch> touches_;
+    std::unordered_map<const void*, std::vector<Release>> logs_;
+    std::unordered_map<std::uint64_t, std::vector<Acquired>> acquired_;  // by block
+};
+
+}  // namespace gf_emulator

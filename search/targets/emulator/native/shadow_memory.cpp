@@ -1,0 +1,20 @@
+#include "shadow_memory.h"
+
+namespace gf_emulator {
+
+void ShadowMemory::start_block(std::size_t bytes) {
+    const std::size_t words = bytes / 4 + 1;
+    written_.assign(words, 0);
+    in_flight_.assign(words, 0);
+    if (first_.size() < words) first_.resize(words);
+    block_met();
+}
+
+void ShadowMemory::append(std::size_t word, const Touch& touch) {
+    Touch added = touch;
+    added.next = first_[word].next;
+    first_[word].next = std::uint32_t(chained_.size());
+    chained_.push_back(added);
+}
+
+}  // namespace gf_emulator

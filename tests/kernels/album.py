@@ -1,0 +1,172 @@
+"""Reads album.toml: each entry as something that can be evaluated, and what must be said of it.
+
+tests/contracts/test_album.py holds every entry to it; bench/planted.py writes it down as a table.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.evaluate import Bench, Evaluated, evaluate
+from search.expressions import Value
+from search.gates import GateLimits, Subject
+from search.gates.safety import checked_problems
+from search.render import RenderedSource
+from search.targets.base import Target
+from search.toolchain import Cubin, Toolchain
+from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Verdict, verdict_name
+
+FOLDER = Path(__file__).resolve().parent
+PATCHED_TEMPLATE = "wmma.cu.j2"
+PATCHED_PRESET = "wmma:flashcore_a"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel of the album. A `stage` of "" means that every gate must pass it."""
+
+    kind: str                                    # "right" | "defect" | "patch"
+    name: str
+    kernel: str
+    template: str
+    workload: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    stage: str = ""
+    reasons: tuple[str, ...] = ()
+    may_show_in: str = ""
+    at: str = ""
+    finds: tuple[str, ...] = ()
+    old: str = ""                                # of a patch
+    new: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.kernel}-{self.name}"
+
+    @property
+    def impatient(self) -> bool:
+        """A kernel that does not end: waiting long for it proves nothing more."""
+        return "timeout" in self.reasons
+
+
+def entries() -> tuple[Entry, ...]:
+    tables = tomllib.loads((FOLDER / "album.toml").read_text())
+    workloads = tables.pop("workloads")
+    return tuple(_entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones)
+
+
+def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> Entry:
+    kernel = table.pop("kernel", "attention" if kind == "patch" else "axpy")
+    parameters = table.pop("parameters", {})
+    if kind == "defect":
+        parameters = {"defect": table["name"]}
+    name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
+    table.pop("verdict", None)                   # "green": no stage
+    template = {"right": "right", "defect": "broken", "patch": "wmma"}[kind]
+    workload = table.pop("workload", workloads[kernel])
+    lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
+    return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
+
+
+def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
+    """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
+    if entry.kind != "patch":
+        return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
+    target = folder / entry.kernel
+    shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, target)
+    path = target / PATCHED_TEMPLATE
+    text = path.read_text()
+    if text.count(entry.old) != 1:
+        raise ValueError(f"{entry.id}: the text to change stands {text.count(entry.old)} times in {PATCHED_TEMPLATE}")
+    path.write_text(text.replace(entry.old, entry.new))
+    return Catalogue([REPOSITORY_TEMPLATES, folder])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of an entry; `sentence` says what was expected instead, empty when all is as it should be."""
+
+    entry: Entry
+    evaluated: Evaluated
+    findings: tuple[SafetyFinding, ...]          # of the safety gate, or of a checked run of what failed before it
+    sentence: str
+
+
+def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
+    kernel = catalogue.kernel(entry.kernel)
+    workload = kernel.workload(entry.workload)
+    compiled = workload.compile_time(kernel)
+    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    candidate = _candidate(entry, bench)
+    done = evaluate(candidate, bench, None)
+    findings = _findings_in(done.verdict)
+    sentence = _mismatch(entry, done.verdict)
+    if entry.finds and not findings and not sentence:
+        findings = _checked(candidate, bench)
+        kinds = {one.kind for one in findings}
+        if not kinds & set(entry.finds):
+            sentence = f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
+    if entry.at and findings and not sentence:
+        sentence = _elsewhere(entry, kernel.template(entry.template).text, findings)
+    return Judged(entry, done, findings, sentence)
+
+
+def _candidate(entry: Entry, bench: Bench) -> Candidate:
+    if entry.kind == "patch":
+        template, preset = bench.kernel.preset(PATCHED_PRESET)
+        return preset_candidate(template, preset.name, bench.compiled)
+    template = bench.kernel.template(entry.template)
+    parameters = complete_parameters(template, entry.parameters, bench.compiled)
+    return Candidate(bench.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
+
+
+def _mismatch(entry: Entry, verdict: Verdict) -> str:
+    said = verdict_name(verdict)
+    if not entry.stage:
+        return "" if isinstance(verdict, Green) else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+    wanted = f"{entry.stage}: {' or '.join(entry.reasons)}"
+    if not isinstance(verdict, Rejected):
+        return f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
+    if not verdict.sentence or "\n" in verdict.sentence:
+        return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
+    if verdict.stage == entry.stage and verdict.reason in entry.reasons or verdict.stage == entry.may_show_in:
+        return ""
+    return f"expected {wanted}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
+
+
+def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
+    gates = getattr(verdict, "gates", ())
+    return tuple(finding for gate in gates if isinstance(gate.evidence, SafetyEvidence)
+                 for finding in gate.evidence.findings)
+
+
+def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
+    """What the target's checks see in the first run that shows anything."""
+    source = bench.render(candidate)
+    assert isinstance(source, RenderedSource)
+    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    assert isinstance(cubin, Cubin)
+    subject: Subject = bench.subject(candidate, source, cubin, None)
+    for run in bench.target.check(subject.program, checked_problems(subject)):
+        if run.findings:
+            return run.findings
+    return ()
+
+
+def _elsewhere(entry: Entry, text: str, findings: Iterable[SafetyFinding]) -> str:
+    """Empty when a finding names a line that holds `at`."""
+    shown = f"{entry.kernel}/{entry.template}.cu.j2"
+    right = {(shown, number) for number, line in enumerate(text.splitlines(), 1) if entry.at in line}
+    if not right:
+        return f"no line of {shown} holds {entry.at!r}"
+    named = [where for one in findings for where in (one.where, one.other_where) if where is not None]
+    if right & {tuple(one) for one in named}:
+        return ""
+    return f"expected a finding at {sorted(right)}, not at {named}"

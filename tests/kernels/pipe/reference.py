@@ -1,0 +1,17 @@
+"""Twice each element: exact in float32."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+STORAGE = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+def make_inputs(dims, options, recipe, seed, tiles):
+    return {"x": np.random.default_rng(seed).normal(size=dims["N"]).astype(STORAGE[options["dtype"]])}
+
+
+def reference(dims, options, inputs):
+    value = 2.0 * inputs["x"].astype(np.float64)
+    return {"y": {"value": value, "bound": np.zeros_like(value), "rounded": None}}

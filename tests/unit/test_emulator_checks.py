@@ -1,0 +1,387 @@
+"""The checks of a checked run: each defect by its kind and line in every schedule, and no alarm on right kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emulator_harness import ORDERS, Kernel, prepared
+from search.candidate import preset_candidate
+from search.cases import derived_cases
+from search.catalogue import Catalogue
+from search.memory import problem
+from search.reference import answer
+from search.render import render
+from search.space import resolve
+from search.targets.emulator.build import Module
+from search.targets.emulator.execute import execute
+from search.targets.emulator.target import emulated_run
+
+
+@pytest.fixture(scope="session")
+def emulator(artifacts):
+    return prepared(artifacts)
+
+
+def checked(emulator, text, inputs=None, outputs=None, *, orders=ORDERS, **options):
+    """Every order's result, of a kernel with the arguments a and c of 64 floats unless told otherwise."""
+    kernel = Kernel(emulator, text, flavour="checked")
+    inputs = {"a": np.arange(1, 65, dtype=np.float32)} if inputs is None else inputs
+    outputs = {"c": np.zeros(64, np.float32)} if outputs is None else outputs
+    jobs = [kernel.job(inputs, outputs, check=True, order=one, name=one, **options) for one in orders]
+    return kernel.run(*jobs, deadline_s=5.0)
+
+
+def lines(result, kind):
+    """The line pairs of one kind, without the file, smaller first."""
+    found = [one for one in result.findings if one.kind == kind]
+    return {tuple(sorted(where[1] for where in (one.where, one.other_where) if where)) for one in found}
+
+
+def only_right(results):
+    for result in results:
+        assert result.status == "finished" and not result.findings, (result.name, result.faults, result.findings)
+
+
+HEAD = 'extern "C" __global__ void k(const float* a, float* c) {\n'
+SHARED = HEAD + "__shared__ float s[64];\nconst int t = threadIdx.x;\n"
+
+@pytest.mark.parametrize("barrier", ["", "__syncwarp();"])
+def test_a_missing_barrier_is_a_race_of_both_lines(emulator, barrier):
+    for result in checked(emulator, SHARED + f"s[t] = a[t];\n{barrier}\nc[t] = s[63 - t];\n}}", block=64):
+        found = {one.kind for one in result.findings}
+        assert "race" in found and found <= {"race", "uninitialised"}
+        assert lines(result, "race") == {(4, 6)}
+
+
+def test_the_sentence_names_threads_bytes_and_both_lines(emulator):
+    text = SHARED + "s[t] = a[t]; if (t < 32) return;\n\nc[t] = s[63 - t];\n}"
+    result = checked(emulator, text, block=64, orders=("forward",))[0]
+    (one,) = (found for found in result.findings if found.kind == "race")
+    assert one.sentence == (
+        "thread 32 reads 4 bytes of shared memory at +124 (test.cu:6) while thread 31's write (test.cu:4) is not "
+        "ordered before it: no barrier between them"
+    )
+    assert (one.memory, one.offset_bytes, one.count, one.where, one.other_where) == (
+        "shared", 124, 32, ("test.cu", 6), ("test.cu", 4)
+    )
+    assert (one.block, one.thread, one.other_thread) == ((0, 0, 0), (32, 0, 0), (31, 0, 0))
+
+
+@pytest.mark.parametrize("exchange, races", [("", True), ("__shfl_sync(~0u, 1, 0);", True), ("__syncwarp();", False)])
+def test_lanes_are_ordered_by_syncwarp_and_by_no_shuffle(emulator, exchange, races):
+    text = SHARED + f"s[t] = a[t];\n{exchange}\nc[t] = s[31 - t];\n}}"
+    for result in checked(emulator, text):
+        assert lines(result, "race") == ({(4, 6)} if races else set()), result.findings
+
+
+@pytest.mark.parametrize("mask, races", [("0xffffu << (t & 16)", False), ("0xffu << (t & 24)", True)])
+def test_a_partial_syncwarp_orders_the_lanes_of_its_mask(emulator, mask, races):
+    text = SHARED + f"s[t] = a[t];\n__syncwarp({mask});\nc[t] = s[t ^ 15];\n}}"
+    for result in checked(emulator, text):
+        assert lines(result, "race") == ({(4, 6)} if races else set()), result.findings
+
+
+def test_what_a_lane_learnt_from_half_its_warp_it_passes_on(emulator):
+    text = SHARED + (
+        "s[t] = a[t];\n__syncwarp(0xffffu << (t & 16));\n"
+        "if (t < 8 || t >= 16 && t < 24) __syncwarp(0x00ff00ff);\nif (t == 0) c[0] = s[31];\n}"
+    )
+    only_right(checked(emulator, text))
+
+
+def test_lanes_that_store_one_value_together_do_not_race(emulator):
+    only_right(checked(emulator, SHARED + "s[0] = 7.0f;\n__syncwarp();\nc[t] = s[0];\n}"))
+    for result in checked(emulator, SHARED + "s[0] = a[t];\n__syncwarp();\nc[t] = s[0];\n}"):
+        assert lines(result, "race") == {(4, 4)}, result.findings
+        assert "write" in result.findings[0].sentence
+
+
+def test_neighbouring_bytes_of_a_word_are_not_one_another(emulator):
+    text = HEAD + (
+        "__shared__ unsigned char s[64];\nconst int t = threadIdx.x;\ns[t] = (unsigned char)t;\nc[t] = s[t];\n"
+        "__syncthreads();\nc[t] += *(unsigned*)(s + t / 4 * 4);\n}"
+    )
+    only_right(checked(emulator, text, block=64))
+    for result in checked(emulator, text.replace("__syncthreads();", ""), block=64):
+        assert "race" in {one.kind for one in result.findings}
+
+
+def test_reads_of_what_nobody_wrote(emulator):
+    text = SHARED + "if (t != 5) s[t] = a[t];\n__syncthreads();\nc[t] = s[t];\n}"
+    for result in checked(emulator, text, block=64):
+        (one,) = result.findings
+        assert (one.kind, one.where, one.offset_bytes, one.count) == ("uninitialised", ("test.cu", 6), 20, 1)
+        assert one.thread == (5, 0, 0) and one.other_where is None
+
+
+def test_an_output_is_not_read_before_it_is_written(emulator):
+    for result in checked(emulator, HEAD + "c[threadIdx.x] += a[threadIdx.x];\n}"):
+        (one,) = result.findings
+        assert (one.kind, one.where, one.memory, one.count) == ("uninitialised", ("test.cu", 2), "global:c", 32)
+
+
+DYNAMIC = '#include "gf/shared.cuh"\n' + HEAD + "GF_DYNAMIC_SHARED(float, s);\nconst int t = threadIdx.x;\n"
+
+
+def test_shared_memory_ends_exactly_where_the_launch_says(emulator):
+    text = DYNAMIC + "s[t] = a[t];\nc[t] = s[t];\n}"
+    only_right(checked(emulator, text, smem=128))
+    for result in checked(emulator, text, smem=124):
+        one = result.findings[0]
+        assert (one.kind, one.where, one.offset_bytes) == ("out_of_bounds", ("test.cu", 5), 124)
+        assert "0 bytes past the end of the 124 bytes of dynamic shared memory" in one.sentence
+
+
+def test_static_shared_memory_has_an_end_too(emulator):
+    text = SHARED + "s[t] = a[t];\n__syncthreads();\nc[t] = s[t + c_offset];\n}".replace("c_offset", "int(a[39])")
+    for result in checked(emulator, text, block=64):
+        found = [one for one in result.findings if one.kind == "out_of_bounds"]
+        assert [one.where for one in found] == [("test.cu", 6)], result.findings
+        assert "past the end of the 256 bytes of static shared memory" in found[0].sentence
+
+
+@pytest.mark.parametrize("index, owner", [("t + 1", "0 bytes past the end of 'a'"), ("t - 1", "4 bytes before the start of 'a'")])
+def test_a_read_beside_a_buffer_names_it_and_the_distance(emulator, index, owner):
+    text = HEAD + f"const int t = threadIdx.x;\nc[t] = a[{index}];\n}}"
+    for result in checked(emulator, text, block=64):
+        one = result.findings[0]
+        assert (one.kind, one.where, one.memory) == ("out_of_bounds", ("test.cu", 3), "global:a")
+        assert owner in one.sentence
+
+
+def test_blocks_race_on_global_memory(emulator):
+    text = HEAD + "c[threadIdx.x] = a[threadIdx.x];\nif (blockIdx.x == 1) c[0] = 2;\n}"
+    for result in checked(emulator, text, grid=2):
+        assert {one.kind for one in result.findings} == {"race"}
+        assert lines(result, "race") <= {(2, 2), (2, 3)}
+        assert {one.memory for one in result.findings} == {"global:c"}
+
+
+LAST_BLOCK = """
+extern "C" __global__ void k(const float* a, float* partial, float* c, unsigned* count) {
+    __shared__ bool last;
+    const int t = threadIdx.x;
+    partial[blockIdx.x * 32 + t] = a[t];
+    %s
+    __syncthreads();
+    if (t == 0) last = atomicAdd(count, 1) %% gridDim.x == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    float sum = 0;
+    for (int block = 0; block < gridDim.x; block++) sum += partial[block * 32 + t];
+    c[t] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("fence, races", [("__threadfence();", False), ("", True)])
+def test_the_last_block_may_read_the_others_work_after_a_fence(emulator, fence, races):
+    outputs = {"partial": np.zeros(256, np.float32), "c": np.zeros(32, np.float32)}
+    kernel = Kernel(emulator, LAST_BLOCK % fence, flavour="checked")
+    for order in ORDERS:
+        job = kernel.job({"a": np.ones(32, np.float32)}, outputs, grid=8, check=True, order=order)
+        count = type(job.buffers[0])("count", "workspace", np.zeros(4, np.uint8), "zero")
+        pointer = type(job.arguments[0])("count")
+        job = type(job)(job.name, job.launches, (*job.buffers, count), (*job.arguments, pointer), order, check=True)
+        (result,) = kernel.run(job)
+        assert lines(result, "race") == ({(5, 12)} if races else set()), result.findings
+        assert races or not result.findings
+
+
+COPY = """
+#include "gf/async_copy.cuh"
+#include "gf/shared.cuh"
+extern "C" __global__ void k(const float* a, float* c) {
+    GF_DYNAMIC_SHARED(float, s);
+    const int t = threadIdx.x;
+    gf::async_copy<4>(s + t, a + t);
+    gf::async_copy_commit();
+    %s
+    c[t] = s[%s];
+}
+"""
+WAIT, BARRIER = "gf::async_copy_wait<0>();", "__syncthreads();"
+
+
+def test_a_copy_is_there_after_the_wait_and_for_others_after_a_barrier(emulator):
+    only_right(checked(emulator, COPY % (WAIT, "t"), block=64, smem=256))
+    only_right(checked(emulator, COPY % (WAIT + BARRIER, "63 - t"), block=64, smem=256))
+
+
+@pytest.mark.parametrize("between, index, waited", [
+    ("", "t", False), (BARRIER, "t", False), (BARRIER, "63 - t", False), (WAIT, "63 - t", True),
+    ("gf::async_copy_wait<1>();" + BARRIER, "t", False),
+])
+def test_a_read_of_a_copy_in_flight(emulator, between, index, waited):
+    for result in checked(emulator, COPY % (between, index), block=64, smem=256):
+        assert lines(result, "in_flight_read") == {(7, 10)}, result.findings
+        assert lines(result, "unwaited_copy") == (set() if waited else {(7,)})
+
+
+def test_a_copy_must_not_overtake_the_readers_of_its_destination(emulator):
+    text = COPY % (WAIT + BARRIER, "63 - t")
+    text = text.replace("    c[t]", "    gf::async_copy<4>(s + t, a);\n    c[t]")
+    text = text.replace("];\n}", f"];\n    gf::async_copy_commit(); {WAIT}\n}}")
+    for result in checked(emulator, text, block=64, smem=256):
+        assert {one.kind for one in result.findings} <= {"race", "in_flight_read"}
+        assert lines(result, "race") | lines(result, "in_flight_read") == {(10, 11)}, result.findings
+
+
+STORE_LOAD = """
+#include <mma.h>
+using namespace nvcuda::wmma;
+extern "C" __global__ void k(const __half* a, float* c) {
+    __shared__ alignas(32) float s[256];
+    fragment<accumulator, 16, 16, 16, float> sum;
+    fill_fragment(sum, 1.0f);
+    store_matrix_sync(s, sum, 16, mem_row_major);
+    %s
+    c[threadIdx.x] = s[threadIdx.x];
+}
+"""
+
+
+def test_a_warp_waits_for_its_own_matrix_store(emulator):
+    only_right(checked(emulator, STORE_LOAD % "__syncwarp();"))
+    for result in checked(emulator, STORE_LOAD % ""):
+        assert {one.kind for one in result.findings} <= {"race", "uninitialised"}
+        assert lines(result, "race") == {(8, 10)}, result.findings
+
+
+def test_a_misaligned_vector_and_a_barrier_for_some(emulator):
+    vector = HEAD + "*(float4*)(c + 1) = *(const float4*)a;\n}"
+    barrier = SHARED + "if (t < 32) __syncthreads();\n__syncthreads();\n}"
+    for result in checked(emulator, vector):
+        assert [(one.kind, one.where) for one in result.findings] == [("misaligned", ("test.cu", 2))]
+    for result in checked(emulator, barrier, block=64):
+        assert {one.kind for one in result.findings} == {"divergence"}
+
+
+PRODUCER = """
+#include "gf/named_barrier.cuh"
+extern "C" __global__ void k(const float* a, float* c) {
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    if (t < 64) {
+        s[t] = a[t];
+        %s
+    } else if (t < 96) {
+        %s
+        c[t - 64] = s[t - 64] + s[t - 32];
+    }
+}
+"""
+ARRIVE, AWAIT = "gf::named_barrier_arrive(1, 96);", "gf::named_barrier_sync(1, 96);"
+
+
+def test_a_named_barrier_orders_those_who_arrive_before_those_who_wait(emulator):
+    for first in (ARRIVE, AWAIT):
+        only_right(checked(emulator, PRODUCER % (first, AWAIT), block=128))
+    assert np.array_equal(
+        checked(emulator, PRODUCER % (ARRIVE, AWAIT), block=128)[0].outputs["c"].view(np.float32)[:32],
+        np.arange(1, 33) + np.arange(33, 65),
+    )
+    for result in checked(emulator, PRODUCER % (AWAIT, ARRIVE), block=128):
+        assert lines(result, "race") == {(7, 11)}, result.findings
+
+
+def test_a_wrong_named_barrier_count_says_who_waits_where(emulator):
+    for result in checked(emulator, (PRODUCER % (ARRIVE, AWAIT)).replace("96)", "128)"), block=128):
+        (one,) = (found for found in result.findings if found.kind == "deadlock")
+        assert "named barrier 1, to which 96 of 128 threads came" in one.sentence and "test.cu:10" in one.sentence
+    for result in checked(emulator, PRODUCER % (ARRIVE, AWAIT.replace("96", "64")), block=128):
+        assert {one.kind for one in result.findings} == {"divergence"}
+
+
+# --- the attention kernel, with one thing taken away ---
+
+
+@pytest.fixture(scope="module")
+def attention():
+    return Catalogue.from_environment().kernel("attention")
+
+
+COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))
+
+
+def before(text, anchor, old, new=""):
+    """`text` with the last `old` ahead of `anchor` replaced."""
+    end = text.index(anchor)
+    start = text.rindex(old, 0, end)
+    return text[:start] + new + text[start + len(old):]
+
+
+def anywhere(text, old, new=""):
+    assert old in text
+    return text.replace(old, new)
+
+
+SYNC = "__syncthreads();"
+# name: parameters of the template, what is done to its text, the kind that must be reported in every order, and
+# the text of one of the lines that must be named
+PLANTED = {
+    "no barrier after P": (
+        {"pipeline_depth": 2}, lambda t: before(t, "multiply_p_v(tiles", SYNC), "race", "p[lane + i * softmax_lanes] ="),
+    "no barrier after S": (
+        {"pipeline_depth": 2}, lambda t: before(t, "softmax(state, tiles", SYNC), "race", "store_matrix_sync(scores"),
+    "O not cleared": (
+        {}, lambda t: before(t, "for (int tile = 0; tile < tile_count", "clear(tiles.o);"), "uninitialised",
+        "load_matrix_sync(sum[j]"),
+    "no wait for the copy": (
+        {"pipeline_depth": 2}, lambda t: before(t, "multiply_q_k(tiles", "gf::async_copy_wait<0>();"),
+        "in_flight_read", "gf::async_copy<16>(tile"),
+    "no trailing barrier": (
+        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC), "race",
+        "gf::async_copy<16>(tile"),
+    "no __syncwarp before P in place": (
+        {"p_in_place": True}, lambda t: anywhere(t, "__syncwarp();"), "race", "p[lane + i * softmax_lanes] ="),
+    "tail not predicated": (
+        {}, lambda t: anywhere(anywhere(t, "exists ? 16 : 0", "16"), "(exists ? first_row + row : 0)", "(first_row + row)"),
+        "out_of_bounds", "gf::async_copy<16>(tile"),
+    "barrier in one warp": (
+        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC,
+                                                "if (threadIdx.x < 32) __syncthreads();"), "divergence", "__syncthreads"),
+    "wrong shuffle mask": (
+        {}, lambda t: anywhere(t, "gf::warp_sum<softmax_lanes>(sum)", "__shfl_xor_sync(0x0fffffffu, sum, 1)"),
+        "divergence", "gf::warp_sum"),
+}
+
+
+def attention_runs(emulator, attention, parameters, change=lambda text: text):
+    """Each order's checked run of the wmma template, over at least three KV tiles with a partial one at the end."""
+    template = attention.template("wmma")
+    preset = preset_candidate(template, "flashcore_a", COMPILED)
+    candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
+    point = resolve(template, candidate.parameters, COMPILED)
+    catalogue = Catalogue.from_environment()
+    source = render(attention, template, candidate, point, catalogue.include_dirs)
+    changed = change(source.unit)
+    module = emulator.build_module(changed, source.entries, flavour="checked", deadline_s=60)
+    assert isinstance(module, Module), module.log
+    cases = derived_cases(attention, COMPILED, point.tiles, 0)
+    case = max(cases, key=lambda one: dict(one.dims)["S_kv"] + dict(one.dims)["S_q"] % 16)
+    case = replace(case, layout="contiguous")  # where the last row ends, its buffer ends
+    made = problem(attention, template, point, case, answer(attention, case))
+    runs = [emulated_run(made, order, order, check=True) for order in ORDERS]
+    return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, attention, name):
+    parameters, change, kind, text_of_line = PLANTED[name]
+    template_lines = (attention.folder / "wmma.cu.j2").read_text().splitlines()
+    for result in attention_runs(emulator, attention, parameters, change):
+        found = [one for one in result.findings if one.kind == kind]
+        assert found, (result.name, result.findings, result.faults)
+        named = {where for one in found for where in (one.where, one.other_where) if where}
+        assert all(file.endswith("attention/wmma.cu.j2") for file, _ in named), named
+        assert any(text_of_line in template_lines[line - 1] for _, line in named), (result.name, found)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"p_in_place": True}, {"o_in": "fragments"},
+                                        {"split_kv_wait": True}, {"q_in_fragments": True}], ids=str)
+def test_no_alarm_on_the_right_attention_kernel(emulator, attention, parameters):
+    only_right(attention_runs(emulator, attention, parameters))
