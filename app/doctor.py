@@ -37,6 +37,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             _python(),
             _check("NVRTC and CUDA headers", True, lambda: _toolchain(services)),
             _check("host compiler", True, _host_compiler),
+            _isolation(),
             _check("kernels", True, lambda: ", ".join(services.catalogue.names()) or "none"),
             _check("data folder", True, lambda: _data_folder(settings)),
             _disk(settings),
@@ -69,6 +70,15 @@ def _host_compiler() -> str:
     from search.targets.emulator.host_compiler import find_host_compiler
     found = find_host_compiler()
     return f"{found.path} {found.version}"
+
+
+def _isolation() -> Check:
+    from search.targets.emulator.isolation import has_seccomp, landlock_version
+    landlock = landlock_version()
+    there = [*(["seccomp: no network, no new processes"] if has_seccomp() else []),
+             *([f"Landlock {landlock}: no files of others"] if landlock else [])]
+    return Check("isolation of candidates", False, len(there) == 2, "; ".join(there) or "limits of processes only",
+                 "" if len(there) == 2 else "limits hold, but candidates reach the network or files; run in a container")
 
 
 def _data_folder(settings: Settings) -> str:

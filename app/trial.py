@@ -64,6 +64,7 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
         compared_with = baseline_candidate(plan, bench)
         if compared_with.digest != candidate.digest:
             baseline = evaluate(compared_with, bench, None)
+            bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain)
     done = evaluate(candidate, bench, timings_of(baseline.verdict) if baseline else None)
     return TrialResult(plan, candidate, done, baseline)
 

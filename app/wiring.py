@@ -17,17 +17,14 @@ from search.catalogue import Catalogue
 from search.digest import digest
 from search.errors import UsageError
 from search.evaluate import Bench
-from search.gates import GateLimits
-from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan
+from search.plan import SearchPlan, SearchRequest, make_plan
 from search.run import History, SearchRun, Sink
-from search.spec import KernelSpec
 from search.targets import RUN_DEADLINE_S, TargetSettings, open_target
 from search.targets.base import Target
 from search.toolchain import Toolchain
 from search.verdict import Trial
 
 LARGEST_SEED = 2**31 - 1
-IMPATIENT_S = 3.0                    # for a run that is expected not to end
 
 
 class Services:
@@ -84,13 +81,6 @@ class Services:
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         return Bench(kernel, workloads[0].compile_time(kernel), workloads, self.target(plan.target), self.toolchain,
                      self.catalogue.include_dirs, plan.limits, plan.seed)
-
-    def album_bench(self, catalogue: Catalogue, kernel: KernelSpec, workload: str, impatient: bool) -> Bench:
-        """Where an entry of the album is evaluated: the default target; a short deadline for what does not end."""
-        chosen = kernel.workload(workload)
-        target = self.target(DEFAULT_TARGET, IMPATIENT_S if impatient else RUN_DEADLINE_S)
-        return Bench(kernel, chosen.compile_time(kernel), (chosen,), target, self.toolchain, catalogue.include_dirs,
-                     GateLimits(), 0)
 
     def require_same_kernel(self, plan: SearchPlan) -> None:
         """Results of a kernel whose files changed since are not results of what would run now."""

@@ -24,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.environment import publish
-from bench.random_candidates import DEVICE, Draw, catalogue, draws
+from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws
 from search.gates.safety import checked_problems
 from search.targets import TargetSettings, open_target
 from search.targets.base import Target
@@ -88,11 +88,12 @@ def main() -> int:
         cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
         target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1))
         target.prepare()
+        controls = controls_found(kernels, target)
         rows = work_through(chosen, options, target)
     alarmed = [row for row in rows if row["alarms"]]
     summary = {"what": "summary", "seed": options.seed, "asked": options.count, "candidates": len(rows),
                "by_template": dict(Counter(row["template"] for row in rows)), "checked_runs": sum(row["runs"] for row in rows),
-               "candidates_with_an_alarm": len(alarmed),
+               "candidates_with_an_alarm": len(alarmed), "controls_found": list(controls),
                "alarms_by_kind": dict(Counter(one["kind"] for row in alarmed for one in row["alarms"])),
                "candidate_seconds": round(sum(row["seconds"] for row in rows), 1)}
     publish("false_alarms", [summary, *alarmed])

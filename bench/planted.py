@@ -12,11 +12,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.environment import publish
+from search.album import Entry, Judged, catalogue_of, entries, judge
 from search.catalogue import REPOSITORY_TEMPLATES
 from search.targets import TargetSettings, open_target
 from search.toolchain import Toolchain
 from search.verdict import Rejected, verdict_name
-from tests.kernels.album import Entry, Judged, catalogue_of, entries, judge
 
 ENOUGH_S = 3.0                       # for a kernel that does not end
 

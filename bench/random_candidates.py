@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue, complete_dims, complete_options
 from search.devices import device
+from search.errors import Fault
+from search.expressions import Value
 from search.gates import GateLimits, Subject
+from search.gates.safety import checked_problems
 from search.render import RenderedSource, render
 from search.space import Space, resolve
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
@@ -66,14 +69,39 @@ def draws(kernels: Catalogue, seed: int) -> Iterator[Draw]:
             yield found
 
 
+# Right by luck, each in another way: whoever runs checks on right candidates must see these first.
+CONTROLS = (("histogram", "plain_add_in_shared"), ("lastblock", "no_fence"), ("reduce", "shared_value_not_set"),
+            ("tile", "reads_while_copying"), ("stencil", "halo_read_before_the_array"))
+
+
+def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
+    """The kinds found in each of CONTROLS; Fault when the checks overlook one: their silence would prove nothing."""
+    found = []
+    for kernel_name, defect in CONTROLS:
+        kernel = kernels.kernel(kernel_name)
+        template = kernel.template("broken")
+        drawn = _made(kernel, template, {"defect": defect}, kernel.workloads[0], kernels)
+        subject = drawn.subject(target)
+        kinds = {one.kind for run in target.check(subject.program, checked_problems(subject)) for one in run.findings}
+        if not kinds:
+            raise Fault(f"the checks overlook {defect} of {kernel_name}", code="checks_asleep")
+        found.append(f"{kernel_name} {defect}: {', '.join(sorted(kinds))}")
+    return tuple(found)
+
+
 def _draw(kernel: KernelSpec, template: TemplateSpec, kernels: Catalogue, rng: random.Random) -> Draw | None:
     """None when the drawn values are no valid point."""
     workload = rng.choice(kernel.workloads)
     options = {one.name: rng.choice(one.values) for one in kernel.options}
     workload = Workload(workload.name, workload.title, complete_dims(dict(workload.dims), kernel.dims, kernel.name),
                         complete_options(options, kernel.options, kernel.name))
-    compiled = workload.compile_time(kernel)
     given = {one.name: rng.choice(one.values) for one in template.parameters}
+    return _made(kernel, template, given, workload, kernels)
+
+
+def _made(kernel: KernelSpec, template: TemplateSpec, given: dict[str, Value], workload: Workload,
+          kernels: Catalogue) -> Draw | None:
+    compiled = workload.compile_time(kernel)
     parameters = complete_parameters(template, given, compiled)
     if Space(template, compiled, device(DEVICE)).why_not(parameters) is not None:
         return None

@@ -1,188 +1,186 @@
-"""The album: one small kernel for each way to fail, with the gate and reason that must catch it, and right ones.
+"""The album, tests/kernels/album.toml: one small kernel for each way to fail, and right ones that must pass.
 
-Read from tests/kernels/album.toml of the repository, whose first lines say what its keys mean.
+`greenfast album` runs it, tests/contracts/test_album.py holds every entry to it, bench/planted.py makes a table of it.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.check import merged
-from search.errors import GreenfastError, SpecError, UsageError
-from search.evaluate import Bench, evaluate
+from search.errors import SpecError, UsageError
+from search.evaluate import Bench, Evaluated, evaluate
+from search.expressions import Value
+from search.gates import GateLimits, Subject
 from search.gates.safety import checked_problems
 from search.render import RenderedSource
-from search.spec import KernelSpec
-from search.tables import Table
-from search.toolchain import Cubin
-from search.verdict import Rejected, SafetyEvidence, SafetyFinding, Verdict, gate_result, verdict_name
+from search.targets.base import Target
+from search.toolchain import Cubin, Toolchain
+from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Verdict, verdict_name
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "kernels"
-PATCHED = "wmma:flashcore_a"         # the preset of attention that patches are planted into
-GREEN = "green"
+PATCHED_TEMPLATE = "wmma.cu.j2"
+PATCHED_PRESET = "wmma:flashcore_a"
 
 
 @dataclass(frozen=True)
-class AlbumEntry:
-    """One candidate and what must come of it."""
+class Entry:
+    """One kernel of the album. A `stage` of "" means that every gate must pass it."""
 
+    kind: str                                    # "right" | "defect" | "patch"
     name: str
     kernel: str
-    workload: str
     template: str
-    parameters: tuple[tuple[str, object], ...]
-    stage: str                       # empty: it must be green
-    reasons: tuple[str, ...]
-    may_show_in: str                 # another gate that may be first
-    at: str                          # text of a line that a finding must name; empty: any
-    finds: tuple[str, ...]           # kinds that a checked run must find, whichever gate comes first
-    patch: tuple[str, str] | None    # (old, new) in attention's template
+    workload: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    stage: str = ""
+    reasons: tuple[str, ...] = ()
+    may_show_in: str = ""
+    at: str = ""
+    finds: tuple[str, ...] = ()
+    old: str = ""                                # of a patch
+    new: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.kernel}-{self.name}"
 
     @property
     def expected(self) -> str:
-        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else GREEN
+        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else "green"
+
+    @property
+    def impatient(self) -> bool:
+        """A kernel that does not end: waiting long for it proves nothing more."""
+        return "timeout" in self.reasons
+
+
+def entries() -> tuple[Entry, ...]:
+    """All entries; UsageError where greenfast is installed without its repository."""
+    if not (FOLDER / "album.toml").is_file():
+        raise UsageError("the album is part of the repository, and is not installed here", code="no_album",
+                         mend="run greenfast from a checkout")
+    tables = tomllib.loads((FOLDER / "album.toml").read_text("utf-8"))
+    workloads = tables.pop("workloads")
+    return tuple(_entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones)
+
+
+def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> Entry:
+    kernel = table.pop("kernel", "attention" if kind == "patch" else "axpy")
+    parameters = table.pop("parameters", {})
+    if kind == "defect":
+        parameters = {"defect": table["name"]}
+    name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
+    table.pop("verdict", None)                   # "green": no stage
+    template = {"right": "right", "defect": "broken", "patch": "wmma"}[kind]
+    workload = table.pop("workload", workloads[kernel])
+    lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
+    return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
+
+
+def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
+    """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
+    if entry.kind != "patch":
+        return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
+    target = folder / entry.kernel
+    shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, target)
+    path = target / PATCHED_TEMPLATE
+    text = path.read_text()
+    if text.count(entry.old) != 1:
+        raise SpecError(f"{entry.id}: the text to change stands {text.count(entry.old)} times in {PATCHED_TEMPLATE}")
+    path.write_text(text.replace(entry.old, entry.new))
+    return Catalogue([REPOSITORY_TEMPLATES, folder])
 
 
 @dataclass(frozen=True)
-class AlbumAnswer:
-    """What came of an entry; `why` is empty when it is what was expected."""
+class Judged:
+    """What became of an entry; `sentence` says what was expected instead, empty when all is as it should be."""
 
-    entry: AlbumEntry
-    got: str
-    why: str
-    findings: tuple[SafetyFinding, ...] = field(default=())
+    entry: Entry
+    evaluated: Evaluated
+    findings: tuple[SafetyFinding, ...]          # of the safety gate, or of a checked run of what failed before it
+    sentence: str
 
-
-def album_entries(folder: Path = FOLDER) -> tuple[AlbumEntry, ...]:
-    """All entries, right ones first; UsageError where the repository's album is not installed."""
-    if not (folder / "album.toml").is_file():
-        raise UsageError("the album is part of the repository, and is not installed here", code="no_album",
-                         mend="run greenfast from a checkout")
-    table = Table.read(folder / "album.toml", "album.toml")
-    workloads = {name: str(workload) for name, workload in table.table("workloads").items()}
-    found = [*_right(table, workloads), *_defects(table, workloads), *_patches(table, workloads)]
-    table.finish()
-    return tuple(found)
+    @property
+    def got(self) -> str:
+        verdict = self.evaluated.verdict
+        return f"{verdict.stage}: {verdict.reason}" if isinstance(verdict, Rejected) else verdict_name(verdict)
 
 
-def _right(table: Table, workloads: dict[str, str]) -> Iterator[AlbumEntry]:
-    for one in table.tables("right"):
-        kernel, parameters = one.get("kernel", str), tuple(one.table("parameters").items())
-        name = " ".join(f"{key}={value}".lower() for key, value in parameters)
-        yield AlbumEntry(f"right {name}", kernel, one.get("workload", str, workloads[kernel]), "right", parameters, "", (),
-                         "", "", (), None)
-        one.finish()
-
-
-def _defects(table: Table, workloads: dict[str, str]) -> Iterator[AlbumEntry]:
-    for one in table.tables("defect"):
-        kernel, name = one.get("kernel", str, "axpy"), one.get("name", str)
-        yield _failing(one, name, kernel, "broken", (("defect", name),), workloads, None)
-
-
-def _patches(table: Table, workloads: dict[str, str]) -> Iterator[AlbumEntry]:
-    for one in table.tables("patch"):
-        patch = (one.get("old", str), one.get("new", str))
-        yield _failing(one, one.get("name", str), "attention", PATCHED.partition(":")[0], (), workloads, patch)
-
-
-def _failing(one: Table, name: str, kernel: str, template: str, parameters: tuple, workloads: dict[str, str],
-             patch: tuple[str, str] | None) -> AlbumEntry:
-    green = one.get("verdict", str, "") == GREEN
-    entry = AlbumEntry(name, kernel, one.get("workload", str, workloads[kernel]), template, parameters,
-                       "" if green else one.get("stage", str), one.strings("reasons", []),
-                       one.get("may_show_in", str, ""), one.get("at", str, ""), one.strings("finds", []), patch)
-    one.finish()
-    return entry
-
-
-def judge_entry(entry: AlbumEntry, scratch: Path, bench_of: Callable[[Catalogue, KernelSpec, str, bool], Bench],
-                folder: Path = FOLDER) -> AlbumAnswer:
-    """Take one entry through all gates. `bench_of(catalogue, kernel, workload, impatient)` gives a bench;
-    an impatient one is for kernels that do not end. `scratch` is an empty folder for a patched template."""
-    catalogue = Catalogue([REPOSITORY_TEMPLATES, folder, *_patched(entry, scratch)])
+def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
     kernel = catalogue.kernel(entry.kernel)
-    bench = bench_of(catalogue, kernel, entry.workload, "timeout" in entry.reasons)
-    candidate = _candidate(entry, kernel, bench)
+    workload = kernel.workload(entry.workload)
+    compiled = workload.compile_time(kernel)
+    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    candidate = _candidate(entry, bench)
     done = evaluate(candidate, bench, None)
-    findings = _findings(done.verdict)
-    if entry.finds:
-        findings = (*findings, *_checked(bench, candidate, done.source))
-    got = _said(done.verdict)
-    return AlbumAnswer(entry, got, _why_not(entry, done.verdict, got, findings, kernel), findings)
+    findings = _findings_in(done.verdict)
+    sentence = _mismatch(entry, done.verdict)
+    if entry.finds and not findings and not sentence:
+        findings = _checked(candidate, bench)
+        kinds = {one.kind for one in findings}
+        if not kinds & set(entry.finds):
+            sentence = f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
+    if entry.at and findings and not sentence:
+        sentence = _elsewhere(entry, kernel.template(entry.template).text, findings)
+    return Judged(entry, done, findings, sentence)
 
 
-def _patched(entry: AlbumEntry, scratch: Path) -> tuple[Path, ...]:
-    if entry.patch is None:
-        return ()
-    shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, scratch / entry.kernel)
-    path = scratch / entry.kernel / f"{entry.template}.cu.j2"
-    text = path.read_text("utf-8")
-    if text.count(entry.patch[0]) != 1:
-        raise SpecError(f"album.toml, {entry.name}: its text is not once in {path.name}", code="bad_spec")
-    path.write_text(text.replace(*entry.patch), "utf-8")
-    return (scratch,)
-
-
-def _candidate(entry: AlbumEntry, kernel: KernelSpec, bench: Bench) -> Candidate:
-    if entry.patch is not None:
-        template, preset = kernel.preset(PATCHED)
+def _candidate(entry: Entry, bench: Bench) -> Candidate:
+    if entry.kind == "patch":
+        template, preset = bench.kernel.preset(PATCHED_PRESET)
         return preset_candidate(template, preset.name, bench.compiled)
-    template = kernel.template(entry.template)
-    return Candidate(kernel.name, template.name, complete_parameters(template, dict(entry.parameters), bench.compiled),
-                     Origin(OriginKind.SEEDED))
+    template = bench.kernel.template(entry.template)
+    parameters = complete_parameters(template, entry.parameters, bench.compiled)
+    return Candidate(bench.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
 
 
-def _findings(verdict: Verdict) -> tuple[SafetyFinding, ...]:
-    result = gate_result(verdict, "safety")
-    return result.evidence.findings if result and isinstance(result.evidence, SafetyEvidence) else ()
-
-
-def _checked(bench: Bench, candidate: Candidate, source: RenderedSource | None) -> tuple[SafetyFinding, ...]:
-    """What the checks see of a candidate that an earlier gate rejects already."""
-    compiled = bench.toolchain.compile(source, bench.target.device.arch) if source else None
-    if not isinstance(compiled, Cubin):
-        return ()
-    subject = bench.subject(candidate, source, compiled, None)
-    return merged(one for run in bench.target.check(subject.program, checked_problems(subject)) or ()
-                  for one in run.findings)
-
-
-def _said(verdict: Verdict) -> str:
-    match verdict:
-        case Rejected():
-            return f"{verdict.stage}: {verdict.reason}"
-    return verdict_name(verdict)
-
-
-def _why_not(entry: AlbumEntry, verdict: Verdict, got: str, findings: tuple[SafetyFinding, ...],
-             kernel: KernelSpec) -> str:
-    """What differs from the expectation; empty when nothing does."""
+def _mismatch(entry: Entry, verdict: Verdict) -> str:
+    said = verdict_name(verdict)
     if not entry.stage:
-        return "" if got == GREEN else getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
+        return "" if isinstance(verdict, Green) else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+    wanted = entry.expected
     if not isinstance(verdict, Rejected):
-        return getattr(verdict, "message", "") or "no gate said no"
-    if verdict.stage != entry.may_show_in and (verdict.stage != entry.stage or verdict.reason not in entry.reasons):
-        return verdict.sentence
-    missing = set(entry.finds) - {one.kind for one in findings}
-    if entry.finds and missing == set(entry.finds):
-        return "a checked run does not find " + " or ".join(sorted(missing))
-    if entry.at and findings and not any(entry.at in text for one in findings for text in _texts(one, kernel)):
-        return f"no finding names the line with {entry.at!r}"
-    return ""
+        return f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
+    if not verdict.sentence or "\n" in verdict.sentence:
+        return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
+    if verdict.stage == entry.stage and verdict.reason in entry.reasons or verdict.stage == entry.may_show_in:
+        return ""
+    return f"expected {wanted}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
 
 
-def _texts(finding: SafetyFinding, kernel: KernelSpec) -> Iterator[str]:
-    for where in (finding.where, finding.other_where):
-        if where is None or not where[0].startswith(f"{kernel.name}/"):
-            continue
-        try:
-            lines = (kernel.folder.parent / where[0]).read_text("utf-8").splitlines()
-        except (OSError, GreenfastError):
-            continue
-        yield lines[where[1] - 1] if where[1] <= len(lines) else ""
+def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
+    gates = getattr(verdict, "gates", ())
+    return tuple(finding for gate in gates if isinstance(gate.evidence, SafetyEvidence)
+                 for finding in gate.evidence.findings)
+
+
+def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
+    """What the target's checks see in the first run that shows anything."""
+    source = bench.render(candidate)
+    assert isinstance(source, RenderedSource)
+    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    assert isinstance(cubin, Cubin)
+    subject: Subject = bench.subject(candidate, source, cubin, None)
+    for run in bench.target.check(subject.program, checked_problems(subject)):
+        if run.findings:
+            return run.findings
+    return ()
+
+
+def _elsewhere(entry: Entry, text: str, findings: Iterable[SafetyFinding]) -> str:
+    """Empty when a finding names a line that holds `at`."""
+    shown = f"{entry.kernel}/{entry.template}.cu.j2"
+    right = {(shown, number) for number, line in enumerate(text.splitlines(), 1) if entry.at in line}
+    if not right:
+        return f"no line of {shown} holds {entry.at!r}"
+    named = [where for one in findings for where in (one.where, one.other_where) if where is not None]
+    if right & {tuple(one) for one in named}:
+        return ""
+    return f"expected a finding at {sorted(right)}, not at {named}"

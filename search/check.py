@@ -64,9 +64,10 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
     if within.all():
         return None
     first = tuple(int(one) for one in np.argwhere(~within)[0])
-    return SafetyFinding("wrong_values", f"{int((~within).sum())} of {within.size} elements of {tensor.name} are not what "
-                         f"is expected; {tensor.name}{list(first)} is {got[first]:.6g}, not {expected.value[first]:.6g}",
-                         memory=f"global:{tensor.name}", count=int((~within).sum()))
+    wrong = int((~within).sum())
+    sentence = (f"{wrong} of {within.size} elements of {tensor.name} are not what is expected; "
+                f"{tensor.name}{list(first)} is {got[first]:.6g}, not {expected.value[first]:.6g}")
+    return SafetyFinding("wrong_values", sentence, memory=f"global:{tensor.name}", count=wrong)
 
 
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from search.candidate import Candidate
@@ -14,7 +15,7 @@ from search.render import RenderedSource, RenderFailed, render
 from search.space import Resolved, resolve
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
 from search.targets.base import Target
-from search.toolchain import CompileFailed, Toolchain
+from search.toolchain import CompileFailed, Cubin, Toolchain
 from search.verdict import (Accepted, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason, Rejected, Stage,
                             Timing, Verdict, performance_of)
 
@@ -34,6 +35,8 @@ class Bench:
     limits: GateLimits
     seed: int
     cancelled: Callable[[], bool] = lambda: False
+    baseline: Candidate | None = None    # what a measuring target times in turns with the others
+    min_gain: float = 0.0
 
     def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
         template = self.kernel.template(candidate.template)
@@ -41,8 +44,21 @@ class Bench:
 
     def subject(self, candidate: Candidate, source: RenderedSource, cubin, baseline) -> Subject:
         template = self.kernel.template(candidate.template)
+        rival = self.rival if self.target.measures and baseline is not None else None
         return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
-                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled)
+                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled, rival,
+                       self.min_gain)
+
+    @cached_property
+    def rival(self) -> Subject | None:
+        """The baseline, ready to be timed in turns with each candidate; asked for once it was found right."""
+        if self.baseline is None:
+            return None
+        source = self.render(self.baseline)
+        cubin = self.toolchain.compile(source, self.target.device.arch) if isinstance(source, RenderedSource) else None
+        if not isinstance(cubin, Cubin):
+            raise Fault("the baseline, which was right before, can no longer be compiled", code="baseline_lost")
+        return self.subject(self.baseline, source, cubin, None)
 
     def _point(self, template: TemplateSpec, candidate: Candidate) -> Resolved:
         return resolve(template, candidate.parameters, self.compiled)
@@ -81,7 +97,11 @@ def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | Rend
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
-    return _through_gates(bench.subject(candidate, rendered, compiled, baseline))
+    try:
+        subject = bench.subject(candidate, rendered, compiled, baseline)
+    except Fault as fault:
+        return Faulted(Stage.COMPILE, fault.code, str(fault))
+    return _through_gates(subject)
 
 
 def _through_gates(subject: Subject) -> Verdict:

@@ -218,7 +218,8 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
         raise SpecError(f"{table.where}: {output!r} is no buffer of role output", code="bad_spec")
     tensor = tensors[output]
     file = table.get("file", str)
-    absolute, relative = (float(table.get(key, (int, float), 0.0)) for key in ("absolute_tolerance", "relative_tolerance"))
+    absolute = float(table.get("absolute_tolerance", (int, float), 0.0))
+    relative = float(table.get("relative_tolerance", (int, float), 0.0))
     table.finish()
     value = _from_file(folder / file, tensor.shape, np.dtype(np.float64), table.where)
     return ExpectedOutput(output, value, absolute, relative)

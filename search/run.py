@@ -93,7 +93,8 @@ class SearchRun:
                  on_trial: Callable[[Trial], None] = lambda trial: None) -> None:
         self.stop = threading.Event()
         self.plan, self.sink, self.history, self.on_trial = plan, sink, history, on_trial
-        self.bench = replace(bench, cancelled=self.stop.is_set)
+        baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
+        self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain)
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None

@@ -42,6 +42,8 @@ class Subject:
     seed: int
     baseline: tuple[Timing, ...] | None  # None: this is the baseline, or there is none
     cancelled: Callable[[], bool] = lambda: False
+    rival: Subject | None = None         # the baseline, compiled: a measuring target times it in turns with this
+    min_gain: float = 0.0                # a share of the baseline's time
 
     @cached_property
     def program(self) -> Any:

@@ -5,30 +5,78 @@ from __future__ import annotations
 import math
 
 from search.cases import workload_case
-from search.errors import Fault
-from search.gates.base import Subject, unavailable
-from search.memory import problem
+from search.gates.base import Subject, passed, unavailable
+from search.gates.correctness import compare
+from search.memory import Problem, problem
 from search.reference import answer
-from search.targets.base import Failure
-from search.verdict import GateResult, Outcome, PerformanceEvidence, Timing
+from search.targets.base import Execution, Failure, Rival
+from search.targets.cuda.timing import Decision, Interval, block_log_ratios, combined, decide
+from search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
+
+REASONS = {Decision.SLOWER: Reason.SLOWER, Decision.SAME: Reason.SAME, Decision.AMBIGUOUS: Reason.AMBIGUOUS,
+           Decision.TOO_NOISY: Reason.TOO_NOISY}
+WORDS = {Decision.FASTER: "faster than the baseline", Decision.SLOWER: "slower than the baseline",
+         Decision.SAME: "as fast as the baseline", Decision.AMBIGUOUS: "neither faster nor slower for certain",
+         Decision.TOO_NOISY: "too noisy to judge"}
 
 
 class PerformanceGate:
     name = "performance"
 
     def judge(self, subject: Subject) -> GateResult:
-        problems = []
-        for workload in subject.workloads:
-            case = workload_case(workload, subject.seed)
-            problems.append(problem(subject.kernel, subject.template, subject.point, case,
-                                    answer(subject.kernel, case), optional_outputs=False))
-        timings = subject.target.measure(subject.program, subject.cubin, problems)
+        against = subject.rival
+        rival = Rival(against.program, timed_problems(against)) if against else None
+        timings = subject.target.measure(subject.program, subject.cubin, timed_problems(subject), rival,
+                                         lambda execution: _left_wrong(subject, execution))
         if isinstance(timings, Failure):
             return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
-        evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline), subject.target.band)
         if subject.target.measures:
-            raise Fault("measured times are not judged by this version", code="not_built")
+            return self._measured(subject, timings)
+        evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline), subject.target.band)
         return unavailable(self.name, _modelled_sentence(evidence), evidence)
+
+    def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
+        """FASTER by `min_gain` passes; a time that cannot be is refused before it is compared."""
+        times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us ({one.note})" for one in timings)
+        for one in timings:
+            least = dict(one.detail).get("floor_us", 0.0)
+            if one.time_median_us < least:
+                sentence = (f"{one.workload} took {one.time_median_us:.3f} us; its compulsory work takes "
+                            f"{least:.3f} us at the peaks of {subject.target.device.title}")
+                return GateResult(self.name, Outcome.FAILED, sentence,
+                                  PerformanceEvidence(timings, None, subject.target.band), Reason.IMPLAUSIBLE)
+        if not all(one.baseline_samples for one in timings):
+            evidence = PerformanceEvidence(timings, None, subject.target.band)
+            return unavailable(self.name, f"measured: {times}; compared with nothing: this is the baseline, which the "
+                                          "others are compared with, or no right baseline is there", evidence)
+        decision, interval = measured_decision(timings)
+        low, ratio, high = interval.ratios
+        evidence = PerformanceEvidence(timings, ratio, subject.target.band, (low, high))
+        sentence = f"{WORDS[decision]}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]; {times}"
+        if decision is not Decision.FASTER:
+            return GateResult(self.name, Outcome.FAILED, sentence, evidence, REASONS[decision])
+        if ratio > 1 - subject.min_gain:
+            short = f"by less than the {subject.min_gain:.1%} that was asked for, {sentence}"
+            return GateResult(self.name, Outcome.FAILED, short, evidence, Reason.SAME)
+        return passed(self.name, sentence, evidence)
+
+
+def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
+    """What the stored samples say, over all workloads: anybody can compute it again."""
+    return decide(combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings]))
+
+
+def timed_problems(subject: Subject) -> tuple[Problem, ...]:
+    """Each workload as it is timed: without the outputs that nobody has to ask for."""
+    cases = [workload_case(one, subject.seed) for one in subject.workloads]
+    return tuple(problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case),
+                         optional_outputs=False) for case in cases)
+
+
+def _left_wrong(subject: Subject, execution: Execution) -> Failure | None:
+    """The timed launches' own outputs are held to the reference, too."""
+    checks, reason = compare(subject, execution)
+    return Failure(reason, next(one.sentence for one in checks if not one.passed)) if reason else None
 
 
 def _ratio(timings: tuple[Timing, ...], baseline: tuple[Timing, ...] | None) -> float | None:

@@ -39,10 +39,10 @@ class SafetyGate:
             if one.findings:
                 first = one.findings[0]
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
-                return GateResult(self.name, Outcome.FAILED, f"{place(one)}: {with_lines(first)}{_others(one.findings)}",
-                                  evidence, first.reason)
+                sentence = f"{place(one)}: {with_lines(first)}{_others(one.findings)}"
+                return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
             if subject.cancelled():
-                break
+                return unavailable(self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed")
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
         return passed(self.name, f"nothing found in {len(runs)} checked runs ({_orders(runs)}); looked for "
                                  + ", ".join(LOOKED_FOR), evidence)

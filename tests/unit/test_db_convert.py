@@ -15,11 +15,24 @@ from db import convert
 from search.candidate import Candidate
 from search.errors import Fault
 from search.plan import SearchPlan
-from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, TimeKind,
-                            Timing, gate_result)
+from search.verdict import (CorrectnessEvidence, GateResult, Green, LineCost, Outcome, PerformanceEvidence,
+                            SafetyEvidence, SafetyFinding, SafetyRun, TimeKind, Timing, gate_result)
 
 VERDICTS = [values.green(), values.accepted(1, 0.1 + 0.2), values.rejected(), values.faulted(),
             values.rejected(log="\0\udcff\x1b[31m" + "x" * 100_000)]
+
+
+def annotated() -> Green:
+    """A verdict with everything that is known of single lines."""
+    line = LineCost("attention/wmma.cu.j2", 120, 240, "shared_read", 8, 4096, 64, 32, 0, 0)
+    finding = SafetyFinding("race", "thread 1 reads what thread 0 writes", ("attention/wmma.cu.j2", 120),
+                            ("attention/wmma.cu.j2", 99), 240, 219, (0, 0, 0), (1, 0, 0), (0, 0, 0), "shared", 4, 7)
+    gates = list(values.gates())
+    timings = tuple(dataclasses.replace(one, lines=(line, line)) for one in gates[2].evidence.timings)
+    gates[2] = dataclasses.replace(gates[2], evidence=dataclasses.replace(gates[2].evidence, timings=timings))
+    gates[3] = dataclasses.replace(gates[3], evidence=SafetyEvidence(
+        (), (finding,), (SafetyRun("one", "N=1", "forward", 1),), ("races",)))
+    return Green(tuple(gates))
 
 
 def timing(time_us: float) -> Green:
@@ -27,11 +40,34 @@ def timing(time_us: float) -> Green:
         (Timing("w", time_us, TimeKind.MODELLED, "x"),), None, 1.1)),))
 
 
-@pytest.mark.parametrize("verdict", VERDICTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("verdict", [*VERDICTS, annotated()], ids=lambda one: type(one).__name__)
 def test_a_verdict_comes_back_as_it_was(verdict):
     document, details = convert.verdict_json(verdict)
     assert convert.verdict_of(document, details) == verdict
     assert json.loads(document)["schema"] == 1 and document.isascii()
+
+
+def test_lines_are_details_and_findings_are_not():
+    document, details = convert.verdict_json(annotated())
+    short = convert.verdict_of(document)
+    assert gate_result(short, "performance").evidence.timings[0].lines == ()
+    assert gate_result(short, "safety").evidence == gate_result(annotated(), "safety").evidence
+    assert "240" not in json.dumps(json.loads(document)["verdict"]["gates"][2])
+
+
+def test_a_verdict_that_was_stored_before_lines_and_findings_is_still_read():
+    document, details = convert.verdict_json(annotated())
+    old = json.loads(document)
+    for timing_of_it in old["verdict"]["gates"][2]["evidence"]["timings"]:
+        del timing_of_it["lines"]
+    old["verdict"]["gates"][3]["evidence"] = {"type": "SafetyEvidence", "reports": ["a"]}
+    inflated = json.loads(zlib.decompress(details))
+    del inflated["lines"]
+    back = convert.verdict_of(json.dumps(old), zlib.compress(json.dumps(inflated).encode()))
+    assert gate_result(back, "safety").evidence == SafetyEvidence(("a",))
+    assert gate_result(back, "performance").evidence.timings[0].lines == ()
+    assert gate_result(back, "correctness") == gate_result(annotated(), "correctness")
+    assert convert.gates_plain(back)["safety"]["findings"] == []
 
 
 def test_a_plan_and_a_candidate_come_back_as_they_were():

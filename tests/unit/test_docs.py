@@ -7,15 +7,17 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 import yaml
 
 from app.cli import make_app
 from search.gates import GATES
+from search.launch_file import FILLS, SCALARS, read_launch
 from search.run import Ended
 from search.strategies import STRATEGIES
-from search.verdict import Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
+from search.verdict import FINDING_REASONS, Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +52,8 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
     kernel = catalogue.kernel("attention")
     for _, line in _greenfast_lines():
         words = shlex.split(line)
+        if words[1] == "check" and words[2] != "attention":
+            continue
         pairs = list(zip(words, words[1:]))
         for option, value in pairs:
             if option == "--workload":
@@ -80,6 +84,28 @@ def test_the_readme_names_every_gate_strategy_and_verdict():
     assert rows == [gate.name for gate in GATES]
     for name in (*STRATEGIES, *(verdict_name(object.__new__(one)) for one in (Accepted, Green, Rejected, Faulted))):
         assert f"`{name}`" in text
+
+
+def test_the_emulator_page_names_every_primitive_and_every_finding():
+    text = (ROOT / "docs" / "emulator.md").read_text()
+    headers = re.findall(r"^\| `(gf/\w+\.cuh)` \|", text, re.M)
+    assert headers == sorted(f"gf/{one.name}" for one in (ROOT / "kernel_templates" / "include" / "gf").glob("*.cuh"))
+    kinds = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(\w+)` \|$", text, re.M)
+    assert kinds and {kind: reason for kind, reason in kinds} == {
+        kind: FINDING_REASONS[kind].value for kind, _ in kinds}
+    left = FINDING_REASONS.keys() - {kind for kind, _ in kinds}
+    assert left == {"timeout", "input_changed", "out_of_memory", "device_fault", "wrong_values"}, "not the checks' own"
+
+
+def test_the_launch_file_of_the_emulator_page_is_one(tmp_path):
+    text = (ROOT / "docs" / "emulator.md").read_text()
+    (launch,) = re.findall(r"^```toml\n(.*?)^```", text, re.S | re.M)
+    (tmp_path / "launch.toml").write_text(launch)
+    np.save(tmp_path / "y.npy", np.zeros(4))
+    problem, (expected,) = read_launch(tmp_path / "launch.toml", 0)
+    assert [one.name for one in problem.tensors] == ["x", "y"] and expected.output == "y"
+    assert all(f" {name} " in text or f"{name}," in text for name in SCALARS)
+    assert all(name in text for name in FILLS)
 
 
 def test_stages_of_gates_and_statuses_have_one_spelling():

@@ -289,7 +289,7 @@ def test_a_named_barrier_orders_those_who_arrive_before_those_who_wait(emulator)
 
 
 def test_a_wrong_named_barrier_count_says_who_waits_where(emulator):
-    for result in checked(emulator, (PRODUCER % (ARRIVE, AWAIT)).replace("96)", "128)"), block=128):
+    for result in checked(emulator, (PRODUCER % (ARRIVE, AWAIT)).replace("1, 96)", "1, 128)"), block=128):
         (one,) = (found for found in result.findings if found.kind == "deadlock")
         assert "named barrier 1, to which 96 of 128 threads came" in one.sentence and "test.cu:10" in one.sentence
     for result in checked(emulator, PRODUCER % (ARRIVE, AWAIT.replace("96", "64")), block=128):

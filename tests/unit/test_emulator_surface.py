@@ -1,13 +1,17 @@
-"""Each primitive's values and lane maps against NumPy and ml_dtypes, by the kernels that a GPU is compared with."""
+"""Each primitive's values and lane maps against NumPy and ml_dtypes, by kernels that GPUs run too."""
 
 from __future__ import annotations
+
+import shutil
+import subprocess
 
 import ml_dtypes
 import numpy as np
 import pytest
-from bench.conformance_cases import cases
+from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
+
+from bench.conformance import cases
 from bench.gpu_conformance import emulated, flattened
-from emulator_harness import ORDERS, prepared
 from search.digest import text_digest
 from search.render import Line, RenderedSource
 from search.toolchain import Cubin
@@ -42,12 +46,37 @@ def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architectu
         if architecture >= case.architecture:
             text = flattened(case.source)
             lines = tuple(Line(case.name, number) for number, _ in enumerate(text.splitlines(), 1))
-            made = toolchain.compile(RenderedSource(text, text_digest(text), lines, text, ("k",), False),
-                                     f"sm_{architecture}")
+            made = toolchain.compile(
+                RenderedSource(text, text_digest(text), lines, text, ("k",), False), f"sm_{architecture}"
+            )
             assert isinstance(made, Cubin), (case.name, made)
 
 
+def test_the_device_form_of_every_header_compiles_with_nvcc(tmp_path):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not on the PATH")
+    names = (
+        "stmatrix",
+        "mma m16n8k8 tf32",
+        "mma m16n8k32 e4m3 e5m2",
+        "float to tf32 and packed registers",
+        "distributed shared memory",
+        "approximations",
+        "float to fp8",
+    )
+    files = [tmp_path / f"{number}.cu" for number in range(len(names))]
+    for file, name in zip(files, names, strict=True):
+        file.write_text(CASES[name].source)
+    subprocess.run(
+        [nvcc, "-arch=sm_90", "-std=c++17", "-cubin", f"-I{TEMPLATE_INCLUDE}", *files],
+        check=True,
+        cwd=tmp_path,
+    )
+
+
 # --- tensor cores and their lane maps (PTX ISA, "Matrix Fragments for mma...") ---
+
 
 @pytest.mark.parametrize("kind", ["half", "nv_bfloat16"])
 def test_wmma_operands_hold_the_documented_elements(outputs, kind):
@@ -75,27 +104,38 @@ def test_wmma_tf32_operands_are_those_of_mma(outputs):
 
 
 def mma_answer(a: np.ndarray, b: np.ndarray, c: np.ndarray, neighbours: int) -> np.ndarray:
-    """What each lane holds of C + A B, from the registers' elements; `neighbours` of them share a register."""
-    whole_a, whole_b, whole_c = (np.zeros(shape, np.float64) for shape in ((16, 8 * neighbours), (8 * neighbours, 8),
-                                                                          (16, 8)))
+    """What each lane holds of C + A B, from the registers' elements; `neighbours` of them in each."""
+    whole_a, whole_b, whole_c = (
+        np.zeros(shape, np.float64) for shape in ((16, 8 * neighbours), (8 * neighbours, 8), (16, 8))
+    )
     for lane in range(32):
         g, t = lane // 4, lane % 4
         for register, i in np.ndindex(4, neighbours):
-            whole_a[g + 8 * (register % 2), neighbours * (t + 4 * (register // 2)) + i] = \
-                a[lane, register * neighbours + i]
+            whole_a[g + 8 * (register % 2), neighbours * (t + 4 * (register // 2)) + i] = a[
+                lane, register * neighbours + i
+            ]
         for register, i in np.ndindex(2, neighbours):
             whole_b[neighbours * (t + 4 * register) + i, g] = b[lane, register * neighbours + i]
         for i in range(4):
             whole_c[g + 8 * (i // 2), 2 * t + i % 2] = c[lane, i]
     d = whole_c + whole_a @ whole_b
-    return np.array([[d[lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2] for i in range(4)] for lane in LANE])
+    return np.array(
+        [[d[lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2] for i in range(4)] for lane in LANE]
+    )
 
 
-@pytest.mark.parametrize("name, type_a, type_b, neighbours", [
-    ("m16n8k16 f16", np.float16, np.float16, 2), ("m16n8k16 bf16", BFLOAT, BFLOAT, 2),
-    ("m16n8k8 tf32", np.float32, np.float32, 1),
-    ("m16n8k32 e4m3 e4m3", E4M3, E4M3, 4), ("m16n8k32 e4m3 e5m2", E4M3, E5M2, 4),
-    ("m16n8k32 e5m2 e4m3", E5M2, E4M3, 4), ("m16n8k32 e5m2 e5m2", E5M2, E5M2, 4)])
+@pytest.mark.parametrize(
+    "name, type_a, type_b, neighbours",
+    [
+        ("m16n8k16 f16", np.float16, np.float16, 2),
+        ("m16n8k16 bf16", BFLOAT, BFLOAT, 2),
+        ("m16n8k8 tf32", np.float32, np.float32, 1),
+        ("m16n8k32 e4m3 e4m3", E4M3, E4M3, 4),
+        ("m16n8k32 e4m3 e5m2", E4M3, E5M2, 4),
+        ("m16n8k32 e5m2 e4m3", E5M2, E4M3, 4),
+        ("m16n8k32 e5m2 e5m2", E5M2, E5M2, 4),
+    ],
+)
 def test_mma_multiplies_by_the_documented_lane_map(outputs, name, type_a, type_b, neighbours):
     inputs = CASES[f"mma {name}"].inputs
     a, b = inputs["a"].view(type_a).astype(np.float64), inputs["b"].view(type_b).astype(np.float64)
@@ -104,7 +144,9 @@ def test_mma_multiplies_by_the_documented_lane_map(outputs, name, type_a, type_b
 
 
 def test_mma_drops_what_tf32_does_not_hold(outputs):
-    np.testing.assert_array_equal(outputs("mma m16n8k8 tf32, low bits set")["d"], outputs("mma m16n8k8 tf32")["d"])
+    np.testing.assert_array_equal(
+        outputs("mma m16n8k8 tf32, low bits set")["d"], outputs("mma m16n8k8 tf32")["d"]
+    )
 
 
 def test_wmma_tf32_equals_numpy(outputs):
@@ -115,6 +157,7 @@ def test_wmma_tf32_equals_numpy(outputs):
 
 # --- matrices in shared memory ---
 
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_ldmatrix_and_stmatrix_move_the_documented_elements(outputs, count):
     loaded, stored = outputs("ldmatrix"), outputs("stmatrix")
@@ -122,13 +165,15 @@ def test_ldmatrix_and_stmatrix_move_the_documented_elements(outputs, count):
     low_turned, high_turned = 2 * POSITION * 8 + GROUP, (2 * POSITION + 1) * 8 + GROUP
     for m in range(count):
         np.testing.assert_array_equal(loaded[f"x{count}"][:, m], (m * 64 + high) << 16 | (m * 64 + low))
-        np.testing.assert_array_equal(loaded[f"x{count}t"][:, m], (m * 64 + high_turned) << 16 | (m * 64 + low_turned))
+        np.testing.assert_array_equal(
+            loaded[f"x{count}t"][:, m], (m * 64 + high_turned) << 16 | (m * 64 + low_turned)
+        )
         registers = CASES["stmatrix"].inputs["registers"][:, m]
-        plain, turned = (stored[name][m * 64:(m + 1) * 64] for name in (f"x{count}", f"x{count}t"))
+        plain, turned = (stored[name][m * 64 : (m + 1) * 64] for name in (f"x{count}", f"x{count}t"))
         for matrix, at_low, at_high in ((plain, low, high), (turned, low_turned, high_turned)):
-            np.testing.assert_array_equal(matrix[at_low], registers & 0xffff)
+            np.testing.assert_array_equal(matrix[at_low], registers & 0xFFFF)
             np.testing.assert_array_equal(matrix[at_high], registers >> 16)
-    assert (stored[f"x{count}"][count * 64:] == 0xbeef).all()
+    assert (stored[f"x{count}"][count * 64 :] == 0xBEEF).all()
 
 
 def test_asynchronous_copies_fill_the_rest_with_zeros(outputs):
@@ -139,6 +184,7 @@ def test_asynchronous_copies_fill_the_rest_with_zeros(outputs):
 
 
 # --- narrow formats ---
+
 
 def same(made: np.ndarray, want: np.ndarray) -> None:
     """Bit for bit, NaNs apart."""
@@ -180,7 +226,7 @@ def test_floats_round_to_fp8_as_ml_dtypes_rounds_them(outputs):
     same(made["pair_open"].view(np.uint8).reshape(-1, 2), both.astype(E5M2))
     four = np.stack([x[np.arange(x.size) ^ i] for i in range(4)], axis=1)
     same(made["four"].view(np.uint8).reshape(-1, 4), saturated(four, E4M3))
-    assert set(made["e4m3"][np.isnan(x)]) == {0x7f} and set(made["e5m2_open"][np.isnan(x)]) == {0x7f}
+    assert set(made["e4m3"][np.isnan(x)]) == {0x7F} and set(made["e5m2_open"][np.isnan(x)]) == {0x7F}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -198,9 +244,13 @@ def test_every_half_and_bfloat16_rounds_to_fp8_as_ml_dtypes_rounds_it(outputs):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_packed_registers_and_tf32(outputs):
-    x, made = CASES["float to tf32 and packed registers"].inputs["x"], outputs("float to tf32 and packed registers")
+    x, made = (
+        CASES["float to tf32 and packed registers"].inputs["x"],
+        outputs("float to tf32 and packed registers"),
+    )
     bits = x.view(np.uint32)
-    want = np.where(np.isnan(x), np.uint32(0x7fffffff), (bits + np.uint32(0x1000)) & np.uint32(0xffffe000))
+    rounding = np.where(np.isnan(x), np.uint32(0), np.uint32(0x1000))  # a NaN keeps its leading bits
+    want = (bits + rounding) & np.uint32(0xFFFFE000)
     np.testing.assert_array_equal(made["tf32"], want)
     both = np.stack([x, x.reshape(-1, 2)[:, ::-1].reshape(-1)], axis=1)
     positive = np.where(both <= 0, np.float32(0), both)
@@ -230,12 +280,17 @@ def test_16_bit_atomics_sum(outputs):
 
 # --- collectives and approximations ---
 
+
 def test_reductions_equal_numpy(outputs):
     x, made = CASES["warp reductions"].inputs["x"], outputs("warp reductions")
     assert (made["whole"] == [x.sum(), x.min(), x.max()]).all()
     u = x.view(np.uint32)
-    folds = [u.sum(dtype=np.uint32), u.min(), u.max(), *(f.reduce(u) for f in (np.bitwise_and, np.bitwise_or,
-                                                                             np.bitwise_xor))]
+    folds = [
+        u.sum(dtype=np.uint32),
+        u.min(),
+        u.max(),
+        *(f.reduce(u) for f in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)),
+    ]
     assert (made["unsigned_whole"] == folds).all()
     assert (made["part"] == np.where(LANE % 2, x[1::2].sum(), x[::2].sum())).all()
 
@@ -244,9 +299,17 @@ def test_barriers_vote(outputs):
     assert (outputs("__syncthreads with a vote")["out"] == [48, 1, 0]).all()
 
 
-@pytest.mark.parametrize("name, function", [
-    ("exp2", np.exp2), ("log2", np.log2), ("reciprocal", lambda x: 1 / x), ("rsqrt", lambda x: 1 / np.sqrt(x)),
-    ("sqrt", np.sqrt), ("tanh", np.tanh)])
+@pytest.mark.parametrize(
+    "name, function",
+    [
+        ("exp2", np.exp2),
+        ("log2", np.log2),
+        ("reciprocal", lambda x: 1 / x),
+        ("rsqrt", lambda x: 1 / np.sqrt(x)),
+        ("sqrt", np.sqrt),
+        ("tanh", np.tanh),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_approximations_stay_within_their_stated_error(outputs, name, function):
     x = CASES["approximations"].inputs["x"]
@@ -263,6 +326,7 @@ def test_approximations_stay_within_their_stated_error(outputs, name, function):
 
 # --- clusters ---
 
+
 def test_blocks_know_their_place_in_their_cluster(outputs):
     made = outputs("cluster ids")["ids"].reshape(4, 6, 12)
     y, x = np.meshgrid(np.arange(4), np.arange(6), indexing="ij")
@@ -272,12 +336,15 @@ def test_blocks_know_their_place_in_their_cluster(outputs):
 
 
 def test_blocks_read_and_update_each_others_shared_memory(outputs):
-    x, made = CASES["distributed shared memory"].inputs["x"].reshape(2, 4, 64), outputs("distributed shared memory")
+    x, made = (
+        CASES["distributed shared memory"].inputs["x"].reshape(2, 4, 64),
+        outputs("distributed shared memory"),
+    )
     np.testing.assert_array_equal(made["from_static"].reshape(2, 4, 64), np.roll(x, -1, axis=1))
-    np.testing.assert_array_equal(made["from_dynamic"].reshape(2, 4, 64), 2 * np.roll(x, 1, axis=1)[..., ::-1])
+    np.testing.assert_array_equal(
+        made["from_dynamic"].reshape(2, 4, 64), 2 * np.roll(x, 1, axis=1)[..., ::-1]
+    )
     want = np.zeros((2, 4, 8), int)
     for cluster in range(2):
         np.add.at(want[cluster], (x[cluster].ravel() % 4, x[cluster].ravel() % 8), 1)
     np.testing.assert_array_equal(made["histogram"].reshape(2, 4, 8), want)
-
-

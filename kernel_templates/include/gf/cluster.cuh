@@ -41,22 +41,21 @@ __device__ __forceinline__ uint3 cluster_index() {
 
 // The cluster's barrier in two halves, run by every thread of every block in turn: what a thread wrote before
 // it arrived is seen by all who have waited. Undefined when a thread arrives twice without waiting, or waits
-// without having arrived. PTX ISA, "Parallel Synchronization and Communication Instructions: barrier.cluster".
+// without having arrived. PTX ISA, "Parallel Synchronization and Communication Instructions:
+// barrier.cluster".
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
-__device__ __forceinline__ void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ __forceinline__ void cluster_sync() {
     cluster_arrive();
     cluster_wait();
 }
 
-// The address, in the shared memory of the cluster's block `rank`, of what `pointer` is in the calling block's
-// (distributed shared memory); it can be read, written and used by atomics. Undefined before the first
-// cluster_sync (the other block may not have started), after that block's end, and for a rank beyond the
-// cluster. PTX ISA, "Data Movement and Conversion Instructions: mapa".
+// The address, in the shared memory of the cluster's block `rank`, of what `pointer` is in the calling
+// block's (distributed shared memory); it can be read, written and used by atomics. Undefined before the
+// first cluster_sync (the other block may not have started), after that block's end, and for a rank beyond
+// the cluster. PTX ISA, "Data Movement and Conversion Instructions: mapa".
 template <class T>
 __device__ __forceinline__ T* map_shared_rank(T* pointer, unsigned rank) {
     unsigned long long address;

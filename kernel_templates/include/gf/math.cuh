@@ -38,7 +38,8 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     return y;
 }
 
-// 1 / sqrt(x); relative error 2^-22.9; a zero gives the infinity of its sign. PTX ISA, "rsqrt.approx.ftz.f32".
+// 1 / sqrt(x); relative error 2^-22.9; a zero gives the infinity of its sign. PTX ISA,
+// "rsqrt.approx.ftz.f32".
 __device__ __forceinline__ float rsqrt_approx(float x) {
     float y;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -4,9 +4,9 @@ namespace gf {
 
 // Store 1, 2 or 4 matrices of 8 x 8 16-bit elements to shared memory, the whole warp together: ldmatrix the
 // other way round. Lane 8 m + r gives the 16-byte aligned address of row r of matrix m (lanes beyond 8 count:
-// ignored). Register m of lane l holds elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix m, the
-// first in its low half. Undefined unless all 32 lanes run it together, and where rows overlap. Needs sm_90.
-// PTX ISA, "Warp-level matrix store instruction: stmatrix".
+// ignored). Register m of lane l holds elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix m,
+// the first in its low half. Undefined unless all 32 lanes run it together, and where rows overlap. Needs
+// sm_90. PTX ISA, "Warp-level matrix store instruction: stmatrix".
 template <int count>
 __device__ __forceinline__ void stmatrix(void* row, const unsigned (&registers)[count]) {
     static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");
@@ -25,7 +25,8 @@ __device__ __forceinline__ void stmatrix(void* row, const unsigned (&registers)[
     }
 }
 
-// The same with every matrix transposed: register m of lane l holds elements (2 (l % 4), l / 4) and (2 (l % 4)
+// The same with every matrix transposed: register m of lane l holds elements (2 (l % 4), l / 4) and (2 (l %
+// 4)
 // + 1, l / 4).
 template <int count>
 __device__ __forceinline__ void stmatrix_transposed(void* row, const unsigned (&registers)[count]) {

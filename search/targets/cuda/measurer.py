@@ -1,8 +1,8 @@
 """The child that owns a GPU: loads cubins, runs problems, times kernels. CuPy is imported here only.
 
-Started as `python -m search.targets.cuda.measurer READ_FD WRITE_FD GPU`. A request is {"do": "hello" | "execute" | "measure",
-...}; a reply holds "error" when CUDA refused or broke something. The parent replaces a child that said so: after an
-illegal address or a trap the context answers every call with the same error.
+Started as `python -m search.targets.cuda.measurer READ_FD WRITE_FD GPU`. A request is {"do": "hello" | "execute" |
+"measure", ...}; a reply holds "error" when CUDA refused or broke something. The parent replaces a child that said so:
+after an illegal address or a trap the context answers every call with the same error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,30 @@ from search.targets.cuda.timing import GRAPH_US, alone, graph_nodes, race, ring_
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
 TO_DEVICE, TO_HOST = 1, 2                        # cudaMemcpyKind
+SPIN_S = 0.002                                   # short work is polled, longer work slept for
+LAUNCH_TIMEOUT = 702                             # cudaErrorLaunchTimeout
+NOT_READY = 600                                  # cudaErrorNotReady
+OUT_OF_MEMORY = 2                                # cudaErrorMemoryAllocation
 MODULES_KEPT = 4
 WARM_UP_S = 0.03                                 # clocks need some milliseconds of work to rise
 ESTIMATE_LAUNCHES = 8
 ERRORS = (runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError, cupy.cuda.memory.OutOfMemoryError)
+
+
+class Hung(Exception):
+    """A launch did not end; only the end of this process ends it."""
+
+
+def wait(stream: cupy.cuda.Stream, deadline_s: float) -> None:
+    """Until the stream's work is done. Only the GPU's time is counted: our own copies are not the candidate's."""
+    begin = time.monotonic()
+    while runtime.streamQuery(stream.ptr) == NOT_READY:
+        waited = time.monotonic() - begin
+        if waited > deadline_s:
+            raise Hung(f"no end within {deadline_s:g} s")
+        if waited > SPIN_S:
+            time.sleep(SPIN_S)
+    stream.synchronize()                         # raises what a launch brought about
 
 
 class Memory:
@@ -38,9 +58,12 @@ class Memory:
         self._held: cupy.cuda.Memory | None = None
 
     def take(self, size: int) -> int:
-        """The device address of at least `size` bytes, aligned to 256."""
+        """The device address of at least `size` bytes, aligned to 256; refused before the host lays out as much."""
         if self._held is None or self._held.size < size:
             self._held = None
+            free = runtime.memGetInfo()[0]
+            if size > free:
+                raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
             self._held = cupy.cuda.Memory(max(size, 2**20))
         return self._held.ptr
 
@@ -81,24 +104,33 @@ class Measurer:
         try:
             with self.stream:
                 return getattr(self, f"do_{request['do']}")(request)
+        except Hung as error:
+            return {"error": str(error), "code": LAUNCH_TIMEOUT}
         except ERRORS as error:
-            return {"error": str(error)[:300], "code": int(getattr(error, "status", 2))}
+            return {"error": str(error)[:300], "code": int(getattr(error, "status", OUT_OF_MEMORY)),
+                    "free_bytes": self._free_bytes()}
 
     def do_hello(self, request: dict[str, Any]) -> dict[str, Any]:
         free, total = runtime.memGetInfo()
         return {"cupy": cupy.__version__, "runtime": runtime.runtimeGetVersion(), "free_bytes": free,
                 "total_bytes": total, "pid": os.getpid(), "nvml": self.health.version}
 
+    def _free_bytes(self) -> int:
+        try:
+            return int(runtime.memGetInfo()[0])
+        except ERRORS:
+            return 0                             # a broken context answers nothing
+
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run one problem once; its outputs go to the file `outputs`."""
         described = request["problem"]
         arena = lay_out(described)
-        before = starting_bytes(described, arena)
         base = self.memory.take(arena.total_bytes)
+        before = starting_bytes(described, arena)
         loaded = self._loaded(request["cubin"], described, arena, base)
         self._upload(base, before)
         loaded.launch(self.stream)
-        self.stream.synchronize()
+        wait(self.stream, request["deadline_s"])
         return self._finished(request, described, arena, base, before)
 
     def do_measure(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +145,8 @@ class Measurer:
         base = self.memory.take(sets * sum(sizes))
         rings, before = [], None
         position = base
-        for cubin, one, arena in zip((request["cubin"], request.get("other_cubin")), (described, described_other), arenas):
+        cubins = (request["cubin"], request.get("other_cubin"))
+        for cubin, one, arena in zip(cubins, (described, described_other), arenas):
             start = starting_bytes(one, arena)
             before = start if before is None else before
             ring = []
@@ -122,7 +155,7 @@ class Measurer:
                 ring.append(self._loaded(cubin, one, arena, position))
                 position += arena.total_bytes
             rings.append(ring)
-        times = [Stopwatch(ring, self.stream) for ring in rings]
+        times = [Stopwatch(ring, self.stream, request["deadline_s"]) for ring in rings]
         end = time.monotonic() + request["seconds"]
         self._warm_up(times)
         if len(times) == 2:
@@ -133,7 +166,7 @@ class Measurer:
         # What the timed launches left: poisoned again, so that an output which they no longer write shows.
         self._upload(base, before)
         times[0].again()
-        self.stream.synchronize()
+        wait(self.stream, request["deadline_s"])
         return {"samples": samples, "others": others, "sets": sets, "nodes": times[0].nodes,
                 "other_nodes": times[1].nodes if len(times) == 2 else 0, "health": health,
                 **self._finished(request, described, arenas[0], base, before)}
@@ -173,8 +206,8 @@ class Measurer:
 class Stopwatch:
     """Calling it gives microseconds a launch, over a ring of input sets."""
 
-    def __init__(self, ring: list[Loaded], stream: cupy.cuda.Stream) -> None:
-        self._ring, self._stream, self._next = ring, stream, 0
+    def __init__(self, ring: list[Loaded], stream: cupy.cuda.Stream, deadline_s: float) -> None:
+        self._ring, self._stream, self._next, self._deadline_s = ring, stream, 0, deadline_s
         self._begin, self._end = cupy.cuda.Event(), cupy.cuda.Event()
         for _ in range(2):
             self._launch_next()                  # the first launch of a function loads it
@@ -183,6 +216,7 @@ class Stopwatch:
 
     def __call__(self) -> float:
         if not self.nodes:
+            self._launch_next()                  # while this one runs, the timed one is queued: no launch latency in it
             return self._elapsed_us(self._launch_next)
         for _ in range(3):
             short, long = (self._elapsed_us(graph.launch) for graph in self._graphs)
@@ -197,7 +231,7 @@ class Stopwatch:
 
     def _estimate_us(self) -> float:
         single = min(self._elapsed_us(self._launch_next) for _ in range(2))
-        if single >= 2 * GRAPH_US:
+        if single >= 2 * GRAPH_US:               # too long for a launch's latency to matter here
             return single
         graph = self._graph(ESTIMATE_LAUNCHES)
         return min(self._elapsed_us(graph.launch) for _ in range(3)) / ESTIMATE_LAUNCHES
@@ -218,7 +252,7 @@ class Stopwatch:
         self._begin.record(self._stream)
         start()
         self._end.record(self._stream)
-        self._end.synchronize()
+        wait(self._stream, self._deadline_s)
         return 1000.0 * cupy.cuda.get_elapsed_time(self._begin, self._end)
 
 

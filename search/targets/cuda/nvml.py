@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import cupy
 
-# NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal (software, hardware), power brake.
+# NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal (software, hardware),
+# power brake.
 SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 
@@ -32,7 +33,7 @@ class Health:
                 ("sm_clock_mhz", lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)),
                 ("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000),
                 ("temperature_c", lambda: nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU)),
-                ("throttled", lambda: int(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle) & SLOWING))),
+                ("throttled", lambda: bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle) & SLOWING)),
                 ("gpu_processes", lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)))):
             try:
                 found[name] = float(read())

@@ -27,16 +27,17 @@ from search.toolchain import Cubin
 from search.verdict import Reason, TimeKind, Timing
 
 START_DEADLINE_S = 120.0             # CuPy's import and a context, on a cold machine
-RUN_DEADLINE_S = 10.0
+RUN_DEADLINE_S = 10.0                # of what one wait on the GPU may take
+JOB_DEADLINE_S = 600.0               # of a whole job, copies included: beyond it something of ours is stuck
 TIMING_S = 10.0                      # then a race ends at its next look
 LOCK_DEADLINE_S = 120.0
 JOBS_A_CHILD = 5000
 CHECK_FLOP_LIMIT = 2e9               # the float64 reference runs on the CPU
-TIMED_OUT, OUT_OF_MEMORY = 702, 2
+OUT_OF_MEMORY = 2
 # cudaError_t, CUDA Runtime API: what a kernel can bring about by itself. Anything else is ours.
 REASONS = {
     1: Reason.LAUNCH_ERROR, 9: Reason.LAUNCH_ERROR, 98: Reason.LAUNCH_ERROR, 701: Reason.LAUNCH_ERROR,
-    720: Reason.LAUNCH_ERROR, TIMED_OUT: Reason.TIMEOUT, 700: Reason.DEVICE_FAULT, 710: Reason.DEVICE_FAULT,
+    720: Reason.LAUNCH_ERROR, 702: Reason.TIMEOUT, 700: Reason.DEVICE_FAULT, 710: Reason.DEVICE_FAULT,
     714: Reason.DEVICE_FAULT, 715: Reason.DEVICE_FAULT, 716: Reason.MISALIGNED, 717: Reason.DEVICE_FAULT,
     718: Reason.DEVICE_FAULT, 719: Reason.DEVICE_FAULT,
 }
@@ -90,9 +91,9 @@ class CudaTarget(Target):
             with self._one_at_a_time:
                 self.prepare()
                 request = {"do": "execute", "cubin": str(program.path), "problem": self._described(one, "one"),
-                           "outputs": str(self._folder / "outputs")}
+                           "outputs": str(self._folder / "outputs"), "deadline_s": self._run_deadline_s}
                 with self._lock.held(alone=False):
-                    reply = self._call(request, self._run_deadline_s)
+                    reply = self._call(request)
                 failure = self._failure(one, reply)
                 outputs = {} if failure else self._outputs(one)
             yield Execution(one, "device", outputs, failure)
@@ -105,7 +106,7 @@ class CudaTarget(Target):
                 self.prepare()
                 request = self._measure_request(program, one, against, number)
                 with self._lock.held(alone=True):
-                    reply = self._call(request, TIMING_S + 2 * self._run_deadline_s)
+                    reply = self._call(request)
                 failure = self._failure(one, reply)
                 outputs = {} if failure else self._outputs(one)
             if failure is None and inspect is not None:
@@ -160,14 +161,15 @@ class CudaTarget(Target):
         self._hello = hello
         return child
 
-    def _call(self, request: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
         child, interrupts = self._started(), self._interrupts
         self._busy = True
         try:
-            reply = child.call(request, deadline_s)
+            reply = child.call(request, JOB_DEADLINE_S)
         except ChildTimeout:
             self._child = None
-            reply = {"error": f"no end within {deadline_s:g} s", "code": TIMED_OUT}
+            raise Fault(f"the measuring child of {self.name} gave no answer within {JOB_DEADLINE_S:g} s",
+                        code="child_stuck") from None
         except ChildDied as died:
             self._child = None
             if interrupts != self._interrupts:
@@ -196,7 +198,8 @@ class CudaTarget(Target):
         if reply["code"] == OUT_OF_MEMORY:
             workspaces = sum(one.bytes for one in problem.workspaces)
             if workspaces > reply.get("free_bytes", 0) // 2:
-                return Failure(Reason.OUT_OF_MEMORY, f"its workspaces need {workspaces} bytes, which {self.name} does not have")
+                return Failure(Reason.OUT_OF_MEMORY,
+                               f"its workspaces need {workspaces} bytes, which {self.name} does not have")
             raise Fault(f"{self.name} has too little free memory: {reply['error']}", code="gpu_memory",
                         mend="end what else uses it")
         if reply["code"] in REASONS:
@@ -215,12 +218,13 @@ class CudaTarget(Target):
                 position += one.image.size
         return found
 
-    def _measure_request(self, program: Program, problem: Problem, against: Rival | None, number: int) -> dict[str, Any]:
+    def _measure_request(self, program: Program, problem: Problem, against: Rival | None,
+                         number: int) -> dict[str, Any]:
         data_bytes = sum(one.image.size for one in problem.tensors)
         request = {"do": "measure", "cubin": str(program.path), "problem": self._described(problem, "one"),
                    "outputs": str(self._folder / "outputs"), "l2_bytes": self.device.l2_bytes,
                    "mode": default_mode(data_bytes, self.device.l2_bytes), "seed": problem.case.seed + number,
-                   "seconds": TIMING_S}
+                   "seconds": TIMING_S, "deadline_s": self._run_deadline_s}
         if against is not None:
             request |= {"other_cubin": str(against.program.path),
                         "other_problem": self._described(against.problems[number], "other")}
@@ -233,7 +237,8 @@ class CudaTarget(Target):
                          facts.tensor_fp16_flop_per_cycle_per_sm * cycles_per_us, facts.dram_bytes_per_us)
         detail = (("floor_us", round(least, 4)), ("sets", float(reply["sets"])), ("nodes", float(reply["nodes"])),
                   *sorted(reply["health"].items()))
-        how = f"graphs of {reply['nodes']} and {2 * reply['nodes']} launches" if reply["nodes"] else "launched alone"
+        nodes = reply["nodes"]
+        how = f"graphs of {nodes} and {2 * nodes} launches" if nodes else "launched one by one"
         note = f"{mode}, ring of {reply['sets']}, {how}"
         if not facts.tensor_fp16_flop_per_cycle_per_sm:
             note += f"; the peaks of {facts.title} are not known, so no time is called implausible"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ from pathlib import Path
 from search.children import child_environment, kill_group
 from search.errors import Fault
 from search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from search.targets.emulator.runs import Index3
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
@@ -32,6 +34,12 @@ EXECUTABLE = "gf-emulate"
 
 COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
 NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
+# What runs once a run or a launch: compiled without much optimisation, beside the rest.
+SELDOM_RUN = frozenset(
+    f"{name}.cpp"
+    for name in ("findings", "global_memory", "global_shadow", "job", "memory_map", "order", "program", "report",
+                 "run", "sandbox", "shared_memory", "signals", "worker_pool")
+)
 KERNEL_FLAGS = (
     "-g1",
     "-gdwarf-4",  # line tables for reports; with version 5, binutils 2.40 names the wrong file
@@ -46,11 +54,13 @@ KERNEL_FLAGS = (
     "-fsanitize=alignment",
     "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
 )
+# Hooks at loads and stores only.
 HOOK_FLAGS = {
-    # Hooks at loads and stores only. Scalar replacement would split a 16-byte access before the hooks go in.
-    "g++": ("-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"),
+    "g++": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"),
     "clang++": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
 }
+# Scalar replacement would split a 16-byte access before the hooks go in, and be counted as four.
+WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: hooks for none, for counters, for the checks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
 
@@ -68,6 +78,7 @@ class Module:
     entries: tuple[str, ...]
     flavour: str  # one of FLAVOURS
     build_s: float  # 0.0: it was there already
+    clusters: tuple[tuple[str, Index3], ...] = ()  # by entry, where its text says __cluster_dims__
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,8 @@ class EmulatorBuild:
     ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
-        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, HOOK_FLAGS[self.compiler.kind])
+        hooks = (HOOK_FLAGS[self.compiler.kind], WHOLE_ACCESS_FLAGS[self.compiler.kind])
+        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
         self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
 
@@ -124,7 +136,7 @@ class EmulatorBuild:
         digest = _digest((self.digest, flavour, text, *_contents(self.include_dirs)))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         if path.exists():
-            return Module(path, digest, entries, flavour, 0.0)
+            return Module(path, digest, entries, flavour, 0.0, declared_clusters(text, entries))
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             (Path(work) / "kernel.cu").write_text(text)
@@ -133,7 +145,7 @@ class EmulatorBuild:
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
             os.replace(Path(work) / "kernel.so", path)
-        return Module(path, digest, entries, flavour, build_s)
+        return Module(path, digest, entries, flavour, build_s, declared_clusters(text, entries))
 
     def _kernel_flags(self, flavour: str) -> tuple[str, ...]:
         include = tuple(f"-I{one}" for one in (INCLUDE, *self.include_dirs))
@@ -143,6 +155,7 @@ class EmulatorBuild:
             *KERNEL_FLAGS,
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
             *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),
+            *(WHOLE_ACCESS_FLAGS[self.compiler.kind] if flavour == "counted" else ()),
             *(() if flavour == "plain" else (f"-DGF_EMULATOR_{flavour.upper()}",)),
             *include,
         )
@@ -177,7 +190,7 @@ class EmulatorBuild:
         return _run_compiler(command, work, deadline_s)
 
     def _build_native(self, fresh: Path) -> None:
-        # One translation unit: the standard headers, most of the work, are read once.
+        """The runtime in two halves at once; in each the standard headers, most of the work, are read once."""
         flags = (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
@@ -186,32 +199,26 @@ class EmulatorBuild:
             f"-I{NATIVE}",
             "-pthread",
         )
-        sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
-        whole = fresh / "runtime.cpp"
-        whole.write_text("".join(f'#include "{name}"\n' for name in sources))
-        self._must(
-            [
-                *flags,
-                "-shared",
-                str(whole),
-                "-o",
-                str(fresh / RUNTIME_LIBRARY),
-                f"-Wl,-soname,{RUNTIME_LIBRARY}",
-                "-ldl",
-            ]
+        names = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
+        halves = (
+            ("often", [one for one in names if one not in SELDOM_RUN], ()),
+            ("seldom", [one for one in names if one in SELDOM_RUN], ("-O1",)),
         )
-        self._must(
-            [
-                *flags,
-                str(NATIVE / "main.cpp"),
-                "-o",
-                str(fresh / EXECUTABLE),
-                f"-L{fresh}",
-                "-lgf_runtime",
-                "-Wl,-rpath,$ORIGIN",
-                "-ldl",
-            ]
-        )
+
+        def compiled(half: tuple[str, list[str], tuple[str, ...]]) -> str:
+            name, sources, more = half
+            whole = fresh / f"{name}.cpp"
+            whole.write_text("".join(f'#include "{one}"\n' for one in sources))
+            self._must([*flags, *more, "-c", str(whole), "-o", str(fresh / f"{name}.o")])
+            return str(fresh / f"{name}.o")
+
+        with ThreadPoolExecutor() as pool:
+            objects = list(pool.map(compiled, halves))
+        runtime = fresh / RUNTIME_LIBRARY
+        soname = f"-Wl,-soname,{RUNTIME_LIBRARY}"
+        self._must([*flags, "-shared", *objects, "-o", str(runtime), soname, "-ldl"])
+        program = ["-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime", "-Wl,-rpath,$ORIGIN", "-ldl"]
+        self._must([*flags, str(NATIVE / "main.cpp"), *program])
 
     def _build_prelude(self, folder: Path, flavour: str) -> None:
         folder.mkdir()
@@ -236,6 +243,17 @@ class EmulatorBuild:
                 code="emulator_build",
                 mend="try another compiler through GREENFAST_CXX",
             )
+
+
+def declared_clusters(text: str, entries: tuple[str, ...]) -> tuple[tuple[str, Index3], ...]:
+    """The cluster of each entry whose text says `__cluster_dims__(numbers)`."""
+    found = []
+    for entry in entries:
+        declared = re.search(rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text)
+        if declared:
+            x, y, z = (*(int(one) for one in declared.group(1).split(",")), 1, 1)[:3]
+            found.append((entry, (x, y, z)))
+    return tuple(found)
 
 
 def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> ModuleFailed | None:

@@ -34,6 +34,7 @@ from search.targets.emulator.runs import (
     Buffer,
     CanaryDamage,
     Counters,
+    Index3,
     Launch,
     LineCounters,
     NullArgument,
@@ -284,7 +285,7 @@ class _Batch:
             for launch in run.launches:
                 yield (
                     f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
-                    f"{launch.smem_dynamic_bytes} {' '.join(map(str, launch.cluster))}"
+                    f"{launch.smem_dynamic_bytes} {' '.join(map(str, _cluster(self.module, launch)))}"
                 )
                 if launch.arguments is not None:
                     yield "own_arguments"
@@ -299,6 +300,11 @@ class _Batch:
             images[key] = self.work / f"image{len(images)}"
             np.ascontiguousarray(buffer.image).tofile(images[key])
         return f"image {images[key]}"
+
+
+def _cluster(module: Module, launch: Launch) -> Index3:
+    """What the kernel's text says goes before the launch."""
+    return dict(module.clusters).get(launch.entry, launch.cluster)
 
 
 def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
@@ -343,9 +349,12 @@ def _check(module: Module, run: Run) -> None:
             refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
         if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
             refuse(f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads")
-        if min(launch.cluster) < 1 or math.prod(launch.cluster) > LARGEST_CLUSTER_BLOCKS:
-            refuse(f"{launch.entry}: a cluster {launch.cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks")
-        if any(blocks % cluster for blocks, cluster in zip(launch.grid, launch.cluster)):
-            refuse(f"{launch.entry}: the cluster {launch.cluster} does not divide the grid {launch.grid}")
+        cluster = _cluster(module, launch)
+        if launch.cluster not in ((1, 1, 1), cluster):
+            refuse(f"{launch.entry}: a cluster {launch.cluster}, but the kernel's __cluster_dims__ are {cluster}")
+        if min(cluster) < 1 or math.prod(cluster) > LARGEST_CLUSTER_BLOCKS:
+            refuse(f"{launch.entry}: a cluster {cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks")
+        if any(blocks % size for blocks, size in zip(launch.grid, cluster, strict=True)):
+            refuse(f"{launch.entry}: the cluster {cluster} does not divide the grid {launch.grid}")
         if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
             refuse(f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory")

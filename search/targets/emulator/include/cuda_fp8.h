@@ -29,14 +29,15 @@ __forceinline__ __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw x, __nv_sa
                                                            __nv_fp8_interpretation_t format) {
     return __nv_cvt_float_to_fp8(__half(x), saturate, format);
 }
-__forceinline__ __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw x, __nv_saturation_t saturate,
+__forceinline__ __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw x,
+                                                               __nv_saturation_t saturate,
                                                                __nv_fp8_interpretation_t format) {
     return __nv_cvt_float_to_fp8(__nv_bfloat16(x), saturate, format);
 }
 
-#define GF_EMULATOR_TO_FP8X2(name, type, one, first, second)                                             \
-    __forceinline__ __nv_fp8x2_storage_t name(type x, __nv_saturation_t saturate,                        \
-                                              __nv_fp8_interpretation_t format) {                        \
+#define GF_EMULATOR_TO_FP8X2(name, type, one, first, second)                                            \
+    __forceinline__ __nv_fp8x2_storage_t name(type x, __nv_saturation_t saturate,                       \
+                                              __nv_fp8_interpretation_t format) {                       \
         return __nv_fp8x2_storage_t(one(first, saturate, format) | one(second, saturate, format) << 8); \
     }
 GF_EMULATOR_TO_FP8X2(__nv_cvt_float2_to_fp8x2, float2, __nv_cvt_float_to_fp8, x.x, x.y)
@@ -91,7 +92,8 @@ struct __attribute__((aligned(2))) Float8x2 {
 
     Float8x2() = default;
     explicit __forceinline__ Float8x2(float2 x) : __x(__nv_cvt_float2_to_fp8x2(x, __NV_SATFINITE, format)) {}
-    explicit __forceinline__ Float8x2(double2 x) : __x(__nv_cvt_double2_to_fp8x2(x, __NV_SATFINITE, format)) {}
+    explicit __forceinline__ Float8x2(double2 x)
+        : __x(__nv_cvt_double2_to_fp8x2(x, __NV_SATFINITE, format)) {}
     explicit __forceinline__ Float8x2(__half2 x) : Float8x2(float2{x.x, x.y}) {}
     explicit __forceinline__ Float8x2(__nv_bfloat162 x) : Float8x2(float2{x.x, x.y}) {}
 
@@ -122,7 +124,8 @@ struct __attribute__((aligned(4))) Float8x4 {
     }
 
 private:
-    __forceinline__ Float8x4(Float8x2<One> low, Float8x2<One> high) : __x(low.__x | unsigned(high.__x) << 16) {}
+    __forceinline__ Float8x4(Float8x2<One> low, Float8x2<One> high)
+        : __x(low.__x | unsigned(high.__x) << 16) {}
 };
 
 }  // namespace gf_emulator

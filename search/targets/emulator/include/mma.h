@@ -1,5 +1,5 @@
-// Stands in for CUDA's mma.h: nvcuda::wmma for half, bfloat16 and tf32 inputs. Element i of a lane's fragment is
-// the element that an sm_80 or newer device holds there (native/fragment_layout.h).
+// Stands in for CUDA's mma.h: nvcuda::wmma for half, bfloat16 and tf32 inputs. Element i of a lane's fragment
+// is the element that an sm_80 or newer device holds there (native/fragment_layout.h).
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -35,7 +35,10 @@ constexpr TileShape tile_shape() {
     static_assert((K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32))) ||
                       (K == 8 && M == 16 && N == 16),
                   "wmma shapes here: m16n16k16, m32n8k16, m8n32k16, and m16n16k8 in tf32");
-    return K == 8 ? TileShape::m16n16k8 : M == 16 ? TileShape::m16n16k16 : M == 32 ? TileShape::m32n8k16 : TileShape::m8n32k16;
+    return K == 8    ? TileShape::m16n16k8
+           : M == 16 ? TileShape::m16n16k16
+           : M == 32 ? TileShape::m32n8k16
+                     : TileShape::m8n32k16;
 }
 
 // What a fragment of T holds, and memory: tf32 is a float whose last bits do not count.

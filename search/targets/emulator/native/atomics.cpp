@@ -146,7 +146,8 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
             update<Float16Value<HalfFormat>, std::uint16_t>(address, operand, compared, before, operation);
             break;
         case AtomicType::bfloat16:
-            update<Float16Value<BFloat16Format>, std::uint16_t>(address, operand, compared, before, operation);
+            update<Float16Value<BFloat16Format>, std::uint16_t>(address, operand, compared, before,
+                                                                operation);
             break;
         case AtomicType::float16x2:
             update<Float16Pair<HalfFormat>, std::uint32_t>(address, operand, compared, before, operation);

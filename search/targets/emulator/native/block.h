@@ -40,6 +40,7 @@ public:
     Worker& worker() { return worker_; }
     SharedMemory& shared() { return shared_; }
     Checker& checker() { return checker_; }
+    Fiber* const* running() const { return &current_; }
     Fiber& fiber(unsigned thread) { return fibers_[thread]; }
     unsigned thread_count() const { return thread_count_; }
     unsigned alive() const { return alive_; }

@@ -16,11 +16,14 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     suspect_.bytes = 0;
     remote_.clear();
     cluster_met_at_ = clocks_.floor();
-}
-
-std::uint32_t Checker::offset_of(const void* site) const {
-    return std::uint32_t(static_cast<const char*>(site) -
-                         static_cast<const char*>(block_.worker().launch().module_base));
+    running_ = block_.running();
+    const Worker& worker = block_.worker();
+    module_base_ = static_cast<const char*>(worker.launch().module_base);
+    const SharedMemory& shared = block_.shared();
+    dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), shared.bytes() - shared.dynamic_bytes()};
+    static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
+    local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
+    input_ = Range();
 }
 
 Party Checker::party(const Running& running) const {
@@ -32,97 +35,76 @@ Party Checker::party(unsigned thread, std::uint32_t site, Action action) const {
             static_cast<const char*>(block_.worker().launch().module_base) + site};
 }
 
-void Checker::access(const void* address, unsigned bytes, Action action, const void* site) {
-    settle();
-    if (!block_.inside_fiber() || bytes == 0) return;
-    const Running running{block_.current(), action, site};
+// Not dynamic shared memory, nor the threads' own.
+void Checker::access_elsewhere(const void* address, unsigned bytes, Action action, const void* site) {
+    if (!running_ || !*running_ || bytes == 0) return;
+    const Running running{**running_, action, site};
     access_address_ = address, access_bytes_ = bytes;
-    const SharedMemory& shared = block_.shared();
-    const char* last = static_cast<const char*>(address) + bytes - 1;
-    if (!shared.contains(address) || !shared.contains(last)) {
-        if (block_.worker().launch().global->contains(address))
-            global_access(static_cast<const char*>(address), bytes, running);
-        else if (Block* owner = block_.worker().cluster().owner_of(address, bytes))
-            distributed_access(*owner, address, bytes, running);
-        else
-            foreign_access(address, bytes, running);
+    if (static_.contains(address, bytes))
+        touch_words(static_, address, bytes, running);
+    else if (input_.contains(address, bytes) && !writes(action))
         return;
-    }
-    const std::size_t offset = shared.offset(address), end = offset + bytes;
-    if (!remote_.empty()) own_meets_remote(offset, bytes, running);
+    else if (block_.worker().launch().global->contains(address))
+        global_access(static_cast<const char*>(address), bytes, running);
+    else
+        foreign_access(address, bytes, running);
+}
+
+void Checker::touch_unaligned(std::size_t offset, unsigned bytes, const Running& running, Touch& fresh) {
+    const std::size_t end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
-        touch_shared(word, ((1u << (stop - begin)) - 1u) << begin % 4, running);
+        touch(word, ((1u << (stop - begin)) - 1u) << begin % 4, running, fresh);
         begin = stop;
     }
 }
 
-inline void Checker::touch_shared(std::size_t word, unsigned bytes, const Running& running) {
-    if (shadow_.in_flight(word) & bytes) return in_flight(word, bytes, running);
-    if (writes(running.action))
-        shadow_.written(word) |= std::uint8_t(bytes);
-    else if (bytes & ~shadow_.written(word))
-        read_too_early(word, bytes, running);
-
-    Touch fresh;
-    fresh.newest = fresh.oldest = clocks_.now();
-    fresh.lanes = 1u << running.fiber.lane;
-    fresh.site = offset_of(running.site);
-    fresh.who = Touch::pack(running.fiber.thread / 32, bytes, running.action);
-    Touch& first = shadow_.first(word);
-    if (first.newest <= clocks_.floor()) {
-        first = fresh;
-    } else if (!first.next && first.who == fresh.who && !writes(running.action)) {
-        // One warp's reads, by far the most frequent company.
-        if (first.newest <= clocks_.warp_floor(running.fiber.thread / 32))
-            first = fresh;
-        else
-            first.lanes |= fresh.lanes, first.newest = fresh.newest, first.site = fresh.site;
-    } else {
-        touch_in_company(word, first, fresh, running);
-    }
-}
-
 // Others touched the word since the block last met.
-void Checker::touch_in_company(std::size_t word, Touch& first, const Touch& fresh, const Running& running) {
+void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Running& running) {
     bool raced = false;
-    Touch* mine = nullptr;
+    Touch* same = nullptr;
+    Touch& first = shadow_.first(word);
     for (Touch* touch = &first; touch; touch = shadow_.next(*touch)) {
-        unsigned lane = 0;
+        unsigned thread = 0;
         if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action) &&
-            !ordered(*touch, running, lane)) {
-            race(word, touch->bytes() & fresh.bytes(), *touch, lane, running);
+            !ordered(*touch, running, thread)) {
+            race(word, touch->bytes() & fresh.bytes(), *touch, thread, running);
             raced = true;
         }
-        if (touch->who == fresh.who) mine = touch;
+        if (touch->how == fresh.how) same = touch;
     }
-    if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy)) {
+    if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy))
         first = fresh;  // it comes after all the others and speaks for them
-    } else if (!mine) {
+    else if (!same)
         shadow_.append(word, fresh);
-    } else {
-        const bool newer = mine->newest <= clocks_.warp_floor(mine->warp());
-        mine->lanes = newer ? fresh.lanes : mine->lanes | fresh.lanes;
-        mine->oldest = newer ? fresh.oldest : mine->oldest;
-        mine->newest = fresh.newest;
-        mine->site = fresh.site;
-    }
+    else
+        same->add(fresh, same->warps == fresh.warps &&
+                             same->newest <= clocks_.warp_floor(running.fiber.thread / 32));
 }
 
-bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unordered_lane) const {
-    const unsigned warp = touch.warp(), thread = running.fiber.thread;
-    if (warp == thread / 32 && touch.newest <= clocks_.warp_floor(warp)) return true;
-    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
-        unordered_lane = unsigned(__builtin_ctz(left));
-        const unsigned other = warp * 32 + unordered_lane;
-        if (other == thread && program_ordered(touch.action(), running.action)) continue;
-        // Between a record's oldest and newest time it is unknown which lane came when; no alarm then.
-        if (clocks_.known(thread, other) < touch.oldest) return false;
+bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unordered_thread) const {
+    const unsigned thread = running.fiber.thread;
+    const bool one_warp = (touch.warps & (touch.warps - 1)) == 0;
+    for (std::uint32_t warps = touch.warps; warps; warps &= warps - 1) {
+        const unsigned warp = unsigned(__builtin_ctz(warps));
+        if (warp == thread / 32 && touch.newest <= clocks_.warp_floor(warp)) continue;
+        bool any_known = false, any_unknown = false;
+        for (std::uint32_t lanes = touch.lanes; lanes; lanes &= lanes - 1) {
+            const unsigned other = warp * 32 + unsigned(__builtin_ctz(lanes));
+            // Between a record's oldest and newest time it is unknown who came when; no alarm then.
+            if ((other == thread && program_ordered(touch.action(), running.action)) ||
+                clocks_.known(thread, other) >= touch.oldest)
+                any_known = true;
+            else
+                any_unknown = true, unordered_thread = other;
+        }
+        // Of several warps not every lane may have been there.
+        if (any_unknown && (one_warp || !any_known)) return false;
     }
     return true;
 }
 
-void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigned lane,
+void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigned thread,
                    const Running& running) {
     const bool early_read = touch.action() == Action::copy && !writes(running.action);
     const Finding finding{early_read ? "in_flight_read" : "race",
@@ -130,8 +112,8 @@ void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigne
                           long(word * 4 + unsigned(__builtin_ctz(bytes))),
                           access_bytes_,
                           party(running),
-                          party(touch.warp() * 32 + lane, touch.site, touch.action())};
-    const bool one_instruction = touch.warp() == running.fiber.thread / 32 && running.action == Action::write &&
+                          party(thread, touch.site, touch.action())};
+    const bool one_instruction = thread / 32 == running.fiber.thread / 32 && running.action == Action::write &&
                                  touch.action() == Action::write && touch.site == offset_of(running.site);
     if (one_instruction)
         suspect(finding, access_address_, access_bytes_);
@@ -149,18 +131,32 @@ void Checker::suspect(const Finding& finding, const void* address, unsigned byte
 void Checker::judge_suspect() {
     if (std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0) findings().add(suspect_.finding);
     suspect_.bytes = 0;
+    running_ = block_.running();
+    module_base_ = static_cast<const char*>(block_.worker().launch().module_base);
+    const SharedMemory& shared = block_.shared();
+    dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), shared.bytes() - shared.dynamic_bytes()};
+    static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
+    local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
+    input_ = Range();
 }
 
-void Checker::read_too_early(std::size_t word, unsigned bytes, const Running& running) {
-    const unsigned never = bytes & ~unsigned(shadow_.written(word));
+// True when nothing more is to be said of the access.
+bool Checker::not_ready(std::size_t word, unsigned bytes, const Running& running) {
+    const unsigned state = shadow_.state(word);
+    if (state & bytes << 4) {
+        in_flight(word, bytes, running);
+        return true;
+    }
+    const unsigned never = bytes & ~state;
     findings().add({"uninitialised", "shared", long(word * 4 + unsigned(__builtin_ctz(never))), access_bytes_,
                     party(running)});
+    return false;
 }
 
 // Whose copy it is, the copies know.
 void Checker::in_flight(std::size_t word, unsigned bytes, const Running& running) {
     const SharedMemory& shared = block_.shared();
-    const std::size_t offset = word * 4 + unsigned(__builtin_ctz(shadow_.in_flight(word) & bytes));
+    const std::size_t offset = word * 4 + unsigned(__builtin_ctz(unsigned(shadow_.state(word)) >> 4 & bytes));
     Finding finding{writes(running.action) ? "race" : "in_flight_read", "shared", long(offset), access_bytes_,
                     party(running)};
     const unsigned threads = block_.thread_count();
@@ -177,7 +173,7 @@ void Checker::copy_started(const AsyncCopy& copy) {
     access(copy.destination, unsigned(copy.bytes), Action::copy, copy.site);
     const std::size_t first = block_.shared().offset(copy.destination) / 4;
     for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++)
-        shadow_.in_flight(word) = 15;
+        shadow_.state(word) |= 0xf0;
 }
 
 // The bytes are written here, by the thread that waits; who came between was told so already.
@@ -185,14 +181,14 @@ void Checker::copy_landed(const AsyncCopy& copy) {
     const Fiber& self = block_.current();
     const std::size_t first = block_.shared().offset(copy.destination) / 4;
     for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++) {
-        shadow_.in_flight(word) = 0;
-        shadow_.written(word) = 15;
+        shadow_.state(word) = 15;
         Touch& touch = shadow_.first(word);
         touch = Touch();
         touch.newest = touch.oldest = clocks_.now();
+        touch.warps = 1u << self.thread / 32;
         touch.lanes = 1u << self.lane;
         touch.site = offset_of(copy.site);
-        touch.who = Touch::pack(self.thread / 32, 15, Action::copy);
+        touch.how = Touch::pack(15, Action::copy);
     }
 }
 

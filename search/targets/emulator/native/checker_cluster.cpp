@@ -17,13 +17,14 @@ void Checker::distributed_access(Block& owner, const void* address, unsigned byt
 
 void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& accessor) {
     if (writes(accessor.action))
-        shadow_.written(word) |= std::uint8_t(bytes);
-    else if (bytes & ~unsigned(shadow_.written(word)))
+        shadow_.state(word) |= std::uint8_t(bytes);
+    else if (bytes & ~unsigned(shadow_.state(word)))
         findings().add({"uninitialised", "shared", long(word * 4), 4, accessor});
 
     const Touch* touch = &shadow_.first(word);
     if (touch->newest <= clocks_.floor()) {
-        if (touch->newest > cluster_met_at_) meets_local(word, bytes, accessor, *touch);  // chained ones are gone
+        if (touch->newest > cluster_met_at_)
+            meets_local(word, bytes, accessor, *touch);  // chained ones are gone
     } else {
         for (; touch; touch = shadow_.next(*touch))
             if (touch->newest > cluster_met_at_) meets_local(word, bytes, accessor, *touch);
@@ -31,7 +32,8 @@ void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& a
     std::vector<Remote>& others = remote_[word];
     bool known = false;
     for (const Remote& other : others) {
-        const bool same_block = accessor.block.x == other.party.block.x && accessor.block.y == other.party.block.y &&
+        const bool same_block = accessor.block.x == other.party.block.x &&
+                                accessor.block.y == other.party.block.y &&
                                 accessor.block.z == other.party.block.z;
         known |= same_block && other.party.action == accessor.action && other.bytes == bytes;
         if (!same_block && other.bytes & bytes && conflict(other.party.action, accessor.action))
@@ -42,8 +44,9 @@ void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& a
 
 void Checker::meets_local(std::size_t word, unsigned bytes, const Party& accessor, const Touch& touch) {
     if (touch.bytes() & bytes && conflict(touch.action(), accessor.action))
-        cluster_race(word, accessor,
-                     party(touch.warp() * 32 + unsigned(__builtin_ctz(touch.lanes)), touch.site, touch.action()));
+        cluster_race(
+            word, accessor,
+            party(touch.warp() * 32 + unsigned(__builtin_ctz(touch.lanes)), touch.site, touch.action()));
 }
 
 void Checker::own_meets_remote(std::size_t offset, unsigned bytes, const Running& running) {

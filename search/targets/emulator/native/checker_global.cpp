@@ -34,7 +34,10 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
         return;
     }
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    if (!shadow.watches(buffer)) return;
+    if (!shadow.watches(buffer)) {
+        input_ = {std::uintptr_t(global.address(buffer)), global.size(buffer), 0};
+        return;
+    }
     const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
     const std::size_t offset = std::size_t(address - global.address(buffer)), end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
@@ -61,25 +64,11 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
     }
 }
 
-// By a thread of another block of the cluster: whether the bytes exist and hold something. Races between the
-// blocks of a cluster are not looked for.
-void Checker::access_from_cluster(const void* address, unsigned bytes, const Running& running) {
-    const std::size_t offset = block_.shared().offset(address);
-    for (std::size_t byte = offset; byte < offset + bytes && byte < block_.shared().bytes(); byte++) {
-        std::uint8_t& written = shadow_.written(byte / 4);
-        const unsigned bit = 1u << byte % 4;
-        if (writes(running.action))
-            written |= std::uint8_t(bit);
-        else if (!(written & bit))
-            return findings().add({"uninitialised", "shared", long(byte), bytes, party(running)});
-    }
-}
-
 // Neither shared memory nor near a buffer: local memory, the library's constants, or a wild address.
 void Checker::foreign_access(const void* address, unsigned bytes, const Running& running) {
-    if (block_.worker().stacks().contains(address) || block_.worker().module_contains(address)) return;
-    Block* owner = block_.worker().cluster().owner_of(address);
-    if (owner && owner != &block_) return owner->checker().access_from_cluster(address, bytes, running);
+    if (local_.contains(address, 1) || block_.worker().module_contains(address)) return;
+    Block* owner = block_.worker().cluster().owner_of(address, bytes);
+    if (owner && owner != &block_) return distributed_access(*owner, address, bytes, running);
     const SharedMemory& shared = block_.shared();
     const bool begins_inside = shared.contains(address);
     const char* outside = static_cast<const char*>(address) + (begins_inside ? bytes - 1 : 0);

@@ -14,9 +14,9 @@ void ClusterBarrier::reset() {
 void ClusterBarrier::arrive(Cluster& cluster, Fiber& fiber, const void* site) {
     fiber.site = site;
     if (fiber.cluster_arrived)
-        cluster.worker().fail("divergence", site,
-                              format("thread %u arrives at the cluster's barrier twice without waiting for it",
-                                     fiber.thread));
+        cluster.worker().fail(
+            "divergence", site,
+            format("thread %u arrives at the cluster's barrier twice without waiting for it", fiber.thread));
     fiber.cluster_arrived = true;
     fiber.cluster_phase = phase_;
     arrived_++;
@@ -48,14 +48,14 @@ void ClusterBarrier::complete_if_all_came(Cluster& cluster) {
     if (arrived_ == 0 || arrived_ != cluster.alive()) return;
     arrived_ = 0;
     phase_++;
-    cluster.order_all();
     cluster.met();
     for (Fiber* fiber : waiting_) fiber->warp->set_ready(*fiber);
     waiting_.clear();
 }
 
 void Cluster::reserve(unsigned size) {
-    while (blocks_.size() < size) blocks_.push_back(std::make_unique<Block>(worker_, unsigned(blocks_.size())));
+    while (blocks_.size() < size)
+        blocks_.push_back(std::make_unique<Block>(worker_, unsigned(blocks_.size())));
     current_ = blocks_[0].get();
 }
 
@@ -63,17 +63,6 @@ unsigned Cluster::alive() const {
     unsigned alive = 0;
     for (unsigned rank = 0; rank < size_; rank++) alive += blocks_[rank]->alive();
     return alive;
-}
-
-void Cluster::order_all() {
-    for (unsigned rank = 0; rank < size_; rank++)
-        if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().block_met();
-}
-
-Block* Cluster::owner_of(const void* shared_address) {
-    for (unsigned rank = 0; rank < size_; rank++)
-        if (blocks_[rank]->shared().contains(shared_address)) return blocks_[rank].get();
-    return nullptr;
 }
 
 Block* Cluster::owner_of(const void* address, unsigned bytes) {
@@ -110,8 +99,7 @@ void Cluster::end() { enter(*blocks_[0]); }
 void Cluster::start(const Launch& launch, std::uint64_t index) {
     barrier_.reset();
     uses_flags_ = false;
-    for (unsigned rank = 0; rank < size_; rank++)
-        blocks_[rank]->start(launch, launch.block_of(index, rank));
+    for (unsigned rank = 0; rank < size_; rank++) blocks_[rank]->start(launch, launch.block_of(index, rank));
 }
 
 // One turn for each block that can go on; false when none can.
@@ -150,10 +138,11 @@ void* Cluster::map_shared(void* address, unsigned rank, const void* site) {
         worker_.fail("device_fault", site,
                      "map_shared_rank is given an address outside its own block's shared memory");
     if (blocks_[rank]->alive() == 0)
-        worker_.fail("device_fault", site,
-                     format("map_shared_rank asks for the shared memory of block %u of the cluster, which has "
-                            "ended",
-                            rank));
+        worker_.fail(
+            "device_fault", site,
+            format("map_shared_rank asks for the shared memory of block %u of the cluster, which has "
+                   "ended",
+                   rank));
     return blocks_[rank]->shared().at_same_place(current_->shared(), address);
 }
 

@@ -39,10 +39,6 @@ public:
     Block& current() { return *current_; }
     unsigned size() const { return size_; }
     unsigned alive() const;
-    // What the cluster's barrier does to the order of accesses.
-    void order_all();
-    // The block whose shared memory holds the address, or null.
-    Block* owner_of(const void* shared_address);
     ClusterBarrier& barrier() { return barrier_; }
     // Where `address`, in the running block's shared memory, lies in that of block `rank`.
     void* map_shared(void* address, unsigned rank, const void* site);

@@ -7,7 +7,8 @@ namespace {
 
 // PTX ISA, "shfl.sync": the lane read from, or the lane itself where the source lies outside its segment.
 int source_lane(const Fiber& fiber, Collective kind) {
-    const int lane = int(fiber.lane), first = lane & ~(fiber.width - 1), argument = fiber.lane_argument;
+    const int lane = int(fiber.lane), first = lane & ~(fiber.width - 1);
+    const int argument = fiber.lane_argument & 31;  // the device looks at five bits
     switch (kind) {
         case Collective::shuffle_index: return first + (argument & (fiber.width - 1));
         case Collective::shuffle_up: return lane - argument >= first ? lane - argument : lane;

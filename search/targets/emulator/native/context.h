@@ -35,10 +35,8 @@ public:
     // Tops are staggered, or every fiber's hot lines would share the same few cache sets.
     char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes - index % 32 * 128; }
     bool in_guard(const void* address) const;
-    bool contains(const void* address) const {
-        const char* byte = static_cast<const char*>(address);
-        return byte >= base_ && byte < base_ + count_ * stack_bytes;
-    }
+    const char* first() const { return base_; }
+    std::size_t bytes() const { return count_ * stack_bytes; }
 
 private:
     char* base_ = nullptr;

@@ -44,6 +44,7 @@ public:
 
     char* address(std::size_t buffer) const { return regions_[buffer].buffer; }
     const std::string& name(std::size_t buffer) const { return specs_[buffer].name; }
+    std::size_t size(std::size_t buffer) const { return specs_[buffer].bytes; }
     // The buffer that holds all `bytes` from `address` on, or none.
     std::size_t buffer_at(const void* address, std::size_t bytes) const;
     // The buffer nearest to an address outside all of them, and how far from its start that lies.

@@ -37,7 +37,8 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     Buffer& all = buffers_[buffer];
     GlobalTouch fresh;
     fresh.block = access.block;
-    fresh.who = Touch::pack(access.thread / 32, bytes, access.action);
+    fresh.how = Touch::pack(bytes, access.action);
+    fresh.warps = 1u << access.thread / 32;
     fresh.newest = fresh.oldest = access.clocks->now();
     fresh.lanes = 1u << access.thread % 32;
     fresh.site = access.site;
@@ -51,14 +52,10 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
             raced = true;
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action()};
         }
-        if (!kept && touch.block == access.block && touch.who == fresh.who) {
+        if (!kept && touch.block == access.block && touch.how == fresh.how && touch.warps == fresh.warps) {
             kept = true;
-            const bool newer = touch.newest <= access.clocks->warp_floor(touch.warp()) ||
-                               touch.newest <= access.clocks->floor();
-            touch.lanes = newer ? fresh.lanes : touch.lanes | fresh.lanes;
-            touch.oldest = newer ? fresh.oldest : touch.oldest;
-            touch.newest = fresh.newest;
-            touch.site = fresh.site;
+            const Clocks::Time met = std::max(access.clocks->warp_floor(access.thread / 32), access.clocks->floor());
+            touch.add(fresh, touch.newest <= met);
         }
     }
     // A write of the whole word that comes after all others speaks for them.

@@ -4,8 +4,7 @@ namespace gf_emulator {
 
 void ShadowMemory::start_block(std::size_t bytes) {
     const std::size_t words = bytes / 4 + 1;
-    written_.assign(words, 0);
-    in_flight_.assign(words, 0);
+    states_.assign(words, 0);
     if (first_.size() < words) first_.resize(words);
     block_met();
 }

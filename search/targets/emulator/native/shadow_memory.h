@@ -10,22 +10,33 @@
 
 namespace gf_emulator {
 
-// Accesses of one word, all by lanes of one warp, to the same bytes and in the same way.
+// Accesses of the same bytes of one word in the same way since the block last met: by any of `lanes` of any of
+// `warps`. Who of them exactly is known while there is one warp.
 struct Touch {
     Clocks::Time newest = 0;
     Clocks::Time oldest = 0;
+    std::uint32_t warps = 0;
     std::uint32_t lanes = 0;
     std::uint32_t site = 0;  // offset in the kernel library
+    std::uint32_t how = 0;   // see below
     std::uint32_t next = 0;  // in the chain of the word; 0: none
-    std::uint16_t who = 0;   // see below
-    std::uint16_t unused = 0;
+    std::uint32_t unused = 0;
 
-    static std::uint16_t pack(unsigned warp, unsigned bytes, Action action) {
-        return std::uint16_t(warp | bytes << 5 | unsigned(action) << 9);
+    static std::uint32_t pack(unsigned bytes, Action action) { return bytes | unsigned(action) << 4; }
+    unsigned bytes() const { return how & 15u; }
+    Action action() const { return Action(how >> 4); }
+    unsigned warp() const { return unsigned(__builtin_ctz(warps)); }  // the first
+    // Adds an access that comes after all of these, or beside them.
+    void add(const Touch& other, bool after) {
+        if (after) {
+            const std::uint32_t kept = next;
+            *this = other;
+            next = kept;
+        } else {
+            newest = other.newest, site = other.site;
+            warps |= other.warps, lanes |= other.lanes;
+        }
     }
-    unsigned warp() const { return who & 31u; }
-    unsigned bytes() const { return who >> 5 & 15u; }
-    Action action() const { return Action(who >> 9); }
 };
 
 // Whether two accesses of unordered threads to the same byte are a race.
@@ -42,15 +53,14 @@ public:
     void start_block(std::size_t bytes);
     void block_met() { chained_.resize(1); }
 
-    std::uint8_t& written(std::size_t word) { return written_[word]; }
-    std::uint8_t& in_flight(std::size_t word) { return in_flight_[word]; }
+    // One bit a byte: written in the low four, in flight in the high four.
+    std::uint8_t& state(std::size_t word) { return states_[word]; }
     Touch& first(std::size_t word) { return first_[word]; }
     Touch* next(const Touch& touch) { return touch.next ? &chained_[touch.next] : nullptr; }
     void append(std::size_t word, const Touch& touch);
 
 private:
-    std::vector<std::uint8_t> written_;    // one bit a byte
-    std::vector<std::uint8_t> in_flight_;  // one bit a byte
+    std::vector<std::uint8_t> states_;
     std::vector<Touch> first_;
     std::vector<Touch> chained_;  // beyond the first of each word; [0] is unused
 };

@@ -55,8 +55,9 @@ char* SharedMemory::own_static(std::size_t bytes) {
 void SharedMemory::make_static_current() {
     if (!static_bytes_) return;
 #if defined(__x86_64__) && defined(__GLIBC__)
-    // The thread control block's second word is the table of this thread's segments, by module; __tls_get_addr
-    // reads it at every use (glibc's sysdeps/x86_64/nptl/tls.h; "ELF Handling for Thread-Local Storage").
+    // The thread control block's second word is the table of this thread's segments, by module;
+    // __tls_get_addr reads it at every use (glibc's sysdeps/x86_64/nptl/tls.h; "ELF Handling for Thread-Local
+    // Storage").
     struct Segment {
         char* address;
         void* to_free;

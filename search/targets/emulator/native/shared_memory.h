@@ -20,6 +20,8 @@ public:
     void poison();
 
     char* dynamic() const { return dynamic_; }
+    std::size_t dynamic_bytes() const { return dynamic_bytes_; }
+    const char* statics() const { return static_; }
     std::size_t static_bytes() const { return static_bytes_; }
     bool contains(const void* address) const { return in_static(address) || in_dynamic(address); }
     // As the device's 32-bit window shows it: static first, then dynamic.
@@ -46,7 +48,8 @@ private:
     }
     bool near_static(const void* address) const {
         constexpr std::size_t reach = 4096;
-        return static_bytes_ && std::uintptr_t(address) - (std::uintptr_t(static_) - reach) < static_bytes_ + 2 * reach;
+        return static_bytes_ &&
+               std::uintptr_t(address) - (std::uintptr_t(static_) - reach) < static_bytes_ + 2 * reach;
     }
     void reserve(std::size_t bytes);
     char* own_static(std::size_t bytes);

@@ -114,8 +114,9 @@ void gather(const MatrixMultiply& operands, TileUse use, const Registers& regist
     const FragmentLayout& layout = layout_of(operands.shape, use);
     const Element element = use == TileUse::matrix_a ? operands.input : operands.input_b;
     if (in_whole_registers(element))
-        gather_registers(registers, use, element, layout.rows * layout.columns / 32 / elements_a_register(element),
-                         layout.columns, matrix);
+        gather_registers(registers, use, element,
+                         layout.rows * layout.columns / 32 / elements_a_register(element), layout.columns,
+                         matrix);
     else
         gather16(layout, registers, element, matrix);
 }

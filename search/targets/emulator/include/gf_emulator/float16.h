@@ -31,7 +31,10 @@ struct Float16 {
     __forceinline__ Float16& operator-=(Float16 other) { return *this = *this - other; }
     __forceinline__ Float16& operator*=(Float16 other) { return *this = *this * other; }
     __forceinline__ Float16& operator/=(Float16 other) { return *this = *this / other; }
-    __forceinline__ Float16 operator-() const { return from_bits(bits ^ 0x8000u); }
+    // As the device has it, a NaN turns into the canonical one.
+    __forceinline__ Float16 operator-() const {
+        return *this != *this ? Float16(float(*this)) : from_bits(bits ^ 0x8000u);
+    }
 
     // Hidden friends: found for arguments of this type, and then the others convert to it as on the device.
     friend __forceinline__ Float16 operator+(Float16 a, Float16 b) { return float(a) + float(b); }
@@ -50,12 +53,19 @@ struct Float16 {
     friend __forceinline__ Float16 __hmul(Float16 a, Float16 b) { return a * b; }
     friend __forceinline__ Float16 __hdiv(Float16 a, Float16 b) { return a / b; }
     friend __forceinline__ Float16 __hneg(Float16 a) { return -a; }
-    friend __forceinline__ Float16 __habs(Float16 a) { return from_bits(a.bits & 0x7fffu); }
+    friend __forceinline__ Float16 __habs(Float16 a) {
+        return a != a ? Float16(float(a)) : from_bits(a.bits & 0x7fffu);
+    }
     friend __forceinline__ Float16 __hfma(Float16 a, Float16 b, Float16 c) {
         return multiply_add_to_odd(float(a), float(b), float(c));
     }
-    friend __forceinline__ Float16 __hmax(Float16 a, Float16 b) { return max(float(a), float(b)); }
-    friend __forceinline__ Float16 __hmin(Float16 a, Float16 b) { return min(float(a), float(b)); }
+    // +0 is larger than -0 (CUDA Math API, "__hmax").
+    friend __forceinline__ Float16 __hmax(Float16 a, Float16 b) {
+        return a == b ? from_bits(a.bits & b.bits) : Float16(max(float(a), float(b)));
+    }
+    friend __forceinline__ Float16 __hmin(Float16 a, Float16 b) {
+        return a == b ? from_bits(a.bits | b.bits) : Float16(min(float(a), float(b)));
+    }
     friend __forceinline__ bool __heq(Float16 a, Float16 b) { return a == b; }
     friend __forceinline__ bool __hne(Float16 a, Float16 b) { return a != b; }
     friend __forceinline__ bool __hlt(Float16 a, Float16 b) { return a < b; }

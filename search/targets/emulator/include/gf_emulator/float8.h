@@ -37,11 +37,9 @@ struct Float8Format {
 using E4m3Format = Float8Format<4, 3, 0x7e, 0x7f>;
 using E5m2Format = Float8Format<5, 2, 0x7b, 0x7c>;
 
-// PTX ISA, "cvt.rna.tf32.f32": to nearest, ties away from zero.
+// PTX ISA, "cvt.rna.tf32.f32": to nearest, ties away from zero. A NaN keeps its leading bits (seen on an H200).
 inline std::uint32_t tf32_bits(float value) {
-    const std::uint32_t bits = float_bits(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
-    return (bits + 0x1000u) & 0xffffe000u;
+    return (float_bits(value) + (value == value ? 0x1000u : 0u)) & 0xffffe000u;
 }
 
 }  // namespace gf_emulator

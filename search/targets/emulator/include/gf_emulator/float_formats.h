@@ -43,6 +43,8 @@ inline double multiply_add_to_odd(double a, double b, double c) {
     return odd;
 }
 
+// A NaN that a conversion makes has one bit pattern, whatever came in (CUDA Math API, "Half Precision
+// Conversion and Data Movement": canonical NaN).
 struct HalfFormat {
     struct Raw {
         unsigned short x;
@@ -51,24 +53,24 @@ struct HalfFormat {
         unsigned short x, y;
     };
     static float to_float(std::uint16_t half) {
+        if ((half & 0x7fffu) > 0x7c00u) return float_from_bits(0x7fffffffu);
 #if defined(__F16C__)
         return _cvtsh_ss(half);
 #else
         const std::uint32_t sign = std::uint32_t(half & 0x8000u) << 16, exponent = half >> 10 & 31,
                             fraction = half & 1023;
-        if (exponent == 31)
-            return float_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0));
+        if (exponent == 31) return float_from_bits(sign | 0x7f800000u);
         if (exponent == 0) return float_from_bits(sign | float_bits(float(fraction) * 0x1p-24f));
         return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
 #endif
     }
     static std::uint16_t from_float(float value) {
+        if (value != value) return 0x7fff;
 #if defined(__F16C__)
         return std::uint16_t(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
 #else
         const std::uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u,
                             magnitude = bits & 0x7fffffffu;
-        if (magnitude > 0x7f800000u) return std::uint16_t(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
         if (magnitude >= 0x477ff000u) return std::uint16_t(sign | 0x7c00u);
         // Below the smallest normal, adding 0.5 lets the float adder round at half's last subnormal place.
         if (magnitude < 0x38800000u)

@@ -1,0 +1,30 @@
+"""A small kernel that shows what one primitive does: the same text runs on the emulator and on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Index3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`source` is `extern "C" __global__ void k(inputs..., outputs...)`: pointers only, in this order."""
+
+    name: str
+    source: str
+    inputs: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]  # of the right type and size; the content does not matter
+    grid: Index3 = (1, 1, 1)
+    block: Index3 = (32, 1, 1)
+    cluster: Index3 = (1, 1, 1)
+    smem_dynamic_bytes: int = 0
+    architecture: int = 80  # the first sm_ that has it
+    # Bounds that hold instead of equality: |a - b| <= relative |b| + absolute, by output.
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def blank(dtype, *shape: int) -> np.ndarray:
+    return np.zeros(shape, dtype)

@@ -1,0 +1,249 @@
+"""The GPU target on a real GPU: can its times be trusted, and how many trials a minute does it take?
+
+    python bench/gpu_target.py OUT.json [TRIALS]
+
+Times equal kernels and slower twins against each other a hundred times, runs a search for attention, measures its
+best candidates again in fresh processes, and the seconds from a hung candidate to the next, and runs the album. Each
+part is written as soon as it is there, with all samples.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.evaluate import Bench, evaluate
+from search.gates import GateLimits
+from search.gates.performance import measured_decision, timed_problems
+from search.plan import SearchRequest, make_plan
+from search.run import Control, History, SearchRun
+from search.targets import TargetSettings, open_target
+from search.targets.base import Rival
+from search.toolchain import Toolchain
+from search.verdict import performance_of, verdict_name
+from spins import spin
+
+COMPARISONS = 100
+WINDOW = 8
+
+
+class Recorder:
+    """A sink in memory that notes when each trial came."""
+
+    def __init__(self) -> None:
+        self.trials, self.at_s = [], []
+
+    def begin(self, number, proposal) -> None: ...
+
+    def record(self, trial, source) -> None:
+        self.trials.append(trial)
+        self.at_s.append(time.perf_counter())
+
+    def control(self, spent_s) -> Control:
+        return Control.RUN
+
+
+def main(out: Path, trials: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
+    watches = Catalogue([REPOSITORY_TEMPLATES, ROOT / "tests" / "gpu" / "kernels"])
+    toolchain = Toolchain(folder, os.cpu_count() or 1)
+    opened = time.perf_counter()
+    target = open_target("cuda:0", TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0))
+    target.prepare()
+    rows = [{"what": "start", "seconds": round(time.perf_counter() - opened, 2)}]
+    identity = {**dict(toolchain.identity), **dict(target.identity())}
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+                   "python": platform.python_version(), **identity}
+
+    def save(*found: dict) -> None:
+        rows.extend(found)
+        out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
+        for one in found:
+            print({name: value for name, value in one.items() if name not in ("samples", "trials")}, flush=True)
+
+    save(*known_times(watches, target, toolchain))
+    for other, label in ((100000, "equal"), (103000, "3 % slower"), (101000, "1 % slower")):
+        save(comparisons(watches, target, toolchain, spin(other, twin=1), label))
+    save(hang(watches, target, toolchain))
+    found, bench, sink = search(watches, target, toolchain, trials)
+    save(found)
+    target.close()
+    settings = TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0)
+    save(*again(bench, sink, settings))
+    save(album(settings, toolchain, folder))
+    toolchain.close()
+
+
+def _bench(watches, target, toolchain, kernel, workload, **more) -> Bench:
+    chosen = watches.kernel(kernel)
+    one = chosen.workload(workload)
+    return Bench(chosen, one.compile_time(chosen), (one,), target, toolchain, watches.include_dirs,
+                 GateLimits(max_spill_bytes=None), 0, **more)
+
+
+def _subject(bench: Bench, candidate):
+    source = bench.render(candidate)
+    return bench.subject(candidate, source, bench.toolchain.compile(source, bench.target.device.arch), None)
+
+
+def known_times(watches, target, toolchain) -> list[dict]:
+    """Spins of known length, an empty node, and a copy that the L2 does not hold."""
+    found = []
+    for cycles, workload in ((0, "small"), (20000, "small"), (100000, "small"), (2000000, "small"), (0, "large")):
+        verdict = evaluate(spin(cycles), _bench(watches, target, toolchain, "stopwatch", workload), None).verdict
+        timing = performance_of(verdict).timings[0]
+        row = {"what": "known time", "cycles": cycles, "workload": workload, "us": timing.time_median_us,
+               "note": timing.note, **dict(timing.detail), "samples": timing.samples}
+        if workload == "large":
+            row["tb_per_s"] = round(8 * 2**24 / timing.time_median_us / 1e6, 3)
+        found.append(row)
+    return found
+
+
+def comparisons(watches, target, toolchain, candidate, label: str) -> dict:
+    bench = _bench(watches, target, toolchain, "stopwatch", "small")
+    subject, other = _subject(bench, candidate), _subject(bench, spin(100000))
+    rival = Rival(other.program, timed_problems(other))
+    problems = timed_problems(subject)
+    said, medians, widths, started = Counter(), [], [], time.perf_counter()
+    for number in range(COMPARISONS):
+        varied = [replace(one, case=replace(one.case, seed=number)) for one in problems]      # another block order
+        decision, interval = measured_decision(target.measure(subject.program, subject.cubin, varied, rival))
+        said[decision.value] += 1
+        medians.append(round(interval.median, 6))
+        widths.append(round(interval.high - interval.low, 6))
+    return {"what": "comparisons", "twin": label, "said": dict(said),
+            "median_of_widths": sorted(widths)[len(widths) // 2],
+            "seconds_each": round((time.perf_counter() - started) / COMPARISONS, 3), "samples": medians}
+
+
+def hang(watches, target, toolchain) -> dict:
+    """Seconds from the start of a candidate that never ends, and from its end, to the next one's results."""
+    bench = _bench(watches, target, toolchain, "stopwatch", "small")
+    right, endless = (_subject(bench, spin(cycles)) for cycles in (20000, 10**12))
+    problems = list(timed_problems(right))
+    list(target.execute(right.program, problems))
+    spans = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        (one,) = target.execute(endless.program, problems)
+        middle = time.perf_counter()
+        (after,) = target.execute(right.program, problems)
+        assert one.failure is not None and after.failure is None
+        spans.append((round(middle - begin, 3), round(time.perf_counter() - middle, 3)))
+    return {"what": "hang", "deadline_s": 3.0, "until_rejected_s": [one for one, _ in spans],
+            "rejected_to_next_result_s": [one for _, one in spans]}
+
+
+def search(watches, target, toolchain, trials: int):
+    request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="tpe", trials=trials, seed=5)
+    plan = make_plan(request, watches, window=WINDOW)
+    bench = _bench(watches, target, toolchain, "attention", "mission")
+    spans = _clocked(target, toolchain)
+    sink, started = Recorder(), time.perf_counter()
+    result = SearchRun(plan, bench, sink, History()).run()
+    wall = time.perf_counter() - started
+    rows = []
+    for one in sink.trials:
+        evidence = performance_of(one.verdict)
+        timing = evidence.timings[0] if evidence else None
+        rows.append({"number": one.number, "template": one.candidate.template, "parameters": one.candidate.values(),
+                     "verdict": verdict_name(one.verdict), "reason": getattr(one.verdict, "reason", None),
+                     "sentence": getattr(one.verdict, "sentence", "") or one.verdict.gates[2].sentence,
+                     "us": timing.time_median_us if timing else None, "detail": dict(timing.detail) if timing else None,
+                     "ratio": evidence.ratio_to_baseline if evidence else None,
+                     "interval": evidence.ratio_interval if evidence else None, "duration_s": round(one.duration_s, 3),
+                     "samples": timing.samples if timing else (),
+                     "baseline_samples": timing.baseline_samples if timing else ()})
+    said = Counter(f"{one['verdict']} {one['reason'] or ''}".strip() for one in rows)
+    half = len(sink.at_s) // 2
+    later = (len(sink.at_s) - half - 1) / (sink.at_s[-1] - sink.at_s[half]) * 60 if half else 0.0
+    return {"what": "search", "ended": result.ended, "window": WINDOW, "seconds": round(wall, 2),
+            "trials_per_minute": round(len(rows) / wall * 60, 1), "second_half_trials_per_minute": round(later, 1),
+            "said": dict(said), "thread_seconds": {name: round(value, 2) for name, value in spans.items()},
+            "trials": rows}, bench, (plan, sink)
+
+
+def _clocked(target, toolchain) -> dict[str, float]:
+    """Seconds that threads spend in the GPU's child, and in compiling; instance attributes shadow the methods."""
+    spans = {"gpu_execute": 0.0, "gpu_measure": 0.0, "compile": 0.0}
+    call, compile_ = target._call, toolchain.compile
+
+    def clocked_call(request):
+        begin = time.perf_counter()
+        try:
+            return call(request)
+        finally:
+            spans[f"gpu_{request['do']}"] += time.perf_counter() - begin
+
+    def clocked_compile(source, arch):
+        begin = time.perf_counter()
+        try:
+            return compile_(source, arch)
+        finally:
+            spans["compile"] += time.perf_counter() - begin
+    target._call, toolchain.compile = clocked_call, clocked_compile
+    return spans
+
+
+def again(bench: Bench, searched, settings: TargetSettings) -> list[dict]:
+    """The five best of the search against its baseline, in three fresh processes each."""
+    plan, sink = searched
+    judged = [one for one in sink.trials if performance_of(one.verdict) and performance_of(one.verdict).ratio_interval]
+    best = sorted(judged, key=lambda one: performance_of(one.verdict).ratio_to_baseline)[:5]
+    baseline = performance_of(sink.trials[0].verdict).timings
+    found = []
+    for process in range(3):
+        target = open_target("cuda:0", settings)
+        target.prepare()
+        fresh = replace(bench, target=target, baseline=sink.trials[0].candidate, seed=1000 + process)
+        for one in best:
+            verdict = evaluate(one.candidate, fresh, baseline).verdict
+            evidence, first = performance_of(verdict), performance_of(one.verdict)
+            found.append({"what": "again", "process": process, "number": one.number,
+                          "parameters": one.candidate.values(),
+                          "first": first.ratio_to_baseline, "first_interval": first.ratio_interval,
+                          "ratio": evidence.ratio_to_baseline if evidence else None,
+                          "interval": evidence.ratio_interval if evidence else None,
+                          "us": evidence.timings[0].time_median_us if evidence else None,
+                          "verdict": verdict_name(verdict)})
+        target.close()
+    return found
+
+
+def album(settings: TargetSettings, toolchain, folder: Path) -> dict:
+    """Every kernel of the album on this GPU, beside what the emulator's gates are held to."""
+    from search.album import _candidate, catalogue_of, entries
+    target, rows, started = open_target("cuda:0", settings), [], time.perf_counter()
+    for number, entry in enumerate(entries()):
+        catalogue = catalogue_of(entry, folder / str(number))
+        try:
+            bench = _bench(catalogue, target, toolchain, entry.kernel, entry.workload)
+            verdict = evaluate(_candidate(entry, bench), bench, None).verdict
+            got = f"{verdict.stage}: {verdict.reason}" if verdict_name(verdict) == "rejected" else verdict_name(verdict)
+            sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
+        except Exception as error:                   # one entry that cannot be made must not cost the others
+            got, sentence = type(error).__name__, str(error)
+        rows.append({"id": entry.id, "kind": entry.kind, "expected": entry.expected, "got": got,
+                     "sentence": sentence[:300]})
+    target.close()
+    wrong_here = [one["id"] for one in rows if one["expected"] == "green" and one["got"] != "green"]
+    passes_here = [one["id"] for one in rows if one["expected"] != "green" and one["got"] == "green"]
+    return {"what": "album", "entries": len(rows), "seconds": round(time.perf_counter() - started, 1),
+            "right_but_not_green_here": wrong_here, "wrong_but_green_here": passes_here,
+            "said": dict(Counter(one["got"] for one in rows)), "trials": rows}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 120)

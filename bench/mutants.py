@@ -1,0 +1,263 @@
+"""Wrong twins of right candidates: one fault each, planted by a text operator, and whether a gate rejects it.
+
+    bench/mutants.py [--count 200] [--seconds 900] [--seed 0] [--progress FILE] [--save]
+
+A survivor is a mutant that correctness and safety both pass. KNOWN says of each kind of survivor, by hand, why no
+input can tell it from the original, or why it was missed; a survivor that is not listed there was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.environment import publish
+from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws
+from search.errors import Fault
+from search.gates.correctness import CorrectnessGate
+from search.gates.safety import SafetyGate
+from search.targets import TargetSettings, open_target
+from search.targets.base import Target
+from search.verdict import Outcome
+
+DEADLINE_S = 6.0                     # a mutant may never end
+ATTEMPTS = 20                        # to find a mutation that compiles
+NOT_CODE = re.compile(r"\s*(#|//|$)")
+# Not a computation: what a change of these lines gives does not compile, or is another program's header.
+DECLARATION = re.compile(r"\s*(template|using|namespace|struct|constexpr|extern|__device__|__shared__|static_assert)\b")
+LARGER_ARRAY = re.compile(r"\s*[\w:<>]+ \w+(\[[^]]+\])+( = \{\})?;")
+
+
+def _without(pattern: str) -> Callable[[str], Iterator[str]]:
+    return _changed(pattern, lambda _: "")
+
+
+def _changed(pattern: str, change: Callable[[re.Match], str]) -> Callable[[str], Iterator[str]]:
+    """Every way to apply `change` at one place of a line."""
+    compiled = re.compile(pattern)
+
+    def apply(line: str) -> Iterator[str]:
+        for match in compiled.finditer(line):
+            yield line[:match.start()] + change(match) + line[match.end():]
+    return apply
+
+
+OPERATORS: dict[str, Callable[[str], Iterator[str]]] = {
+    "remove __syncthreads": _without(r"__syncthreads\(\);"),
+    "remove __syncwarp": _without(r"__syncwarp\(\);"),
+    "remove async_copy_wait": _without(r"gf::async_copy_wait<[^>]*>\(\);"),
+    "wait for one group less": _changed(r"async_copy_wait<([^>]*)>", lambda m: f"async_copy_wait<({m[1]}) + 1>"),
+    "remove async_copy_commit": _without(r"gf::async_copy_commit\(\);"),
+    "remove __threadfence": _without(r"__threadfence\(\);"),
+    "remove a named barrier": _without(r"gf::named_barrier_(?:sync|arrive)\([^;]*\);"),
+    "drop a mask": _changed(r"\bif \(((?:row|r|s|i|key|first|row_index|lane)\b[^()]* (?:<|>=) [^()]*)\)(?! return)",
+                            lambda m: "if (true)"),
+    "drop half of a mask": _changed(r"(\w+(?: [+] [^&|()?]*)? < \w+) && ", lambda m: ""),
+    "drop a choice": _changed(r"(\b[\w ]+(?: \+ \w+)? < \w+) \? ", lambda m: "true ? "),
+    "one more turn": _changed(r" < (?=\w)", lambda m: " <= "),
+    "index plus one": _changed(r"(?<=\w)\[((?:[^][]|\[[^][]*\])+)\](?=[^(])", lambda m: f"[({m[1]}) + 1]"),
+    "drop a reduction": _changed(r"gf::warp_(?:sum|max)(?:<[^>]*>)?\(", lambda m: "("),
+    "swap minimum and maximum": _changed(r"\bf(max|min)f\(", lambda m: "fminf(" if m[1] == "max" else "fmaxf("),
+    "swap integer minimum and maximum": _changed(r"\b(max|min)\(", lambda m: "min(" if m[1] == "max" else "max("),
+    "drop a rescale": _changed(r"row_sum \* factor|row\.sum \*= rescale;|row\.o\[c\] \*= rescale;|"
+                               r"sum\[j\]\.x\[e\] \*= shrink\.x\[e\];",
+                               lambda m: "row_sum" if m[0].startswith("row_sum") else ""),
+    "assign instead of add": _changed(r"^(?!\s*for )(.*) \+= ", lambda m: m[1] + " = "),
+    "plain instead of atomic": _changed(r"(?<![=(] )atomicAdd\(([^,;]*), ([^;]*)\);", lambda m: f"*({m[1]}) += {m[2]};"),
+    "one lane further": _changed(r"__shfl_(\w+)_sync\(([^,]*), ([^,]*), ([^,)]*)\)",
+                                 lambda m: f"__shfl_{m[1]}_sync({m[2]}, {m[3]}, {m[4]} + 1)"),
+}
+
+@dataclass(frozen=True)
+class Known:
+    """A kind of survivor: texts that its operator, line, following line and candidate's name must hold."""
+
+    verdict: str                     # "equivalent" | "missed"
+    operator: str
+    before: str
+    candidate: str                   # a regular expression
+    why: str
+    following: str = ""
+
+
+LOCAL_ARRAY = ("leaves an array of the thread's own, which the checks do not watch (registers on the device); undefined, "
+               "and right by luck")
+MASKED_TILES = "walks on over tiles that no row of the block sees: every key of them is masked, so it is slower and the same"
+KNOWN: tuple[Known, ...] = (
+    Known("missed", "one more turn", "e < vector_elements", "attention/scalar", LOCAL_ARRAY),
+    Known("missed", "one more turn", "j < keys_per_step", "attention/scalar", LOCAL_ARRAY),
+    Known("missed", "one more turn", "c < lane_columns", "attention/scalar", LOCAL_ARRAY),
+    Known("missed", "index plus one", "vector.element[e]", "attention/scalar", LOCAL_ARRAY),
+    Known("missed", "remove __threadfence", "__threadfence();", "lastblock/right",
+          "the reading side's fence: the checks let the writer's fence and the atomics be enough; PTX's memory model does not",
+          "if (threadIdx.x == 0)"),
+    Known("equivalent", "swap integer minimum and maximum", "block_end = visible_keys(min(first_row + tile_m, S_q)",
+          "attention/.*mask=none", "without a mask every row sees all keys, whichever row is asked for"),
+    Known("equivalent", "swap integer minimum and maximum", "block_end = visible_keys(min(first_row + tile_m, S_q)",
+          "attention/", MASKED_TILES),
+    Known("equivalent", "one more turn", "first < C; first += threads", "scan/right",
+          "where threads divides C there is one chunk more, of which no element exists: nothing of it is stored"),
+    Known("equivalent", "one more turn", "pass < passes", "attention/wmma",
+          "the next line leaves the loop: a row of turn `passes` is never one of the tile", "const int row = pass *"),
+    Known("equivalent", "wait for one group less", "async_copy_wait<0>", "attention/wmma .*pipeline_depth=2",
+          "behind the walk the newest group holds no copies, so that all others are still waited for", "__syncthreads"),
+    Known("equivalent", "drop a choice", "score[j] = first_key + j < row_end", "mask=none .*keys_per_step=1 ",
+          "a turn takes one key, and the loop ends with the row's keys"),
+    Known("equivalent", "remove __syncthreads", "the next row's sums", r"reduce/right .*threads=32 ",
+          "the block is one warp, of which lane 0 alone writes and reads the place"),
+    Known("equivalent", "assign instead of add", "sum += own[row][bin]", "count_in=shared", "there is one row, and sum is 0"),
+    Known("equivalent", "one more turn", "chunk + slots < chunks", "pipe/right",
+          "one more arrival at a barrier to which nobody comes any more before the block ends"),
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    operator: str
+    number: int                      # of the line in the unit
+    before: str
+    after: str
+    following: str                   # the next line
+    unit: str
+
+
+def mutants(unit: str, rng: random.Random) -> Iterator[Mutant]:
+    """Mutants of a text in random order: an operator first, then one of its places, so that rare operators are met."""
+    lines = unit.splitlines()
+    places: dict[str, list[Mutant]] = {}
+    for number, line in enumerate(lines):
+        if NOT_CODE.match(line) or DECLARATION.match(line) and "= " not in line:
+            continue
+        code, comment, rest = line.partition("//")
+        for name, operator in OPERATORS.items():
+            for changed in operator(code):
+                if name == "index plus one" and LARGER_ARRAY.match(code):
+                    continue
+                text = "\n".join([*lines[:number], changed + comment + rest, *lines[number + 1:]]) + "\n"
+                following = lines[number + 1].strip() if number + 1 < len(lines) else ""
+                places.setdefault(name, []).append(
+                    Mutant(name, number, line.strip(), changed.strip(), following, text))
+    while places:
+        name = rng.choice(sorted(places))
+        yield places[name].pop(rng.randrange(len(places[name])))
+        if not places[name]:
+            del places[name]
+
+
+def judge(draw: Draw, mutant: Mutant, target: Target) -> tuple[str, str, str] | None:
+    """(gate, reason, sentence) of the rejection, empty strings for a survivor; None when it does not compile."""
+    subject = draw.subject(target, replace(draw.source, unit=mutant.unit, digest="mutant of " + draw.source.digest))
+    try:
+        for gate in (CorrectnessGate(), SafetyGate()):
+            result = gate.judge(subject)
+            if result.outcome is Outcome.FAILED:
+                return gate.name, str(result.reason), result.sentence
+    except Fault as fault:
+        if fault.code == "emulator_unsupported":
+            return None
+        raise
+    return "", "", ""
+
+
+def row(number: int, draw: Draw, seed: int, target: Target) -> dict:
+    begin = time.monotonic()
+    for mutant in islice(mutants(draw.source.unit, random.Random(seed * 1_000_003 + number)), ATTEMPTS):
+        said = judge(draw, mutant, target)
+        if said is not None:
+            break
+    else:
+        return {"number": number, "candidate": draw.name, "outcome": "nothing to mutate"}
+    gate, reason, sentence = said
+    return {"number": number, "candidate": draw.name, "template": f"{draw.kernel.name}/{draw.template.name}",
+            "operator": mutant.operator, "before": mutant.before, "after": mutant.after, "following": mutant.following,
+            "outcome": f"rejected by {gate}" if gate else "survived", "reason": reason, "sentence": sentence[:300],
+            "seconds": round(time.monotonic() - begin, 2)}
+
+
+def explained(one: dict) -> dict:
+    """A survivor's row with what is known of it."""
+    if one["outcome"] != "survived":
+        return one
+    for known in KNOWN:
+        if (known.operator == one["operator"] and known.before in one["before"] and known.following in one["following"]
+                and re.search(known.candidate, one["candidate"])):
+            return {**one, "outcome": known.verdict, "why": known.why}
+    return {**one, "outcome": "missed", "why": "not explained"}
+
+
+def work_through(chosen: list[Draw], options: argparse.Namespace, target: Target) -> list[dict]:
+    """A row each, of as many as the time allows; those of an interrupted run are taken over."""
+    log, lock, begin = options.progress, threading.Lock(), time.monotonic()
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
+    done = {one["number"] for one in rows}
+
+    def work(numbered: tuple[int, Draw]) -> None:
+        if time.monotonic() - begin > options.seconds:
+            return
+        found = row(*numbered, options.seed, target)
+        with lock:
+            rows.append(found)
+            if log:
+                with open(log, "a") as file:
+                    file.write(json.dumps(found) + "\n")
+            if found["outcome"] == "survived" or len(rows) % 25 == 0:
+                print(f"{len(rows)} of {len(chosen)}, {time.monotonic() - begin:.0f} s; {found['outcome']}: "
+                      f"{found.get('operator')}: {found.get('before')}", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(work, [one for one in enumerate(chosen) if one[0] not in done]):
+            pass
+    return [explained(one) for one in sorted(rows, key=lambda one: one["number"])]
+
+
+def summary(rows: list[dict], options: argparse.Namespace) -> dict:
+    tried = [one for one in rows if one["outcome"] != "nothing to mutate"]
+    return {"what": "summary", "seed": options.seed, "asked": options.count, "mutants": len(tried),
+            "outcomes": dict(Counter(one["outcome"] for one in tried)),
+            "reasons": dict(Counter(one["reason"] for one in tried if one["reason"])),
+            "by_operator": {name: dict(Counter(one["outcome"] for one in tried if one["operator"] == name))
+                            for name in OPERATORS if any(one["operator"] == name for one in tried)},
+            "only_safety_saw": sum(one["outcome"] == "rejected by safety" for one in tried),
+            "survivors": [{key: one[key] for key in ("outcome", "operator", "before", "after", "candidate", "why")}
+                          for one in tried if one["outcome"] in ("equivalent", "missed")]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=900.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--progress", type=Path)
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    kernels = catalogue()
+    chosen = list(islice(draws(kernels, options.seed), options.count))
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
+        target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1, DEADLINE_S))
+        target.prepare()
+        controls_found(kernels, target)
+        rows = work_through(chosen, options, target)
+    found = summary(rows, options)
+    publish("mutants", [found, *rows])
+    return 1 if found["outcomes"].get("missed") else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

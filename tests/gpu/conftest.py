@@ -1,0 +1,51 @@
+"""Tests that need a GPU; without one each says so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.targets import TargetSettings, open_target
+from search.targets.cuda import gpu_count
+from spins import spin
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "contracts"))       # subjects.py
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            if not gpu_count():
+                item.add_marker(pytest.mark.skip(reason="no CUDA device is visible on this machine"))
+
+
+@pytest.fixture(scope="session")
+def watches() -> Catalogue:
+    """Kernels with known times."""
+    return Catalogue([REPOSITORY_TEMPLATES, HERE / "kernels"])
+
+
+@pytest.fixture(scope="session")
+def gpu(artifacts, catalogue):
+    target = open_target("cuda:0", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=3.0))
+    target.prepare()
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="session")
+def bench_of(gpu, watches, toolchain):
+    """A bench of the stopwatch kernel on a workload, with a spin as its baseline."""
+    def make(workload="small", baseline_cycles=100000, min_gain=0.0, seed=0) -> Bench:
+        kernel = watches.kernel("stopwatch")
+        chosen = kernel.workload(workload)
+        return Bench(kernel, chosen.compile_time(kernel), (chosen,), gpu, toolchain, watches.include_dirs,
+                     GateLimits(), seed, baseline=spin(baseline_cycles), min_gain=min_gain)
+    return make

@@ -1,0 +1,44 @@
+"""A small search on a real GPU, from plan to verdicts."""
+
+from __future__ import annotations
+
+from search.evaluate import Bench
+from search.plan import SearchRequest, make_plan
+from search.run import Control, Ended, History, SearchRun
+from search.verdict import Faulted, Green, Outcome, Stage, performance_of
+
+
+class ListSink:
+    def __init__(self):
+        self.trials = []
+
+    def begin(self, number, proposal):
+        pass
+
+    def record(self, trial, source):
+        self.trials.append(trial)
+
+    def control(self, spent_s):
+        return Control.RUN
+
+
+def test_a_search_for_attention_measures_every_right_candidate_against_its_baseline(gpu, catalogue, toolchain):
+    request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="random", trials=8, seed=1)
+    plan = make_plan(request, catalogue)
+    kernel = catalogue.kernel("attention")
+    workloads = tuple(kernel.workload(name) for name in plan.workloads)
+    bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu, toolchain, catalogue.include_dirs,
+                  plan.limits, plan.seed)
+    sink = ListSink()
+    result = SearchRun(plan, bench, sink, History()).run()
+    assert result.ended is Ended.COMPLETED and len(sink.trials) == 8
+    assert not [one.verdict for one in sink.trials if isinstance(one.verdict, Faulted)]
+    assert isinstance(sink.trials[0].verdict, Green)
+    judged = [one.verdict for one in sink.trials[1:] if performance_of(one.verdict)]
+    assert judged
+    for verdict in judged:
+        evidence = performance_of(verdict)
+        low, high = evidence.ratio_interval
+        assert low <= evidence.ratio_to_baseline <= high
+        passed = next(one for one in verdict.gates if one.gate == "performance").outcome is Outcome.PASSED
+        assert passed is isinstance(verdict, Green) and (passed or verdict.stage is Stage.PERFORMANCE)
