@@ -104,6 +104,8 @@ KNOWN: tuple[Known, ...] = (
     Known("missed", "one more turn", "j < keys_per_step", "attention/scalar", LOCAL_ARRAY),
     Known("missed", "one more turn", "c < lane_columns", "attention/scalar", LOCAL_ARRAY),
     Known("missed", "index plus one", "vector.element[e]", "attention/scalar", LOCAL_ARRAY),
+    Known("missed", "index plus one", "factor[row] = state.sum[pass] > 0.0f", "attention/wmma",
+          "asks whether the next pass's row saw a key, and behind the last pass " + LOCAL_ARRAY),
     Known("missed", "remove __threadfence", "__threadfence();", "lastblock/right",
           "the reading side's fence: the checks let the writer's fence and the atomics be enough; PTX's memory model does not",
           "if (threadIdx.x == 0)"),

@@ -1,4 +1,7 @@
-"""Every kernel of the album against what must be said of it: which gate said no, why, at which line, how fast."""
+"""Every kernel of the album against what must be said of it: which gate said no, why, at which line, how fast.
+
+    bench/planted.py [WORD ...] [--save]      only the entries whose name holds one of the words
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,8 @@ def row(judged: Judged) -> dict:
 
 
 def main() -> int:
-    chosen = [one for one in entries() if not sys.argv[1:] or any(word in one.id for word in sys.argv[1:]
-                                                                  if not word.startswith("--"))
-              or all(word.startswith("--") for word in sys.argv[1:])]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    chosen = [one for one in entries() if not words or any(word in one.id for word in words)]
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))

@@ -51,8 +51,8 @@ KERNEL_FLAGS = (
     "-ffp-contract=fast",  # CUDA code puns types, and nvcc contracts a * b + c
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
     "-fstack-clash-protection",  # a large frame must meet its stack's guard page
-    "-fsanitize=alignment",
-    "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
+    "-fsanitize=alignment,bounds",  # bounds: a thread's own arrays, which no other check watches
+    "-fno-sanitize-recover=alignment,bounds",  # the runtime answers the check, and stops the block
 )
 # Hooks at loads and stores only.
 HOOK_FLAGS = {

@@ -1,7 +1,7 @@
 """Runs kernel libraries in gf-emulate processes: killable, limited, and believed only on a private pipe.
 
-The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `block_sample`,
-`outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
+The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `check`,
+`block_sample`, `outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From gf-emulate's findings to Finding: source lines for addresses, one sentence each, each pair of lines once."""
+"""From gf-emulate's findings to Finding: lines for addresses, one sentence each, each pair of lines once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def findings(
     for fault in faults:
         known = any((kind, where) == (fault.kind, fault.where) for kind, where, _ in merged)
         if fault.kind in KINDS_OF_FAULTS and not known:
-            _add(merged, Finding(fault.kind, fault.sentence, fault.where, None, fault.block, fault.thread, None, "", 0, 1))
+            stopped = Finding(fault.kind, fault.sentence, fault.where, None, fault.block, fault.thread, None, "", 0, 1)
+            _add(merged, stopped)
     return tuple(merged.values())[:MOST_FINDINGS]
 
 

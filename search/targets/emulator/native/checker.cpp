@@ -17,10 +17,10 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     remote_.clear();
     cluster_met_at_ = clocks_.floor();
     running_ = block_.running();
-    const Worker& worker = block_.worker();
-    module_base_ = static_cast<const char*>(worker.launch().module_base);
+    module_base_ = static_cast<const char*>(block_.worker().launch().module_base);
     const SharedMemory& shared = block_.shared();
-    dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), shared.bytes() - shared.dynamic_bytes()};
+    const std::size_t dynamic_offset = shared.bytes() - shared.dynamic_bytes();
+    dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), dynamic_offset};
     static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
     local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
     input_ = Range();
@@ -131,13 +131,6 @@ void Checker::suspect(const Finding& finding, const void* address, unsigned byte
 void Checker::judge_suspect() {
     if (std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0) findings().add(suspect_.finding);
     suspect_.bytes = 0;
-    running_ = block_.running();
-    module_base_ = static_cast<const char*>(block_.worker().launch().module_base);
-    const SharedMemory& shared = block_.shared();
-    dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), shared.bytes() - shared.dynamic_bytes()};
-    static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
-    local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
-    input_ = Range();
 }
 
 // True when nothing more is to be said of the access.

@@ -131,8 +131,8 @@ private:
 
 // --- the way of nearly every access ---
 
-__attribute__((always_inline)) inline void Checker::touch_words(const Range& range, const void* address, unsigned bytes,
-                                 const Running& running) {
+__attribute__((always_inline)) inline void Checker::touch_words(const Range& range, const void* address,
+                                                                unsigned bytes, const Running& running) {
     const std::size_t offset = std::uintptr_t(address) - range.begin + range.offset;
     if (!remote_.empty()) own_meets_remote(offset, bytes, running);
     Touch fresh;
@@ -149,7 +149,8 @@ __attribute__((always_inline)) inline void Checker::touch_words(const Range& ran
         touch_unaligned(offset, bytes, running, fresh);
 }
 
-__attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsigned bytes, const Running& running, Touch& fresh) {
+__attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsigned bytes,
+                                                          const Running& running, Touch& fresh) {
     const bool write = writes(running.action);
     std::uint8_t& state = shadow_.state(word);
     if (__builtin_expect(write ? state & bytes << 4 : (state & (bytes | bytes << 4)) != bytes, 0))

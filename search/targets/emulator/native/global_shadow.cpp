@@ -118,7 +118,8 @@ bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time ti
         const auto theirs = acquired_.find(found[i]->block);
         if (theirs == acquired_.end()) continue;
         for (const Acquired& one : theirs->second)
-            if (found[i]->covers(one.thread, one.time) || (one.thread == found[i]->thread && one.time <= found[i]->now))
+            if (found[i]->covers(one.thread, one.time) || 
+                (one.thread == found[i]->thread && one.time <= found[i]->now))
                 if (look(one)) return true;
     }
     return false;

@@ -1,5 +1,6 @@
-// What the compiler calls from the kernel's code: before each load and store of a counted or checked build (the hooks of
-// -fsanitize=thread, without its library), and on a misaligned address (-fsanitize=alignment).
+// What the compiler calls from the kernel's code: before each load and store of a counted or checked build
+// (the hooks of -fsanitize=thread, without its library), on a misaligned address (-fsanitize=alignment), and on an index
+// outside an array of known size (-fsanitize=bounds).
 #include <cstdint>
 #include <cstring>
 
@@ -12,7 +13,8 @@ namespace {
 inline void access(const void* address, unsigned bytes, bool write, const void* site) {
     if (!Worker::exists()) return;
     Worker& worker = Worker::current();
-    if (Checker* checker = worker.checker()) checker->access(address, bytes, write ? Action::write : Action::read, site);
+    if (Checker* checker = worker.checker())
+        checker->access(address, bytes, write ? Action::write : Action::read, site);
     if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
 }
 
@@ -28,6 +30,18 @@ struct TypeMismatch {
     std::uint8_t alignment_log2;
     std::uint8_t access_kind;
 };
+
+struct IndexOutside {
+    const char* file;
+    std::uint32_t line, column;
+    const TypeDescriptor* array;
+    const TypeDescriptor* index;
+};
+
+[[noreturn]] void outside(const IndexOutside* found, std::uintptr_t index, const void* site) {
+    Worker::current().fail("out_of_bounds", site,
+                           format("index %ld of an array of type %s", long(index), found->array->name));
+}
 
 [[noreturn]] void misaligned(const TypeMismatch* mismatch, const void* site) {
     Worker::current().fail("misaligned", site,
@@ -74,6 +88,10 @@ void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); 
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
 void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) {
     misaligned(mismatch, SITE);
+}
+void __ubsan_handle_out_of_bounds(IndexOutside* found, std::uintptr_t index) { outside(found, index, SITE); }
+void __ubsan_handle_out_of_bounds_abort(IndexOutside* found, std::uintptr_t index) {
+    outside(found, index, SITE);
 }
 
 }  // extern "C"

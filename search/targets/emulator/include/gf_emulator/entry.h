@@ -7,12 +7,15 @@ namespace gf_emulator {
 
 // The arguments lie in the runtime's own memory, which no check knows.
 template <class... Parameters, std::size_t... index>
-__attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...), void** arguments, std::index_sequence<index...>) {
+__attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...),
+                                                                   void** arguments,
+                                                                   std::index_sequence<index...>) {
     kernel(*static_cast<std::remove_cv_t<Parameters>*>(arguments[index])...);
 }
 
 template <class... Parameters>
-__attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...), void** arguments) {
+__attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...),
+                                                                   void** arguments) {
     invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
 }
 
