@@ -143,3 +143,8 @@ def test_the_container_files_parse_and_fit_together():
     assert compose["services"]["greenfast-gpu"]["profiles"] == ["gpu"]
     for copied in re.findall(r"^COPY ([\w.]+) ", dockerfile, re.M):
         assert (ROOT / copied).exists()
+
+
+def test_the_figures_of_the_emulator_page_are_those_of_the_results():
+    from bench.figures import PAGE, page_with, table
+    assert PAGE.read_text() == page_with(table())

@@ -51,9 +51,11 @@ KERNEL_FLAGS = (
     "-ffp-contract=fast",  # CUDA code puns types, and nvcc contracts a * b + c
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
     "-fstack-clash-protection",  # a large frame must meet its stack's guard page
-    "-fsanitize=alignment,bounds",  # bounds: a thread's own arrays, which no other check watches
-    "-fno-sanitize-recover=alignment,bounds",  # the runtime answers the check, and stops the block
+    "-fsanitize=alignment",
+    "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
 )
+# A thread's own arrays are registers or its stack: no hook sees them, so their indices are checked instead.
+CHECKED_FLAGS = ("-fsanitize=bounds", "-fno-sanitize-recover=bounds")
 # Hooks at loads and stores only.
 HOOK_FLAGS = {
     "g++": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"),
@@ -155,6 +157,7 @@ class EmulatorBuild:
             *KERNEL_FLAGS,
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
             *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),
+            *(CHECKED_FLAGS if flavour == "checked" else ()),
             *(WHOLE_ACCESS_FLAGS[self.compiler.kind] if flavour == "counted" else ()),
             *(() if flavour == "plain" else (f"-DGF_EMULATOR_{flavour.upper()}",)),
             *include,
