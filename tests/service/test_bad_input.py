@@ -87,7 +87,7 @@ def test_it_is_refused_with_one_sentence(what, here, capsys):
 def test_an_unknown_command_writes_one_sentence_and_no_traceback_from_a_real_process(home):
     ended = home.run("trial", "foo", "--template", "right")
     assert ended.code == 2 and ended.out == ""
-    assert one_sentence(ended) == "greenfast: unknown kernel 'foo' (known: attention, axpy)"
+    assert one_sentence(ended).startswith("greenfast: unknown kernel 'foo' (known: attention, axpy, ")
 
 
 def test_a_template_that_does_not_load_is_named_with_its_place(here, capsys, tmp_path, monkeypatch):
