@@ -136,11 +136,22 @@ def test_shared_memory_ends_exactly_where_the_launch_says(emulator):
 
 
 def test_static_shared_memory_has_an_end_too(emulator):
-    text = SHARED + "s[t] = a[t];\n__syncthreads();\nc[t] = s[t + c_offset];\n}".replace("c_offset", "int(a[39])")
-    for result in checked(emulator, text, block=64):
-        found = [one for one in result.findings if one.kind == "out_of_bounds"]
-        assert [one.where for one in found] == [("test.cu", 6)], result.findings
-        assert "past the end of the 256 bytes of static shared memory" in found[0].sentence
+    by_index, by_pointer = "s[t + int(a[39])]", "*(s + t + int(a[39]))"
+    for reading, said in ((by_index, "of an array of type 'float [64]'"),
+                          (by_pointer, "past the end of the 256 bytes of static shared memory")):
+        text = SHARED + f"s[t] = a[t];\n__syncthreads();\nc[t] = {reading};\n}}"
+        for result in checked(emulator, text, block=64):
+            found = [one for one in result.findings if one.kind == "out_of_bounds"]
+            assert [one.where for one in found] == [("test.cu", 6)], result.findings
+            assert said in found[0].sentence
+
+
+def test_a_threads_own_array_has_an_end_too(emulator):
+    text = HEAD + "float own[4] = {};\nown[3 + int(a[39])] = a[threadIdx.x];\nc[threadIdx.x] = own[3];\n}"
+    for result in checked(emulator, text):
+        one = result.findings[0]
+        assert (one.kind, one.where) == ("out_of_bounds", ("test.cu", 3))
+        assert "of an array of type 'float [4]'" in one.sentence
 
 
 @pytest.mark.parametrize("index, owner", [("t + 1", "0 bytes past the end of 'a'"), ("t - 1", "4 bytes before the start of 'a'")])
