@@ -98,6 +98,7 @@ class Child:
         os.close(request_read)
         os.close(reply_write)
         self._write, self._read = request_write, reply_read
+        self._killed = False
         os.set_blocking(self._read, False)
 
     def call(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
@@ -114,8 +115,13 @@ class Child:
             raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
         return json.loads(self._receive(length, end))
 
+    @property
+    def alive(self) -> bool:
+        return not self._killed and self.process.poll() is None
+
     def kill(self) -> None:
         """End the child from another thread: the call in progress sees it die and cleans up."""
+        self._killed = True
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 

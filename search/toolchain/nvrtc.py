@@ -119,12 +119,15 @@ class Toolchain:
     def _call(self, request: dict) -> dict:
         child = self._idle.get()
         try:
+            if child is not None and not child.alive:       # an interrupt ends the idle ones too
+                self._forget(child)
+                child.close()
+                child = None
             if child is None:
                 child = self._start()
             return child.call(request, self._deadline_s)
         except (ChildDied, ChildTimeout):
-            with self._lock:
-                self._all.discard(child)
+            self._forget(child)
             child = None
             raise
         finally:
@@ -135,6 +138,10 @@ class Toolchain:
         with self._lock:
             self._all.add(child)
         return child
+
+    def _forget(self, child: Child) -> None:
+        with self._lock:
+            self._all.discard(child)
 
     @staticmethod
     def _refused(source: RenderedSource, log: str) -> CompileFailed:

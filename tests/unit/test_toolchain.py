@@ -92,14 +92,20 @@ def test_a_crash_of_the_compiler_is_the_candidates_and_leaves_the_pool_whole(tmp
     made.close()
 
 
-def test_a_child_that_is_killed_from_outside_is_our_fault(tmp_path):
+def test_a_child_that_died_while_it_was_idle_is_replaced(tmp_path):
     made = Toolchain(tmp_path, 1)
     made.compile(_source(KERNEL), "sm_90")
     (child,) = made._all
     os.kill(child.process.pid, signal.SIGKILL)
-    with pytest.raises(Fault) as fault:
-        made.compile(_source(KERNEL + "\n"), "sm_90")
-    assert fault.value.code == "child_lost"
+    child.process.wait()
+    assert isinstance(made.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
+    made.close()
+
+
+def test_after_an_interrupt_the_next_compile_finds_a_new_child(tmp_path):
+    made = Toolchain(tmp_path, 1)
+    made.compile(_source(KERNEL), "sm_90")
+    made.interrupt()
     assert isinstance(made.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
     made.close()
 
