@@ -106,7 +106,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "schema": 1, "kernel": kernel.name, "template": template.name, "parameters": trial.parameters,
         "source_digest": trial.source_digest, "arch": _arch(row.target),
         "launches": [{"entry": one.entry, "grid": [size.text for size in one.grid],
-                      "block": [size.text for size in one.block],
+                      "block": [size.text for size in one.block], "cluster": [size.text for size in one.cluster],
                       "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launches],
         "workloads": [_workload(kernel, template, kernel.workload(name), trial) for name in row.workloads]}
 

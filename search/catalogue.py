@@ -299,15 +299,16 @@ def _constraints(table: Table, known: set[str]) -> tuple[Constraint, ...]:
 
 
 def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:
-    def three(key: str, names: set[str]) -> tuple[Expression, Expression, Expression]:
-        texts = table.get(key, list)
+    def three(key: str, names: set[str], *default: list[str]) -> tuple[Expression, Expression, Expression]:
+        texts = table.get(key, list, *default)
         if len(texts) != 3:
             raise SpecError(f"{table.where}: {key} needs three expressions", code="bad_spec")
         x, y, z = (_known(expression(text, f"{table.where}, {key}"), names) for text in texts)
         return x, y, z
 
     found = LaunchSpec(table.get("entry", str), three("grid", run_known), three("block", known),
-                       _known(table.expression("smem_dynamic_bytes", 0), known))
+                       _known(table.expression("smem_dynamic_bytes", 0), known),
+                       three("cluster", known, ["1", "1", "1"]))
     table.finish()
     return found
 

@@ -12,6 +12,7 @@
     grid = [4, 1, 1]
     block = 256
     smem_dynamic_bytes = 1024
+    cluster = [2, 1, 1]                  # of a kernel that is launched in clusters without __cluster_dims__
     arguments = ["x", "y", { int32 = 1024 }, { float32 = 2.5 }]
 
     [[expect]]
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ import ml_dtypes
 import numpy as np
 
 from search.cases import Case
+from search.clusters import ALONE, PORTABLE_BLOCKS, declared_clusters, misfit, shape_text
 from search.errors import SpecError
 from search.memory import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
 from search.render import LARGEST_SOURCE_CHARACTERS, Line, RenderedSource, assemble
@@ -78,7 +80,22 @@ def read_brought(cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, .
         if not any(re.search(rf"\b{entry}\s*\(", text) for text, _ in body):
             raise SpecError(f"{launch_file.name}: the entry {entry!r} is not in {cuda_file.name}", code="unknown_entry",
                             mend="an entry is the name of a __global__ function")
-    return BroughtKernel(assemble(body, entries, include_dirs, shown_name(cuda_file)), problem, expected, files)
+    source = assemble(body, entries, include_dirs, shown_name(cuda_file))
+    return BroughtKernel(source, _with_declared_clusters(problem, source, launch_file.name), expected, files)
+
+
+def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
+    """Launches in the clusters that the text declares; SpecError where the launch file says otherwise."""
+    declared, launches = dict(declared_clusters(source.text, source.entries)), []
+    for one in problem.launches:
+        cluster = declared.get(one.entry, one.cluster)
+        if one.cluster not in (ALONE, cluster):
+            raise SpecError(f"{where}: {one.entry} is launched in clusters of {shape_text(one.cluster)}, and its text "
+                            f"declares {shape_text(cluster)}", code="bad_cluster")
+        if sentence := misfit(cluster, one.grid):
+            raise SpecError(f"{where}: {one.entry}: {sentence}", code="bad_cluster")
+        launches.append(replace(one, cluster=cluster))
+    return replace(problem, launches=tuple(launches))
 
 
 def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, ...]]:
@@ -174,16 +191,22 @@ def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
     if not _IDENTIFIER.match(entry):
         raise SpecError(f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec")
     found = LaunchPlan(entry, _three(table, "grid"), _three(table, "block"), table.get("smem_dynamic_bytes", int, 0),
-                       tuple(_argument(one, tensors, table.where) for one in table.get("arguments", list)))
+                       tuple(_argument(one, tensors, table.where) for one in table.get("arguments", list)),
+                       _three(table, "cluster", 1))
     table.finish()
+    if sentence := misfit(found.cluster, found.grid):
+        raise SpecError(f"{table.where}: {sentence}", code="bad_cluster")
+    if math.prod(found.cluster) > PORTABLE_BLOCKS:
+        raise SpecError(f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; {PORTABLE_BLOCKS} are the most "
+                        "that every device runs", code="bad_cluster")
     if math.prod(found.block) > 1024 or found.smem_dynamic_bytes < 0:
         raise SpecError(f"{table.where}: a block of {math.prod(found.block)} threads with {found.smem_dynamic_bytes} "
                         "bytes of dynamic shared memory; at most 1024 threads, and 0 bytes or more", code="bad_spec")
     return found
 
 
-def _three(table: Table, key: str) -> tuple[int, int, int]:
-    given = table.get(key, (int, list))
+def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
+    given = table.get(key, (int, list), *default)
     sizes = [given] if isinstance(given, int) else list(given)
     if not 1 <= len(sizes) <= 3 or not all(type(one) is int and 1 <= one < 2**31 for one in sizes):
         raise SpecError(f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}", code="bad_spec")

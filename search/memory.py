@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 
 from search.cases import Case
+from search.clusters import ALONE, misfit
+from search.errors import SpecError
 from search.reference import Answer
 from search.space import Resolved
 from search.spec import Argument, KernelSpec, TemplateSpec
@@ -28,6 +32,11 @@ class Tensor:
     strides: tuple[int, ...]
     image: np.ndarray                            # uint8, all bytes; gaps and outputs hold POISON
     filled: bool = False                         # an output, too, starts as its image: kernels that add to it
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the image, which is read-only."""
+        return hashlib.sha256(self.image.data).hexdigest()
 
     @property
     def starts_poisoned(self) -> bool:
@@ -68,6 +77,7 @@ class LaunchPlan:
     block: tuple[int, int, int]
     smem_dynamic_bytes: int
     arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...] | None = None    # None: those of the problem
+    cluster: tuple[int, int, int] = ALONE        # in blocks; divides the grid
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,9 @@ def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: C
             else:
                 arguments.append(Scalar(one.dtype, one.value(values)))
         else:
-            tensors[one.name] = _tensor(kernel, one, case, answer)
+            if (one.name, case.layout) not in answer.laid_out:      # the same for every candidate that runs this case
+                answer.laid_out[one.name, case.layout] = _tensor(kernel, one, case, answer)
+            tensors[one.name] = answer.laid_out[one.name, case.layout]
             arguments.append(None if one.optional and not optional_outputs else tensors[one.name])
     launch_values = {**values, **point.values}
     workspaces = tuple(WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
@@ -108,13 +120,19 @@ def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: C
 
 
 def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
-    """The template's launches for concrete values; a grid with a zero in it is not launched."""
+    """The template's launches for concrete values; a grid with a zero in it is not launched.
+
+    SpecError for a grid that is no multiple of its cluster.
+    """
     found = []
     for one in template.launches:
-        grid = tuple(int(size(values)) for size in one.grid)
-        block = tuple(int(size(values)) for size in one.block)
+        grid, block, cluster = (tuple(int(size(values)) for size in sizes)
+                                for sizes in (one.grid, one.block, one.cluster))
         if all(grid):
-            found.append(LaunchPlan(one.entry, grid, block, int(one.smem_dynamic_bytes(values))))
+            if sentence := misfit(cluster, grid):
+                raise SpecError(f"template {template.name}, launch {one.entry}: {sentence}", code="bad_cluster",
+                                mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2")
+            found.append(LaunchPlan(one.entry, grid, block, int(one.smem_dynamic_bytes(values)), cluster=cluster))
     return tuple(found)
 
 

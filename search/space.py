@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from math import prod
 import numpy as np
 
 from search.candidate import complete_parameters
+from search.clusters import Shape, device_lacks
 from search.devices import Device
-from search.errors import SpecError, UsageError
+from search.errors import UsageError
 from search.expressions import Value
+from search.lattice import combinations, looks_ahead
+from search.points import Points
 from search.spec import Items, TemplateSpec
-
-LARGEST_ENUMERATED = 2_000_000      # points tried one by one; ten seconds or so
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Resolved:
     tiles: Mapping[str, int]
     threads_per_block: int
     smem_dynamic_bytes: int
+    clusters: tuple[tuple[str, Shape], ...] = ()     # by entry, in blocks
 
 
 def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resolved:
@@ -36,9 +37,16 @@ def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resol
     values: dict[str, Value] = {**dict(compiled), **dict(parameters)}
     for name, local in template.locals:
         values[name] = local(values)
-    threads = max(prod(int(one(values)) for one in launch.block) for launch in template.launches)
-    smem = max(int(launch.smem_dynamic_bytes(values)) for launch in template.launches)
-    return Resolved(parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, threads, smem)
+    figures = _figures(template, values)
+    return Resolved(parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures)
+
+
+def _figures(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
+    """Threads a block, bytes of dynamic shared memory, and each entry's cluster."""
+    launches = template.launches
+    return (max(prod(int(one(values)) for one in launch.block) for launch in launches),
+            max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
+            tuple((launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches))
 
 
 class Space:
@@ -56,13 +64,17 @@ class Space:
         for constraint in template.constraints:
             if not constraint.expression(point.values):
                 return _because(constraint.because, point.values)
-        if point.threads_per_block > device.threads_per_block or point.threads_per_block < 1:
-            return (f"a block of {point.threads_per_block} threads; {device.name} runs 1 to "
-                    f"{device.threads_per_block}")
-        if point.smem_dynamic_bytes > device.smem_per_block_bytes:
-            return (f"{point.smem_dynamic_bytes} bytes of dynamic shared memory; a block may have "
+        return self._misfit((point.threads_per_block, point.smem_dynamic_bytes, point.clusters))
+
+    def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
+        """Why the device cannot launch such blocks; None when it can."""
+        device, (threads, smem_bytes, clusters) = self.device, figures
+        if not 1 <= threads <= device.threads_per_block:
+            return f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"
+        if smem_bytes > device.smem_per_block_bytes:
+            return (f"{smem_bytes} bytes of dynamic shared memory; a block may have "
                     f"{device.smem_per_block_bytes} on {device.name}")
-        return None
+        return next(filter(None, (device_lacks(cluster, device) for _, cluster in clusters)), None)
 
     def require(self, parameters: Items) -> Resolved:
         """The point, or UsageError with the sentence that says why it is outside."""
@@ -73,47 +85,36 @@ class Space:
         return resolve(self.template, parameters, self.compiled)
 
     @cached_property
-    def points(self) -> tuple[Items, ...]:
+    def points(self) -> Points:
         """Every valid point once, in a fixed order."""
-        return tuple(self.each_point())
+        return Points(self.template.parameters, self.each_point())
 
     def each_point(self) -> Iterator[Items]:
         """The valid points one by one: the first is cheap."""
-        size = prod(len(one.values) for one in self.template.parameters)
-        if size > LARGEST_ENUMERATED:
-            raise SpecError(f"template {self.template.name} has {size} points before constraints; "
-                            f"{LARGEST_ENUMERATED} are supported", code="space_too_large")
-        names = [one.name for one in self.template.parameters]
+        if self.device.sm < self.template.minimum_sm:
+            return
+        walk = combinations(self.template, self.compiled, lambda values: self._misfit(_figures(self.template, values)) is None)
+        if not looks_ahead(self.template):
+            yield from walk
+            return
         seen: set[Items] = set()
-        for combination in itertools.product(*(one.values for one in self.template.parameters)):
-            parameters = complete_parameters(self.template, dict(zip(names, combination)), self.compiled)
-            if parameters not in seen and self.why_not(parameters) is None:
-                seen.add(parameters)
-                yield parameters
-
-    @cached_property
-    def index(self) -> dict[Items, int]:
-        """A point's position in `points`."""
-        return {point: position for position, point in enumerate(self.points)}
-
-    @cached_property
-    def _encoded(self) -> np.ndarray:
-        """[points, parameters]: positions of values."""
-        return np.array([self._encode(point) for point in self.points], dtype=np.int16)
+        for values in walk:
+            point = complete_parameters(self.template, dict(values), self.compiled)
+            if point not in seen and self.why_not(point) is None:
+                seen.add(point)
+                yield point
 
     def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
         """A valid point closest to `parameters` (which may be invalid) among those that `allowed` marks.
 
         Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
         """
-        steps = np.abs(self._encoded - np.array(self._encode(parameters), dtype=np.int16))
+        points = self.points
+        steps = np.abs(points.encoded.astype(np.int16) - points.encode(parameters))
         ordered = np.array([one.type == "int" for one in self.template.parameters])
         distance = np.where(ordered, steps, steps != 0).sum(axis=1)
         distance[~allowed] = np.iinfo(distance.dtype).max
-        return self.points[rng.choice(np.flatnonzero(distance == distance.min()).tolist())]
-
-    def _encode(self, parameters: Items) -> list[int]:
-        return [one.values.index(value) for one, (_, value) in zip(self.template.parameters, parameters)]
+        return points[rng.choice(np.flatnonzero(distance == distance.min()).tolist())]
 
 
 def _because(sentence: str, values: Mapping[str, Value]) -> str:

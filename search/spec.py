@@ -111,6 +111,7 @@ class LaunchSpec:
     grid: tuple[Expression, Expression, Expression]
     block: tuple[Expression, Expression, Expression]
     smem_dynamic_bytes: Expression
+    cluster: tuple[Expression, Expression, Expression] = (Expression("1", frozenset()),) * 3     # in blocks
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from search.clusters import device_lacks, misdeclared
 from search.errors import Fault
 from search.gates.base import Subject, passed
 from search.occupancy import occupancy
@@ -15,7 +16,12 @@ class PtxasGate:
         evidence = figures(subject)
         device, limits = subject.target.device, subject.limits
         smem = evidence.smem_static_bytes + evidence.smem_dynamic_bytes
+        clusters = subject.point.clusters
+        lacking = next(filter(None, (device_lacks(shape, device) for _, shape in clusters)), "")
+        differing = misdeclared(subject.source.text, clusters)
         over = [
+            (bool(lacking), Reason.OVER_DEVICE_LIMIT, lacking),
+            (bool(differing), Reason.LAUNCH_ERROR, differing),
             (smem > device.smem_per_block_bytes, Reason.OVER_DEVICE_LIMIT,
              f"{smem} bytes of shared memory a block; {device.name} has {device.smem_per_block_bytes}"),
             (evidence.blocks_per_sm == 0, Reason.OVER_DEVICE_LIMIT,

@@ -98,7 +98,7 @@ class Strategy(ABC):
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
         """A valid point that was neither asked nor told."""
-        position = self.spaces[template].index.get(parameters)
+        position = self.spaces[template].points.position(parameters)
         return position is not None and bool(self._unseen[template][position])
 
     def random_unseen(self, template: str, rng: random.Random) -> Candidate:
@@ -135,6 +135,6 @@ class Strategy(ABC):
     def _mark(self, candidate: Candidate) -> None:
         """Tried from now on. The baseline may lie outside the templates that are searched."""
         if candidate.template in self.spaces:
-            position = self.spaces[candidate.template].index.get(candidate.parameters)
+            position = self.spaces[candidate.template].points.position(candidate.parameters)
             if position is not None:
                 self._unseen[candidate.template][position] = False

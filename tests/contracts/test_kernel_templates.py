@@ -50,7 +50,7 @@ def test_there_are_kernels_templates_and_presets():
 def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
     expressions = [one for _, one in template.locals] + [one.expression for one in template.constraints]
     expressions += [size for launch in template.launches
-                    for size in (*launch.grid, *launch.block, launch.smem_dynamic_bytes)]
+                    for size in (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)]
     names = set().union(*(one.names for one in expressions)) | set(re.findall(r"\w+", template.text))
     for parameter in template.parameters:
         assert parameter.name in names, f"{parameter.name} has no effect"
@@ -65,7 +65,11 @@ def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, 
     for compiled in _compile_times(kernel, template):
         space = Space(template, compiled, device(on))
         candidate = preset_candidate(template, preset.name, compiled)
-        assert space.why_not(candidate.parameters) is None
+        refusal = space.why_not(candidate.parameters)
+        if refusal and on == "l4":           # clusters, or tiles too large for its shared memory
+            assert re.search("cluster|shared memory", refusal)
+            continue
+        assert refusal is None
         source = _render(kernel, template, candidate, compiled)
         assert isinstance(source, RenderedSource)
         cubin = toolchain.compile(source, device(on).arch)
@@ -97,7 +101,8 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
                 for case in cases:
-                    assert kernel.work_flop(case.values(kernel)) <= 10e6, case.name
+                    allowed = 10e6 * max(1, dict(compiled).get("D", 64) / 64)
+                    assert kernel.work_flop(case.values(kernel)) <= allowed, (case.name, template.name, point)
                     right = answer(kernel, case)
                     for one in right.outputs.values():
                         assert (one.bound >= 0).all()

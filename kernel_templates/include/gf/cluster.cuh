@@ -2,8 +2,9 @@
 
 namespace gf {
 
-// Where a block stands in its thread block cluster. Ranks count x first, then y, then z. Without a cluster in
-// its launch a block is a cluster of its own. Needs sm_90. PTX ISA, "%cluster_ctarank", "%cluster_nctarank".
+// Where a block stands in its thread block cluster. Ranks count x first, then y, then z. A kernel declares its
+// clusters, __cluster_dims__(2, 1, 1) before its name, and its template's toml says the same: cluster = ["2",
+// "1", "1"] under [[launches]]. Without one a block is a cluster of its own. Needs sm_90. PTX ISA, "%cluster_ctarank", "%cluster_nctarank".
 __device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
