@@ -11,7 +11,8 @@ COPY search ./search
 COPY db ./db
 COPY app ./app
 COPY kernel_templates ./kernel_templates
-# Editable: the kernel templates are data beside the packages.
+COPY recordings ./recordings
+# Editable: kernel templates and recordings are data beside the packages.
 RUN pip install --no-cache-dir --editable .
 
 RUN useradd --create-home --uid 10001 greenfast && mkdir /data && chown greenfast /data

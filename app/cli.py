@@ -13,12 +13,17 @@ from collections.abc import Sequence
 
 import typer
 
+from app.cli_champions import add_champion_commands
 from app.cli_check import add_check_commands
+from app.cli_doctor import add_doctor_commands
 from app.cli_lists import add_list_commands
 from app.cli_output import print_error, say
+from app.cli_profile import add_profile_commands
+from app.cli_record import add_record_commands
 from app.cli_search import add_search_commands
 from app.cli_service import add_service_commands
 from app.cli_trial import add_trial_commands
+from app.cli_verify import add_verify_commands
 from app.settings import Settings
 from app.worker import PREPARING
 from search.errors import Fault, GreenfastError, UsageError
@@ -34,7 +39,8 @@ def make_app() -> typer.Typer:
     made = typer.Typer(name="greenfast", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
                        pretty_exceptions_enable=False,
                        help="Search for the fastest CUDA kernel that is also right.")
-    for add in (add_trial_commands, add_check_commands, add_search_commands, add_service_commands, add_list_commands):
+    for add in (add_record_commands, add_trial_commands, add_check_commands, add_search_commands, add_service_commands, add_list_commands,
+                add_verify_commands, add_profile_commands, add_doctor_commands, add_champion_commands):
         add(made)
     return made
 

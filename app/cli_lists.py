@@ -1,4 +1,4 @@
-"""Commands that show what there is: targets, templates, searches, sources, bundles, and what is missing."""
+"""Commands that show what there is: targets, templates, searches, sources, bundles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 
 from app.cli_output import console, duration, microseconds, print_json, say, styled, table, visible
 from app.cli_trial import AsJson, Output, write_text
-from app.doctor import examine
 from app.downloads import bundle
 from app.listings import list_targets, list_templates
 from app.progress import search_detail
@@ -27,7 +26,6 @@ def add_list_commands(app: typer.Typer) -> None:
     for command in (targets, templates, searches, source):
         app.command(command.__name__)(command)
     app.command("bundle")(bundle_command)
-    app.command("doctor")(doctor)
     for wanted, doc in (("pause", "Let a search finish what is in flight and wait."),
                         ("resume", "Queue a paused search again, for a worker."),
                         ("cancel", "End a search; its trials stay.")):
@@ -131,20 +129,3 @@ def _control(wanted: str):
             print_json(detail.model_dump())
         return 0
     return command
-
-
-def doctor(as_json: AsJson = False) -> int:
-    """What greenfast needs, what is there, and what to do about the rest. Exits 0 when the emulator path works."""
-    checks = examine(Settings.from_environment())
-    if as_json:
-        print_json([_check(one) for one in checks])
-    else:
-        console().print(table(("", "", "found", "what to do"),
-                              [(styled("ok" if one.ok else "missing"), one.name + ("" if one.needed else " (optional)"),
-                                one.detail, one.mend) for one in checks]))
-    return 0 if all(one.ok for one in checks if one.needed) else 3
-
-
-def _check(one: Any) -> dict[str, Any]:
-    return {"name": one.name, "status": "ok" if one.ok else "missing", "needed": one.needed, "detail": one.detail,
-            "mend": one.mend}

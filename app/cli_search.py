@@ -38,6 +38,10 @@ def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel."
            name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
            baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, or none.")] = None,
            min_gain: Annotated[float | None, typer.Option("--min-gain", help="Share that counts as faster.")] = None,
+           confirm: Annotated[bool, typer.Option("--confirm/--no-confirm", help="Where times are measured, time the "
+                                                 "winner again in fresh processes.")] = True,
+           mode: Annotated[str | None, typer.Option("--mode", help="Of measured times: auto, hot (data in L2) or cold "
+                                                    "(data in memory).")] = None,
            resume: Annotated[str | None, typer.Option("--resume", metavar="SEARCH_ID",
                                                       help="Go on with a paused search here.")] = None,
            as_json: AsJson = False) -> int:
@@ -47,7 +51,8 @@ def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel."
     request = None if kernel is None else SearchRequest(
         kernel=kernel, name=name, workloads=tuple(workload) if workload else None,
         templates=tuple(template) if template else None, target=target, strategy=strategy, trials=trials,
-        seconds=seconds, seed=seed, baseline=baseline, min_gain=min_gain)
+        seconds=seconds, seed=seed, baseline=baseline, min_gain=min_gain, confirm=confirm,
+        mode=mode)
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
@@ -136,8 +141,9 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
 def show_search(detail: SearchDetailOut) -> None:
     """What came out, for a person."""
     out = console()
+    why, _, said = detail.why.partition("; ")        # what its confirmation said is a line of its own
     out.print(table(("search", "status", "trials", "took", ""),
-                    [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), detail.why)]))
+                    [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)]))
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
     out.print(table(("", "trial", "candidate", "time", "ratio", "source"),
                     [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind),
@@ -145,6 +151,8 @@ def show_search(detail: SearchDetailOut) -> None:
                       (one.source_digest or "-")[:16]) for label, one in rows if one is not None]))
     if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:
         out.print("The best is not shown to be faster than the baseline.")
+    if said:
+        out.print(said[0].upper() + said[1:] + ".")
     counts = detail.counts
     out.print(table(("verdicts", "stages", "reasons"),
                     [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ Kernel = Annotated[str, typer.Argument(help="Name of a kernel, as `greenfast tem
 Target = Annotated[str | None, typer.Option("--target", help="Where candidates run; see `greenfast targets`.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of inputs and choices.")]
 Workloads = Annotated[list[str] | None, typer.Option("--workload", help="A workload by name; may be repeated.")]
+MOST_LIMITS = 3                      # the limiting resource and the next two
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")]
 
 
@@ -75,6 +77,8 @@ def show_trial(report: JSON) -> None:
     gates = table(("gate", "outcome", ""), [(one, styled(data["outcome"]), data["sentence"])
                                             for one, data in report["gates"].items()])
     lines = [text(report["sentence"]), text(""), gates, text(""), _figures(report)]
+    for timing in report["gates"]["performance"].get("timings", ()):
+        lines += [text(""), *_modelled(timing)] if timing["limits"] else []
     if report["log"]:
         lines += [text(""), text(report["log"])]
     out = console()
@@ -95,6 +99,22 @@ def _figures(report: JSON):
     made = table(("", ""), [row for row in rows if row[1] not in (None, "-")])
     made.show_header = False
     return made
+
+
+def _modelled(timing: JSON) -> list:
+    """What a modelled time goes into, and what the warps issue."""
+    limits = table((timing["workload"], "alone"),
+                   [(name, microseconds(us, timing["time_kind"])) for name, us in list(timing["limits"].items())[:MOST_LIMITS]])
+    issued = sum(timing["mix"].values())
+    mix = ", ".join(f"{count / issued:.0%} {name}" for name, count in timing["mix"].items() if count >= 0.005 * issued)
+    said = f"{issued:,.0f} warp instructions: {mix}" if issued else ""
+    return [text(f"limited by {listed(list(timing['limits'])[:MOST_LIMITS])}"), limits, text(said)]
+
+
+def listed(limits: Sequence[str]) -> str:
+    """`latency, then shared memory and integer`."""
+    first, *rest = limits
+    return f"{first}, then {' and '.join(rest)}" if rest else first
 
 
 def _three_digits(value: float | None) -> str | None:

@@ -95,6 +95,13 @@ class Client:
     def negatives(self, **query: Any) -> list[JSON]:
         return self._all("/api/v1/negatives", query)
 
+    def promote(self, search_id: str, number: int, *, replace: bool = False) -> JSON:
+        """Make the confirmed winner the champion of its scope."""
+        return self._json("POST", f"/api/v1/searches/{search_id}/trials/{number}/promote", params={"replace": replace})
+
+    def champions(self, **query: Any) -> list[JSON]:
+        return self._all("/api/v1/champions", query)
+
     def best(self, search_id: str) -> JSON:
         return self._json("GET", f"/api/v1/searches/{search_id}/best")
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.settings import Settings
 from app.wiring import Services
-from search.errors import GreenfastError
-from search.targets.cuda import gpu_count
+from search.errors import GreenfastError, UsageError
+from search.targets.cuda import driver, gpu_count
 
 LEAST_PYTHON = (3, 11)
+NO_DEVICE = 100                      # CUDA_ERROR_NO_DEVICE
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CUDA_TOOLKIT = "install the CUDA toolkit, or add its bin folder to PATH"
 LEAST_DISK_BYTES = 1 << 30
 
 
@@ -42,7 +47,13 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             _check("data folder", True, lambda: _data_folder(settings)),
             _disk(settings),
             _check("database", True, lambda: _database(services)),
-            _gpu(), _wheel("CuPy", "cupy"), _wheel("NVML", "pynvml"))
+            _guarded(lambda: _driver(lambda: dict(services.toolchain.identity)["nvidia-cuda-nvrtc"]), "NVIDIA driver"),
+            _check("NVIDIA GPU", False, _gpus),
+            _wheel("CuPy", "cupy", "to measure on a GPU"), _wheel("NVML", "pynvml", "to see clocks and foreign work"),
+            _peers(),
+            _tool("Nsight Compute", ("ncu",), "for `greenfast profile`", CUDA_TOOLKIT),
+            _tool("compute-sanitizer", ("compute-sanitizer",), "for `greenfast profile --sanitizer`", CUDA_TOOLKIT),
+            _tool("browser", BROWSERS, "for tests/browser", "Debian: apt-get install chromium"))
     finally:
         services.close()
 
@@ -52,6 +63,13 @@ def _check(name: str, needed: bool, look: Callable[[], str]) -> Check:
         return Check(name, needed, True, look())
     except GreenfastError as error:
         return Check(name, needed, False, error.message, error.mend)
+
+
+def _guarded(look: Callable[[], Check], name: str) -> Check:
+    try:
+        return look()
+    except GreenfastError as error:
+        return Check(name, False, False, error.message, error.mend)
 
 
 def _python() -> Check:
@@ -100,15 +118,87 @@ def _database(services: Services) -> str:
     return ", ".join(f"{name} {value}" for name, value in stats.items() if isinstance(value, (str, int)))
 
 
-def _gpu() -> Check:
-    count = gpu_count()
-    return Check("NVIDIA GPU", False, count > 0, f"{count} visible to the driver" if count else "none visible",
-                 "" if count else "not needed; install the NVIDIA driver to measure on a GPU")
+# ---- the GPU path ----
+
+def _driver(toolchain: Callable[[], str]) -> Check:
+    """The driver, and whether it takes what our NVRTC makes: a cubin of a newer major version does not load."""
+    found = driver_state()
+    if found.version is None:
+        return Check("NVIDIA driver", False, False, found.why, found.mend)
+    ours = toolchain()
+    if major(found.version) < major(ours):
+        return Check("NVIDIA driver", False, False, f"serves CUDA {found.version}; sources are compiled by NVRTC {ours}",
+                     f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13)")
+    return Check("NVIDIA driver", False, True, f"serves CUDA {found.version}")
 
 
-def _wheel(name: str, module: str) -> Check:
-    """An optional package of the extra `cuda13`."""
+@dataclass(frozen=True)
+class DriverState:
+    """`version` of CUDA that the driver serves; None: why it is of no use here."""
+
+    version: str | None
+    why: str = ""
+    mend: str = ""
+
+
+def driver_state(library: str = "libcuda.so.1") -> DriverState:
+    """What the driver's library says of itself, without a context."""
+    try:
+        loaded = ctypes.CDLL(library)
+    except OSError:
+        return DriverState(None, "not installed", "not needed; install the NVIDIA driver to measure on a GPU; in a "
+                                                  "container start it with --gpus all")
+    code = loaded.cuInit(0)
+    if code == NO_DEVICE:
+        return DriverState(None, "installed, and sees no GPU", "look at CUDA_VISIBLE_DEVICES and at `nvidia-smi`")
+    if code != 0:
+        return DriverState(None, f"installed, and does not start: CUDA error {code}",
+                           "see what `nvidia-smi` says; after an update of the driver a reboot may be missing")
+    return DriverState(driver.driver_version())
+
+
+def major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def _gpus() -> str:
+    """Each GPU by the name that its facts are known by, or with the words that they are not."""
+    if not gpu_count():
+        raise UsageError("none visible", code="no_gpu", mend="not needed; install the NVIDIA driver to measure on a GPU")
+    found = []
+    for number in range(gpu_count()):
+        facts = driver.device_of(number)
+        known = "" if facts.dram_bytes_per_us and facts.tensor_fp16_flop_per_cycle_per_sm else ", peaks unknown"
+        found.append(f"cuda:{number} {facts.title} ({facts.arch}{known})")
+    return "; ".join(found)
+
+
+def _wheel(name: str, module: str, what_for: str) -> Check:
+    """An optional package of the extras."""
     if importlib.util.find_spec(module) is None:
-        return Check(name, False, False, "not installed", "not needed; pip install 'greenfast[cuda13]'")
+        served = driver_state().version
+        extra = "cuda12" if served and major(served) == 12 else "cuda13"
+        return Check(name, False, False, "not installed", f"needed {what_for} only; pip install 'greenfast[{extra}]'")
     versions = importlib.metadata.packages_distributions().get(module, [])
-    return Check(name, False, True, importlib.metadata.version(versions[0]) if versions else "installed")
+    return Check(name, False, True, ", ".join(f"{one} {importlib.metadata.version(one)}" for one in versions) or "installed")
+
+
+def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Check:
+    """An optional program on PATH."""
+    path = next(filter(None, map(shutil.which, commands)), None)
+    return Check(name, False, path is not None, path or "not on PATH", "" if path else f"needed {what_for} only; {mend}")
+
+
+def _peers() -> Check:
+    """An interpreter in which somebody else's kernels can be timed."""
+    from search.peers.compare import PYTHON_VARIABLE, python
+    interpreter = python()
+    try:
+        done = subprocess.run([interpreter, "-c", "import importlib.util as u; print(*(n for n in ('torch', 'cupy', 'ml_dtypes')"
+                               " if not u.find_spec(n)))"], capture_output=True, text=True, timeout=20)
+        lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
+    except (OSError, subprocess.TimeoutExpired):
+        lacking = ["a working Python"]
+    return Check("peers", False, not lacking, interpreter + (f" lacks {', '.join(lacking)}" if lacking else ""),
+                 f"needed to time PyTorch beside a winner only; install it there, or name another in {PYTHON_VARIABLE}"
+                 if lacking else "")

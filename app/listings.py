@@ -8,6 +8,7 @@ from search.catalogue import Catalogue
 from search.devices import device, device_names
 from search.errors import GreenfastError
 from search.spec import KernelSpec, TemplateSpec, Workload
+from search.recordings.shelf import find_heading, recording_names
 from search.strategies import STRATEGIES
 from search.targets.cuda import gpu_count, open_device
 
@@ -40,7 +41,19 @@ def list_targets() -> list[TargetOut]:
             why = str(error)
         found.append(TargetOut(name=f"cuda:{number}", title=f"GPU {number} of this machine", time_kind="measured",
                                available=not why, why=why))
-    return found
+    return found + [_replay_out(name) for name in recording_names()]
+
+
+def _replay_out(name: str) -> TargetOut:
+    """A recording, with what it holds; why not, when its file cannot be read."""
+    try:
+        heading = find_heading(name)
+    except GreenfastError as error:
+        return TargetOut(name=f"replay:{name}", title="a recording", time_kind="replayed", available=False, why=str(error))
+    what = f"{heading.candidates:,} candidates of {heading.kernel} {heading.template} on " + \
+        ", ".join(one.name for one in heading.workloads) + ("" if heading.complete else ", incomplete")
+    return TargetOut(name=f"replay:{name}", title=f"{what}, recorded on {heading.device.title}, {heading.recorded_at}",
+                     time_kind="replayed", available=True, why="")
 
 
 def list_strategies() -> list[StrategyOut]:

@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from app.cli_output import one_line
-from app.schemas import Budget, NegativesQuery, PageQuery, Problem, SearchesQuery, SearchSubmission, TrialsQuery
+from app.schemas import (Budget, ChampionsQuery, NegativesQuery, PageQuery, Problem, SearchesQuery, SearchSubmission,
+                         TrialsQuery)
 from search.errors import Fault, GreenfastError
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = ("unknown_search", "unknown_trial", "unknown_source", "no_best")
-CONFLICT = ("bad_transition", "kernel_changed")
+CONFLICT = ("bad_transition", "kernel_changed", "not_confirmed", "not_compared")
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
 CONTENT_SECURITY_POLICY = ("default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -88,6 +89,7 @@ def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
 def known_fields(place: Sequence[str], path: str) -> list[str]:
     """The fields that may stand where the unknown one stood."""
     if place[0] == "query":
-        queries = {"searches": SearchesQuery, "trials": TrialsQuery, "negatives": NegativesQuery}
+        queries = {"searches": SearchesQuery, "trials": TrialsQuery, "negatives": NegativesQuery,
+                   "champions": ChampionsQuery}
         return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
     return list((Budget if place[1:2] == ["budget"] else SearchSubmission).model_fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.confirmations import confirmation_out, peer_out
 from app.schemas import (BestOut, CountsOut, FunnelStep, ProgressOut, SearchDetailOut, SearchOut, TrialOut)
 from db.rows import SearchRow, TrialRow, beats
 from db.store import Store
@@ -18,7 +19,9 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         **SearchOut.model_validate(row).model_dump(), progress=progress(row),
         counts=CountsOut.model_validate(counts),
         funnel=[FunnelStep(stage=stage, reached=reached, passed=passed) for stage, reached, passed in counts.funnel],
-        best=best_out(store, row), baseline_trial=baseline_trial(store, row))
+        best=best_out(store, row), baseline_trial=baseline_trial(store, row),
+        confirmation=confirmation_out(found) if (found := store.confirmation(search_id)) else None,
+        peers=[peer_out(one) for one in store.peers(search_id)])
 
 
 def progress(row: SearchRow) -> ProgressOut:

@@ -58,13 +58,17 @@ class SearchSubmission(Input):
     strategy: str | None = None
     budget: Budget = Budget()
     seed: int | None = None
-    baseline: str | None = Field(None, description="template:preset, or none")
+    baseline: str | None = Field(None, description="template:preset, champion, or none; default: the champion of the "
+                                                         "scope where times are measured, else the kernel's own")
     min_gain: float | None = Field(None, description="share of the baseline's time that counts as faster")
+    confirm: bool = Field(True, description="where times are measured, time the winner again in fresh processes")
+    mode: str | None = Field(None, description="of measured times: auto (by the workload's size), hot (data in L2), cold "
+                                               "(data in memory)")
     gates: dict[str, dict[str, Any]] = Field(default_factory=dict, description="limits by gate")
 
     def request(self) -> SearchRequest:
         given = {name: getattr(self, name) for name in ("kernel", "name", "target", "strategy", "seed", "baseline",
-                                                        "min_gain", "gates")}
+                                                        "min_gain", "confirm", "mode", "gates")}
         return SearchRequest(**given, trials=self.budget.trials, seconds=self.budget.seconds,
                              workloads=tuple(self.workloads) if self.workloads is not None else None,
                              templates=tuple(self.templates) if self.templates is not None else None)
@@ -169,12 +173,102 @@ class FunnelStep(Output):
     passed: int
 
 
+# ---- what was timed again ----
+
+class TimesOut(Output):
+    """One workload in one fresh process; the two programs were timed in turns."""
+
+    workload: str
+    time_median_us: float
+    other_median_us: float | None
+    samples: list[float] | None = Field(description="us, in order; only in the confirmation's own document")
+    other_samples: list[float] | None
+
+
+class ProcessOut(Output):
+    seed: int
+    ratio: float | None = Field(description="this process alone, with its interval")
+    ratio_low: float | None
+    ratio_high: float | None
+    timings: list[TimesOut]
+
+
+class ComparisonOut(Output):
+    """One program against another over fresh processes. Below 1 is faster."""
+
+    against: str = Field(description="baseline, runner-up, or a peer's name")
+    other_trial: int | None
+    decision: str = Field(description="faster, slower, same, ambiguous, too_noisy; a tie is one of the last three")
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    processes: list[ProcessOut]
+
+
+class ConfirmationOut(Output):
+    """The winner of a search, timed again in fresh processes on new seeds."""
+
+    trial: int
+    confirmed: bool
+    sentence: str
+    comparisons: list[ComparisonOut]
+    recorded_at: str
+    environment: dict[str, str]
+
+
+class PeerOut(Output):
+    """Somebody else's kernel beside the winner, on one workload."""
+
+    name: str
+    version: str
+    workload: str
+    outcome: str = Field(description="timed, wrong, not_comparable, unavailable")
+    sentence: str
+    time_median_us: float | None
+    comparison: ComparisonOut | None = Field(description="the winner against it")
+    recorded_at: str
+
+
+class TimedAgainOut(Output):
+    """A search's confirmation and peers with every sample."""
+
+    confirmation: ConfirmationOut | None
+    peers: list[PeerOut]
+
+
 class SearchDetailOut(SearchOut):
     progress: ProgressOut
     counts: CountsOut
     funnel: list[FunnelStep]
     best: BestOut | None
     baseline_trial: TrialOut | None
+    confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
+    peers: list[PeerOut]
+
+
+class ScopeOut(Output):
+    """Where a champion is one."""
+
+    kernel: str
+    kernel_digest: str
+    workloads: list[str]
+    values: dict[str, ScalarValue] = Field(description="compile-time dims and options")
+    device: str
+    toolchain: str
+    mode: str
+
+
+class ChampionOut(Output):
+    """The confirmed best of a scope."""
+
+    scope: ScopeOut
+    scope_digest: str
+    trial: TrialOut
+    confirmation: ConfirmationOut
+    peers: list[PeerOut]
+    best_peers: list[PeerOut] = Field(description="the fastest of each workload")
+    promoted_at: str
+    replaced_at: str | None = Field(description="null: it is the champion")
 
 
 class NegativeOut(Output):
@@ -292,3 +386,8 @@ class NegativesQuery(PageQuery):
     kernel: str | None = Field(None, max_length=100)
     search_id: str | None = Field(None, max_length=40)
     reason: Reason | None = None
+
+
+class ChampionsQuery(PageQuery):
+    kernel: str | None = Field(None, max_length=100)
+    replaced: bool = Field(False, description="also those that are champions no more")

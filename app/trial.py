@@ -16,8 +16,7 @@ from search.expressions import Value
 from search.gates import GATES
 from search.plan import NO_BASELINE, SearchPlan, SearchRequest
 from search.run import baseline_candidate
-from search.space import Space
-from search.spec import TemplateSpec
+from search.spec import KernelSpec, TemplateSpec
 from search.verdict import (CorrectnessEvidence, Faulted, GateResult, Outcome, Rejected, Verdict, gate_result,
                             performance_of, verdict_name)
 
@@ -55,7 +54,7 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
     plan = services.plan(SearchRequest(
         kernel=kernel.name, workloads=request.workloads or None, templates=(template.name,), target=request.target,
         trials=1, seed=0 if request.seed is None else request.seed,
-        baseline=None if request.with_baseline else NO_BASELINE))
+        baseline=_baseline(kernel, request)))
     bench = services.bench(plan)
     candidate = requested_candidate(bench, template, request)
     bench.target.prepare()
@@ -64,9 +63,16 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
         compared_with = baseline_candidate(plan, bench)
         if compared_with.digest != candidate.digest:
             baseline = evaluate(compared_with, bench, None)
-            bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain)
+            bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode)
     done = evaluate(candidate, bench, timings_of(baseline.verdict) if baseline else None)
     return TrialResult(plan, candidate, done, baseline)
+
+
+def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
+    """The kernel's own, not a champion; a recording has its own."""
+    if not request.with_baseline:
+        return NO_BASELINE
+    return None if (request.target or "").startswith("replay:") else kernel.baseline
 
 
 def requested_candidate(bench: Bench, template: TemplateSpec, request: TrialRequest) -> Candidate:
@@ -77,7 +83,7 @@ def requested_candidate(bench: Bench, template: TemplateSpec, request: TrialRequ
     else:
         candidate = Candidate(template.kernel, template.name, complete_parameters(template, changes, bench.compiled),
                               Origin(OriginKind.SEEDED))
-    Space(template, bench.compiled, bench.target.device).require(candidate.parameters)
+    bench.target.space(template, bench.compiled).require(candidate.parameters)
     return candidate
 
 
@@ -146,7 +152,7 @@ def gate_report(result: GateResult) -> JSON:
     if isinstance(result.evidence, CorrectnessEvidence):
         report["max_abs_error"] = result.evidence.max_abs_error
     for timing in report.get("timings", ()):
-        timing["detail"] = dict(timing["detail"])
+        timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
     return report
 
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 import threading
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 
 from app.settings import Settings
+from db.device_turns import DeviceTurns
 from db.rows import Claim
 from db.sink import StoreSink
 from db.store import Store
+from search.candidate import Candidate
 from search.catalogue import Catalogue
 from search.digest import digest
 from search.errors import UsageError
 from search.evaluate import Bench
-from search.plan import SearchPlan, SearchRequest, make_plan
+from search.gates.safety import like
+from search.peers import compare_peers
+from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
 from search.run import History, SearchRun, Sink
-from search.targets import RUN_DEADLINE_S, TargetSettings, open_target
+from search.scope import scope_of
+from search.targets import RUN_DEADLINE_S, TargetSettings, check_target_name, open_target
 from search.targets.base import Target
 from search.toolchain import Toolchain
 from search.verdict import Trial
@@ -35,6 +41,7 @@ class Services:
         self.stopping = threading.Event()        # set when the process is about to end: streams close
         self.open_streams = 0
         self._targets: dict[tuple[str, float], Target] = {}
+        self._gpu_turns: DeviceTurns | None = None
         self._lock = threading.RLock()
 
     @cached_property
@@ -55,7 +62,7 @@ class Services:
     @cached_property
     def toolchain(self) -> Toolchain:
         self.settings.prepare_data()
-        return Toolchain(self.settings.cache, self.settings.window)
+        return Toolchain(self.settings.cache, max(self.settings.window, os.cpu_count() or 1))
 
     def target(self, name: str, run_deadline_s: float = RUN_DEADLINE_S) -> Target:
         """The target of that name, opened once for each deadline; not prepared yet."""
@@ -65,22 +72,51 @@ class Services:
                 self.settings.prepare_data()
                 workers = max(1, (os.cpu_count() or 1) // self.settings.window)
                 self._targets[key] = open_target(
-                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers, run_deadline_s))
+                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers, run_deadline_s,
+                                         lambda uuid: self._turns().turn(uuid)))
             return self._targets[key]
+
+    def _turns(self) -> DeviceTurns:
+        """This process's turns on GPUs that other workers of the database use too."""
+        with self._lock:
+            if self._gpu_turns is None:
+                self._gpu_turns = DeviceTurns(self.store, f"{platform.node()}:{os.getpid()}:{secrets.token_hex(2)}")
+            return self._gpu_turns
+
+    def give_back_gpus(self) -> None:
+        """Nothing is to run on a GPU for a while."""
+        if self._gpu_turns is not None:
+            self._gpu_turns.give_back()
 
     def plan(self, request: SearchRequest) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
         if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
             raise UsageError(f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}")
-        return make_plan(request, self.catalogue, window=self.settings.window)
+        return make_plan(request, self.catalogue, window=self._window(request.target or DEFAULT_TARGET),
+                         champion_of=self._champion_of)
+
+    def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:
+        """The champion of the scope that the plan's search will have."""
+        environment = {"device": target_device(plan.target).name, "toolchain": toolchain_name(self.toolchain)}
+        found = self.store.champion(scope_of(plan, environment))
+        return (f"champion {found.trial.search_id}/{found.trial.number}", found.candidate) if found else None
+
+    def _window(self, target: str) -> int:
+        """Candidates in flight. All of them wait for one GPU, which all cores together keep busy."""
+        chosen = self.settings.window
+        on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
+        return max(chosen, os.cpu_count() or 1) if on_gpu else chosen
 
     def bench(self, plan: SearchPlan) -> Bench:
         """What evaluating the plan's candidates needs; UsageError when its kernel is not what it was."""
         self.require_same_kernel(plan)
         kernel = self.catalogue.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        return Bench(kernel, workloads[0].compile_time(kernel), workloads, self.target(plan.target), self.toolchain,
-                     self.catalogue.include_dirs, plan.limits, plan.seed)
+        target = self.target(plan.target)
+        measuring = {"checker": self.target(f"emulator:{like(target.device).name}"),
+                     "compare_peers": compare_peers} if target.measures else {}
+        return Bench(kernel, workloads[0].compile_time(kernel), workloads, target, self.toolchain,
+                     self.catalogue.include_dirs, plan.limits, plan.seed, **measuring)
 
     def require_same_kernel(self, plan: SearchPlan) -> None:
         """Results of a kernel whose files changed since are not results of what would run now."""
@@ -94,9 +130,10 @@ class Services:
 
     def environment(self, bench: Bench) -> dict[str, str]:
         """What results depend on beside the candidate; the target has been prepared."""
-        toolchain = dict(bench.toolchain.identity)
-        return {"device": bench.target.device.name, **toolchain, **dict(bench.target.identity()),
-                "toolchain": f"nvrtc {toolchain['nvidia-cuda-nvrtc']}", "greenfast": own_version(),
+        found = dict(bench.target.identity())
+        if "toolchain" not in found:             # a recording names the one that it was made with
+            found = {**dict(bench.toolchain.identity), "toolchain": toolchain_name(bench.toolchain), **found}
+        return {"device": bench.target.device.name, **found, "greenfast": own_version(),
                 "python": platform.python_version(), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
 
     def sink(self, claim: Claim) -> StoreSink:
@@ -111,6 +148,7 @@ class Services:
         """End all children and close the database."""
         for one in self._opened():
             one.close()
+        self.give_back_gpus()
         if "_store" in self.__dict__:
             self._store.close()
 
@@ -118,6 +156,11 @@ class Services:
         with self._lock:
             targets = tuple(self._targets.values())
         return (*targets, *([self.toolchain] if "toolchain" in self.__dict__ else []))
+
+
+def toolchain_name(toolchain: Toolchain) -> str:
+    """What scopes call it: what makes a cubin of a source."""
+    return f"nvrtc {dict(toolchain.identity)['nvidia-cuda-nvrtc']}"
 
 
 def own_version() -> str:

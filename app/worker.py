@@ -15,6 +15,7 @@ from typing import Any
 
 from app.wiring import Services
 from db.rows import Claim
+from search.comparison import Confirmation, Peer
 from search.errors import Fault, GreenfastError
 from search.plan import SearchPlan
 from search.render import RenderedSource
@@ -81,6 +82,12 @@ class StoppableSink:
     def record(self, trial: Trial, source: RenderedSource | None) -> None:
         self._sink.record(trial, source)
 
+    def confirm(self, confirmation: Confirmation) -> None:
+        self._sink.confirm(confirmation)
+
+    def beside(self, peer: Peer) -> None:
+        self._sink.beside(peer)
+
     def control(self, spent_s: float) -> Control:
         self.wanted = self._sink.control(spent_s)
         if self.wanted is Control.CANCEL or self._stop.forced:
@@ -131,7 +138,10 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
     plan, history = services.store.plan(claim.search_id), services.store.history(claim)
     run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial), sink, history, stop)
     services.store.describe(claim, services.environment(run.bench))
-    return run.run()
+    try:
+        return run.run()
+    finally:
+        services.give_back_gpus()
 
 
 def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History,

@@ -30,6 +30,7 @@ from search.reference import answer
 from search.render import render
 from search.space import Space, resolve
 
+RESULTS = Path(__file__).resolve().parent / "results" / "gpu_check.json"
 WORKLOAD = "mission"
 RANDOM = {"wmma": 60, "scalar": 40}
 LAUNCHES = 40

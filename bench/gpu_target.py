@@ -1,7 +1,8 @@
 """The GPU target on a real GPU: can its times be trusted, and how many trials a minute does it take?
 
-    python bench/gpu_target.py OUT.json [TRIALS]
+    python bench/gpu_target.py OUT.json [TRIALS] [--quick]
 
+With --quick only the search, for trials a minute and where the time goes.
 Times equal kernels and slower twins against each other a hundred times, runs a search for attention, measures its
 best candidates again in fresh processes, and the seconds from a hung candidate to the next, and runs the album. Each
 part is written as soon as it is there, with all samples.
@@ -14,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -35,7 +37,7 @@ from search.verdict import performance_of, verdict_name
 from spins import spin
 
 COMPARISONS = 100
-WINDOW = 8
+SAMPLE_S = 0.01                      # between two looks at what the threads do
 
 
 class Recorder:
@@ -50,11 +52,41 @@ class Recorder:
         self.trials.append(trial)
         self.at_s.append(time.perf_counter())
 
+    def confirm(self, confirmation) -> None: ...
+    def beside(self, peer) -> None: ...
+
     def control(self, spent_s) -> Control:
         return Control.RUN
 
 
-def main(out: Path, trials: int) -> None:
+class Sampler(threading.Thread):
+    """Looks what each thread does, every 10 ms: by the innermost function that is ours."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen, self.looks, self.done = Counter(), 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(SAMPLE_S):
+            self.looks += 1
+            for number, frame in sys._current_frames().items():
+                if number != self.ident:
+                    self.seen[self._name(frame)] += 1
+
+    def _name(self, frame) -> str:
+        while frame is not None:
+            code = frame.f_code
+            if str(ROOT) in code.co_filename and ".venv" not in code.co_filename:
+                return f"{Path(code.co_filename).stem}.{code.co_name}:{frame.f_lineno}"
+            frame = frame.f_back
+        return "idle"
+
+    def result(self) -> dict[str, float]:
+        self.done.set()
+        return {name: round(count / max(1, self.looks), 3) for name, count in self.seen.most_common(40)}
+
+
+def main(out: Path, trials: int, quick: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     watches = Catalogue([REPOSITORY_TEMPLATES, ROOT / "tests" / "gpu" / "kernels"])
     toolchain = Toolchain(folder, os.cpu_count() or 1)
@@ -72,6 +104,11 @@ def main(out: Path, trials: int) -> None:
         for one in found:
             print({name: value for name, value in one.items() if name not in ("samples", "trials")}, flush=True)
 
+    if quick:
+        save(search(watches, target, toolchain, trials)[0])
+        target.close()
+        toolchain.close()
+        return
     save(*known_times(watches, target, toolchain))
     for other, label in ((100000, "equal"), (103000, "3 % slower"), (101000, "1 % slower")):
         save(comparisons(watches, target, toolchain, spin(other, twin=1), label))
@@ -147,10 +184,14 @@ def hang(watches, target, toolchain) -> dict:
 
 
 def search(watches, target, toolchain, trials: int):
-    request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="tpe", trials=trials, seed=5)
-    plan = make_plan(request, watches, window=WINDOW)
+    request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="tpe", trials=trials, seed=5,
+                            confirm=False)
+    window = os.cpu_count() or 1
+    plan = make_plan(request, watches, window=window)
     bench = _bench(watches, target, toolchain, "attention", "mission")
-    spans = _clocked(target, toolchain)
+    spans, sampler = _clocked(toolchain), Sampler()
+    target.spans.clear()
+    sampler.start()
     sink, started = Recorder(), time.perf_counter()
     result = SearchRun(plan, bench, sink, History()).run()
     wall = time.perf_counter() - started
@@ -169,23 +210,16 @@ def search(watches, target, toolchain, trials: int):
     said = Counter(f"{one['verdict']} {one['reason'] or ''}".strip() for one in rows)
     half = len(sink.at_s) // 2
     later = (len(sink.at_s) - half - 1) / (sink.at_s[-1] - sink.at_s[half]) * 60 if half else 0.0
-    return {"what": "search", "ended": result.ended, "window": WINDOW, "seconds": round(wall, 2),
+    return {"what": "search", "ended": result.ended, "window": window, "seconds": round(wall, 2),
             "trials_per_minute": round(len(rows) / wall * 60, 1), "second_half_trials_per_minute": round(later, 1),
             "said": dict(said), "thread_seconds": {name: round(value, 2) for name, value in spans.items()},
-            "trials": rows}, bench, (plan, sink)
+            "gpu_child_seconds": {name: round(value, 2) for name, value in sorted(target.spans.items())},
+            "threads_in": sampler.result(), "trials": rows}, bench, (plan, sink)
 
 
-def _clocked(target, toolchain) -> dict[str, float]:
-    """Seconds that threads spend in the GPU's child, and in compiling; instance attributes shadow the methods."""
-    spans = {"gpu_execute": 0.0, "gpu_measure": 0.0, "compile": 0.0}
-    call, compile_ = target._call, toolchain.compile
-
-    def clocked_call(request):
-        begin = time.perf_counter()
-        try:
-            return call(request)
-        finally:
-            spans[f"gpu_{request['do']}"] += time.perf_counter() - begin
+def _clocked(toolchain) -> dict[str, float]:
+    """Seconds that threads spend in compiling; an instance attribute shadows the method."""
+    spans, compile_ = {"compile": 0.0}, toolchain.compile
 
     def clocked_compile(source, arch):
         begin = time.perf_counter()
@@ -193,7 +227,7 @@ def _clocked(target, toolchain) -> dict[str, float]:
             return compile_(source, arch)
         finally:
             spans["compile"] += time.perf_counter() - begin
-    target._call, toolchain.compile = clocked_call, clocked_compile
+    toolchain.compile = clocked_compile
     return spans
 
 
@@ -246,4 +280,5 @@ def album(settings: TargetSettings, toolchain, folder: Path) -> dict:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 120)
+    words = [one for one in sys.argv[1:] if one != "--quick"]
+    main(Path(words[0]), int(words[1]) if len(words) > 1 else 120, "--quick" in sys.argv)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from search.candidate import Candidate
 from search.errors import Fault
@@ -26,6 +26,7 @@ from search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateRe
                             Rejected, Verdict)
 
 SCHEMA = 1
+T = TypeVar("T")
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -61,6 +62,15 @@ def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
 
 def pairs_of(name: str, document: str) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(_plain(one) for one in row) for row in _content(document, name))
+
+
+def value_json(name: str, value: Any) -> str:
+    """A dataclass of the domain under `name`: a confirmation, a peer, a scope."""
+    return _document({name: encode(value)})
+
+
+def value_of(name: str, cls: type[T], document: str) -> T:
+    return _read(cls, _content(document, name))
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
@@ -125,7 +135,7 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
         if isinstance(one.evidence, CorrectnessEvidence):
             evidence["max_abs_error"] = _without_types(encode(one.evidence.max_abs_error))
         for timing in evidence.get("timings", ()):
-            timing["detail"] = dict(timing["detail"])
+            timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
         plain[one.gate] = {"outcome": one.outcome.value, "sentence": storable(one.sentence),
                            "reason": one.reason.value if one.reason else None, **evidence}
     return plain

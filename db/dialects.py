@@ -50,6 +50,13 @@ def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None
     session.execute(family.insert(table).values(**values).on_conflict_do_nothing())
 
 
+def one_at_a_time(session: Session, name: str) -> None:
+    """Wait until no other transaction that named itself so is open; SQLite's writers are alone anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:space, hashtext(:name))"),
+                        {"space": APPLICATION_ID, "name": name})
+
+
 def parse_url(url: str) -> URL:
     """UsageError `database_url` for what is no URL of a database that is known."""
     try:

@@ -18,6 +18,12 @@ class LeaseLost(Fault):
     code = "lease_lost"
 
 
+class DeviceLost(Fault):
+    """Another worker took the GPU meanwhile: what was timed may have been disturbed."""
+
+    code = "gpu_lease_lost"
+
+
 # Of each: code, what is so, what mends it.
 _LOCKED = ("database_locked", "the database is locked by another process",
            "end the process that holds it, or try again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0002"                # the newest of migrations/versions, which a test compares
+REVISION = "0003"                # the newest of migrations/versions, which a test compares
 
 SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
 # Written as text, not as a bound value: only then do planners see that a partial index serves the query.
@@ -146,3 +146,74 @@ class EnvironmentRecord(Base):
     digest: Mapped[str] = mapped_column(primary_key=True)
     environment: Mapped[str]                                          # JSON
     created_at: Mapped[float]
+
+
+class ConfirmationRecord(Base):
+    """What fresh processes said of a search's winner. The newest counts; earlier ones stay."""
+
+    __tablename__ = "confirmations"
+
+    key: Mapped[int] = mapped_column(primary_key=True)
+    search_key: Mapped[int]
+    number: Mapped[int]                                               # the winner's trial
+    confirmed: Mapped[bool]
+    confirmation: Mapped[str]                                         # JSON
+    environment_digest: Mapped[str | None]
+    recorded_at: Mapped[float]
+
+    __table_args__ = (
+        ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
+        Index(None, "search_key", "key"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class PeerRecord(Base):
+    """Somebody else's kernel beside the search's winner, on one workload."""
+
+    __tablename__ = "peers"
+
+    search_key: Mapped[int] = mapped_column(ForeignKey("searches.key"), primary_key=True)
+    workload: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    peer: Mapped[str]                                                 # JSON
+    environment_digest: Mapped[str | None]
+    recorded_at: Mapped[float]
+
+
+class ChampionRecord(Base):
+    """A promoted trial: the confirmed best of a scope until another replaces it."""
+
+    __tablename__ = "champions"
+
+    key: Mapped[int] = mapped_column(primary_key=True)
+    scope_digest: Mapped[str]
+    kernel: Mapped[str]
+    scope: Mapped[str]                                                # JSON
+    search_key: Mapped[int]
+    number: Mapped[int]
+    confirmation_key: Mapped[int] = mapped_column(ForeignKey("confirmations.key"))
+    promoted_at: Mapped[float]
+    replaced_at: Mapped[float | None]
+
+    __table_args__ = (
+        ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
+        # One champion a scope, whoever promotes at the same time.
+        Index("ix_champions_scope", "scope_digest", unique=True, sqlite_where=text("replaced_at IS NULL"),
+              postgresql_where=text("replaced_at IS NULL")),
+        Index(None, "kernel", "key"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class DeviceLeaseRecord(Base):
+    """Who times on a GPU now. Nobody does when `worker` is null or the lease ran out."""
+
+    __tablename__ = "device_leases"
+
+    uuid: Mapped[str] = mapped_column(primary_key=True)
+    worker: Mapped[str | None]
+    fence: Mapped[int]                                                # grows with each lease
+    renewed_at: Mapped[float]
+    lease_s: Mapped[float]
+    wanted_at: Mapped[float | None]                                   # when another worker last asked in vain

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from search.candidate import Candidate
+from search.comparison import Confirmation, Peer
+from search.scope import Scope
+
 T = TypeVar("T")
 
 
@@ -155,6 +159,50 @@ class NegativeRow:
     candidate_digest: str
     source_digest: str | None
     recorded_at: str
+
+
+@dataclass(frozen=True)
+class ConfirmationRow:
+    """What fresh processes said of a search's winner, when, and on what."""
+
+    search_id: str
+    confirmation: Confirmation
+    recorded_at: str
+    environment_digest: str | None
+    environment: dict[str, str]      # empty when the worker did not say
+
+
+@dataclass(frozen=True)
+class PeerRow:
+    """Somebody else's kernel beside a search's winner."""
+
+    search_id: str
+    peer: Peer
+    recorded_at: str
+    environment_digest: str | None
+
+
+@dataclass(frozen=True)
+class ChampionRow:
+    """A promoted trial, with what it rests on."""
+
+    scope: Scope
+    scope_digest: str
+    trial: TrialRow
+    candidate: Candidate
+    confirmation: ConfirmationRow
+    peers: tuple[PeerRow, ...]       # of its search
+    promoted_at: str
+    replaced_at: str | None          # None: it is the champion
+
+
+@dataclass(frozen=True)
+class DeviceLease:
+    """The right to use a GPU alone, as long as nobody took it later: `fence` grows with each lease."""
+
+    uuid: str
+    worker: str
+    fence: int
 
 
 @dataclass(frozen=True)

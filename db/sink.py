@@ -6,6 +6,7 @@ import time
 
 from db.rows import Claim
 from db.store import Store
+from search.comparison import Confirmation, Peer
 from search.render import RenderedSource
 from search.run import Control
 from search.strategies import Proposal
@@ -28,6 +29,12 @@ class StoreSink:
 
     def record(self, trial: Trial, source: RenderedSource | None) -> None:
         self._store.record(self._claim, trial, source)
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        self._store.record_confirmation(self._claim, confirmation)
+
+    def beside(self, peer: Peer) -> None:
+        self._store.record_peer(self._claim, peer)
 
     def control(self, spent_s: float) -> Control:
         """Renew the lease and read the flags, not more often than needed: the loop asks at every step."""

@@ -6,6 +6,9 @@
     Trials      trials, trial, recorded, best, best_so_far, counts
     Negatives   negatives
     Sources     source
+    Confirmations  record_confirmation, record_peer, confirmation, peers
+    Champions   promote, champion, champions
+    Devices     lease_device, renew_device, release_device, device_holder
 
 Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
 any thread. Errors are UsageError (the caller's) or Fault (ours); nothing of SQLAlchemy comes out.
@@ -18,7 +21,10 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from db.champions import Champions
 from db.claims import Claims
+from db.confirmations import Confirmations
+from db.devices import Devices
 from db.dialects import make_engine, parse_url, sqlite_path
 from db.migrate import prepare
 from db.models import REVISION, SearchRecord
@@ -30,7 +36,7 @@ from db.sources import Sources
 from db.trials import Trials
 
 
-class Store(Searches, Claims, Recording, Trials, Negatives, Sources):
+class Store(Searches, Claims, Recording, Trials, Negatives, Sources, Confirmations, Champions, Devices):
     """The single truth about searches and trials."""
 
     @classmethod

@@ -48,7 +48,7 @@ class Trials(Part):
     def trial(self, search_id: str, number: int) -> TrialDetail:
         """One trial with its gates, evidence and log; UsageError `unknown_trial`."""
         with self._database.reading() as session:
-            record = _found(session, search_id, number)
+            record = found_trial(session, search_id, number)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             environment = session.get(EnvironmentRecord, record.environment_digest) \
                 if record.environment_digest else None
@@ -62,7 +62,7 @@ class Trials(Part):
     def recorded(self, search_id: str, number: int) -> Trial | None:
         """The trial as it was recorded, with complete evidence; None while it is in flight."""
         with self._database.reading() as session:
-            record = _found(session, search_id, number)
+            record = found_trial(session, search_id, number)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             if evidence is None:
                 return None
@@ -100,7 +100,8 @@ class Trials(Part):
         return counts_of([tuple(row) for row in rows])
 
 
-def _found(session: Session, search_id: str, number: int) -> TrialRecord:
+def found_trial(session: Session, search_id: str, number: int) -> TrialRecord:
+    """UsageError `unknown_search`, `unknown_trial`."""
     key = search_key(session, search_id)
     record = session.get(TrialRecord, (key, number)) if 0 <= number <= LARGEST_INTEGER else None
     if record is None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything greenfast needs on this machine: .venv with its wheels, a C++ compiler; with --test a browser too.
+# Everything greenfast needs on this machine: .venv with its wheels (CuPy too where a GPU is), a C++ compiler; with
+# --test a browser too.
 # Safe to run again: when nothing changed it takes a moment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,13 +40,16 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
     } || die "$python cannot make a virtual environment; install the package python3-venv"
 fi
 
-extra=""
-[ "$with_tests" = yes ] && extra="[test]"
-wanted="$(sha256sum pyproject.toml | cut -c1-64)$extra $PWD"
-if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$wanted" -e "${wanted/ /[test] }" .venv/.greenfast; }; then
+gpu=""
+if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then gpu="cuda13"; fi
+sum="$(sha256sum pyproject.toml | cut -c1-64)"
+with_test="test${gpu:+,$gpu}"
+extra="$gpu"
+[ "$with_tests" = yes ] && extra="$with_test"
+if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$sum[$extra] $PWD" -e "$sum[$with_test] $PWD" .venv/.greenfast; }; then
     say "installing wheels (about 200 MB on a first run)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extra" || die "pip could not install the wheels; its message is above"
-    echo "$wanted" > .venv/.greenfast
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" || die "pip could not install the wheels; its message is above"
+    echo "$sum[$extra] $PWD" > .venv/.greenfast
 fi
 
 if ! command -v "${GREENFAST_CXX:-g++}" >/dev/null && ! command -v clang++ >/dev/null; then

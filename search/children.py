@@ -26,6 +26,7 @@ from search.errors import Fault
 ENVIRONMENT_ALLOWED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
                        "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 LARGEST_MESSAGE_BYTES = 64 * 2**20
+KILL_WAIT_S = 10.0
 _LENGTH = struct.Struct("<I")
 
 
@@ -69,13 +70,17 @@ def limit(pid: int, limits: Limits) -> None:
             resource.prlimit(pid, kind, (value, value))
 
 
-def kill_group(process: subprocess.Popen) -> None:
-    """End the child and everything it started."""
+def kill_group(process: subprocess.Popen) -> bool:
+    """End the child and everything it started; False when it is not gone by `KILL_WAIT_S`: a driver holds it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()
+    try:
+        process.wait(KILL_WAIT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class Child:
@@ -125,14 +130,15 @@ class Child:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def close(self) -> None:
-        if self.process.returncode is None:
-            kill_group(self.process)
+    def close(self) -> bool:
+        """End it; False when it could not be ended."""
+        gone = self.process.returncode is not None or kill_group(self.process)
         for one in ("_read", "_write"):
             if getattr(self, one, -1) >= 0:
                 os.close(getattr(self, one))
                 setattr(self, one, -1)
         self._errors.close()
+        return gone
 
     def _receive(self, count: int, end: float) -> bytes:
         chunks, missing = [], count

@@ -9,6 +9,7 @@ from pathlib import Path
 from search.errors import unknown_name
 from search.tables import Table
 
+TENSOR_FORMATS = ("fp16", "bf16", "tf32", "e4m3", "e5m2", "int8")
 FOLDER = Path(__file__).parent / "targets" / "devices"
 
 
@@ -37,11 +38,23 @@ class Device:
     fp32_flop_per_cycle_per_sm: int
     special_function_per_cycle_per_sm: int
     shared_bytes_per_cycle_per_sm: int
+    tensor_bf16_flop_per_cycle_per_sm: int = 0  # dense; 0: it has no such products, or nobody said
+    tensor_tf32_flop_per_cycle_per_sm: int = 0
+    tensor_e4m3_flop_per_cycle_per_sm: int = 0
+    tensor_e5m2_flop_per_cycle_per_sm: int = 0
+    tensor_int8_flop_per_cycle_per_sm: int = 0  # operations, accumulated in int32
+    int32_per_cycle_per_sm: int = 64            # additions, comparisons, shifts
 
     @property
     def arch(self) -> str:
         """The name that compilers know it by."""
         return f"sm_{self.sm}"
+
+    def tensor_flop_per_cycle_per_sm(self, form: str) -> int:
+        """Of a format of TENSOR_FORMATS; 0: this GPU has no such products."""
+        if form not in TENSOR_FORMATS:
+            raise unknown_name("tensor format", form, TENSOR_FORMATS)
+        return getattr(self, f"tensor_{form}_flop_per_cycle_per_sm")
 
 
 def device_names() -> tuple[str, ...]:

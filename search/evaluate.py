@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 
 from search.candidate import Candidate
+from search.comparison import Peer
 from search.errors import Fault, SpecError
 from search.gates import GATES, GateLimits, Subject
 from search.render import RenderedSource, RenderFailed, render
 from search.space import Resolved, resolve
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
-from search.targets.base import Target
+from search.targets.base import Question, Target
 from search.toolchain import CompileFailed, Cubin, Toolchain
 from search.verdict import (Accepted, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason, Rejected, Stage,
                             Timing, Verdict, performance_of)
@@ -37,6 +38,9 @@ class Bench:
     cancelled: Callable[[], bool] = lambda: False
     baseline: Candidate | None = None    # what a measuring target times in turns with the others
     min_gain: float = 0.0
+    checker: Target | None = None        # looks for races where the target itself does not
+    mode: str = "auto"                   # how measured times find the caches: "auto" | "hot" | "cold"
+    compare_peers: Callable[..., tuple[Peer, ...]] | None = None     # search.peers.compare_peers, where there are peers
 
     def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
         template = self.kernel.template(candidate.template)
@@ -47,7 +51,12 @@ class Bench:
         rival = self.rival if self.target.measures and baseline is not None else None
         return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
                        self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled, rival,
-                       self.min_gain)
+                       self.min_gain, self.checker, self.mode)
+
+    def question(self, candidate: Candidate, source: RenderedSource, baseline: tuple[Timing, ...] | None) -> Question:
+        """What a target that knows the answer without running anything is asked."""
+        return Question(candidate, source.digest, tuple(one.name for one in self.workloads), self.limits, baseline,
+                        self.baseline.digest if self.baseline else "")
 
     @cached_property
     def rival(self) -> Subject | None:
@@ -92,6 +101,9 @@ def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | Rend
         place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
         return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
     try:
+        known = bench.target.answers(bench.question(candidate, rendered, baseline))
+        if known is not None:
+            return known
         compiled = bench.toolchain.compile(rendered, bench.target.device.arch)
     except Fault as fault:
         return Faulted(Stage.COMPILE, fault.code, str(fault))

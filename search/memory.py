@@ -91,6 +91,7 @@ class Problem:
     launches: tuple[LaunchPlan, ...]
     work_flop: float                             # of the operation, however it is written
     work_bytes: float                            # compulsory traffic
+    mode: str = "auto"                           # how a measured time finds the caches: "auto" | "hot" | "cold"
 
 
 def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: Case, answer: Answer,

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from search.candidate import Candidate
 from search.catalogue import Catalogue
 from search.devices import device
 from search.digest import digest
 from search.errors import UsageError, unknown_name
 from search.gates.base import GateLimits
+from search.recordings.shelf import find_recording
+from search.recordings.space import RecordedSpace
 from search.space import Space
-from search.spec import Items, KernelSpec, Workload
+from search.spec import Items, KernelSpec, TemplateSpec, Workload
 from search.strategies import STRATEGIES
 from search.targets import check_target_name
+from search.targets.replay import on_record
 
 DEFAULT_TARGET = "emulator:h200"
 DEFAULT_STRATEGY = "tpe"
@@ -22,6 +27,9 @@ DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
+# How a measured time finds the caches: by the workload's size; its data in L2; its data in memory (a ring of input sets).
+MODES = ("auto", "hot", "cold")
+CHAMPION = "champion"              # the baseline is what was promoted in the search's scope
 GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
 
 
@@ -38,8 +46,10 @@ class SearchRequest:
     trials: int | None = None
     seconds: float | None = None
     seed: int | None = None
-    baseline: str | None = None              # template:preset, or "none"
+    baseline: str | None = None              # template:preset, "champion", or "none"
     min_gain: float | None = None            # a share: 0.02 asks for 2 % less time
+    confirm: bool = True                     # where times are measured, time the winner again in fresh processes
+    mode: str | None = None                  # how measured times find the caches: one of MODES
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -61,19 +71,32 @@ class SearchPlan:
     min_gain: float
     limits: GateLimits
     window: int                              # candidates in flight; part of the plan, so that a search repeats
+    compiled: Items = ()                     # compile-time dims and options, the same for all workloads
+    champion: Candidate | None = None        # the baseline, when it is no preset
+    confirm: bool = True
+    mode: str = "auto"                       # of measured times; modes are never compared
 
 
-def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2) -> SearchPlan:
-    """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices."""
+ChampionOf = Callable[[SearchPlan], tuple[str, Candidate] | None]      # its name and point, in the plan's scope
+
+
+def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
+              champion_of: ChampionOf = lambda plan: None) -> SearchPlan:
+    """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices.
+
+    Where times are measured, the default baseline is the champion of the plan's scope, if there is one.
+    """
     kernel = catalogue.kernel(request.kernel)
     target = request.target or DEFAULT_TARGET
-    check_target_name(target)
+    family, which = check_target_name(target)
+    if family == "replay":
+        request = on_record(which, request, kernel, catalogue.include_dirs)
     strategy = request.strategy or DEFAULT_STRATEGY
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
-    baseline = request.baseline or kernel.baseline
+    baseline = kernel.baseline if request.baseline in (None, CHAMPION) else request.baseline
     if baseline != NO_BASELINE:
         kernel.preset(baseline)[0].check_supports(workloads[0])
     trials, seconds = _budget(request)
@@ -82,7 +105,21 @@ def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2) 
         workloads=tuple(one.name for one in workloads),
         templates=_templates(request, kernel, workloads[0], compiled, target), target=target, strategy=strategy,
         trials=trials, seconds=seconds, seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
-        baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window)
+        baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window,
+        compiled=compiled, confirm=request.confirm, mode=_mode(request.mode))
+    if request.baseline == CHAMPION or request.baseline is None and family == "cuda":
+        return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
+    return plan
+
+
+def _against_champion(plan: SearchPlan, champion: tuple[str, Candidate] | None, *, required: bool) -> SearchPlan:
+    """The plan with the champion, as it is now, for its baseline."""
+    if champion is not None:
+        return replace(plan, baseline=champion[0], champion=champion[1])
+    if required:
+        raise UsageError(f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} on {plan.target} "
+                         "with these files and this toolchain", code="no_champion",
+                         mend=f"name no baseline for the default, {plan.baseline}; `greenfast champions` lists them")
     return plan
 
 
@@ -111,8 +148,18 @@ def target_device(target: str):
     family, which = check_target_name(target)
     if family == "emulator":
         return device(which)
+    if family == "replay":
+        return find_recording(which).heading.device
     from search.targets.cuda import open_device
     return open_device(which).device
+
+
+def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
+    """The points that can be asked for on a target, before it is opened."""
+    family, which = check_target_name(target)
+    if family == "replay":
+        return RecordedSpace(template, compiled, find_recording(which))
+    return Space(template, compiled, target_device(target))
 
 
 def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items,
@@ -120,7 +167,6 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
     names = request.templates or tuple(one.name for one in kernel.templates)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
-    on = target_device(target)
     chosen, refusals = [], []
     for name in names:
         template = kernel.template(name)
@@ -130,7 +176,7 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
             if request.templates:
                 raise
             continue
-        space = Space(template, compiled, on)
+        space = target_space(target, template, compiled)
         if next(space.each_point(), None) is not None:
             chosen.append(name)
         else:
@@ -166,6 +212,12 @@ def _min_gain(value: float | None) -> float:
     if not 0 <= gain < 1:
         raise UsageError(f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1")
     return gain
+
+
+def _mode(value: str | None) -> str:
+    if value is not None and value not in MODES:
+        raise unknown_name("mode", value, MODES)
+    return value or MODES[0]
 
 
 def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:

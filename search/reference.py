@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
-from dataclasses import dataclass
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +18,8 @@ from search.cases import Case
 from search.digest import text_digest
 from search.errors import SpecError
 from search.spec import KernelSpec
+
+KEPT_BYTES = 2 * 2**30               # of answers, the least recently used given up first
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,20 @@ class Expected:
     bound: np.ndarray
     rounded: np.ndarray | None
 
+    @cached_property
+    def finite(self) -> np.ndarray:
+        return np.isfinite(self.value)
+
+    @cached_property
+    def norm(self) -> float:
+        """Frobenius, of the finite elements."""
+        return float(np.linalg.norm(self.value[self.finite]))
+
+    @cached_property
+    def rounding(self) -> float:
+        """The same norm of what rounding alone costs."""
+        return float(np.linalg.norm((self.rounded - self.value)[self.finite]))
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -31,11 +52,64 @@ class Answer:
 
     inputs: dict[str, np.ndarray]
     outputs: dict[str, Expected]
+    laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)   # tensors made of it, to make them once
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.inputs.values(), *(array for one in self.outputs.values()
+                                           for array in (one.value, one.bound, one.rounded) if array is not None)]
+        return sum(one.nbytes for one in arrays) + sum(one.nbytes for one in self.inputs.values())    # once more laid out
 
 
-@lru_cache(maxsize=128)
+class Answers:
+    """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._kept_bytes, self._bytes, self._lock = kept_bytes, 0, threading.Lock()
+        # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
+        self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
+
+    def get(self, kernel: KernelSpec, case: Case) -> Answer:
+        key = id(kernel), case
+        with self._lock:
+            _, future = self._futures.get(key, (None, None))
+            if future is not None:
+                self._futures.move_to_end(key)
+            else:
+                mine: Future[Answer] = Future()
+                self._futures[key] = kernel, mine
+        if future is not None:
+            return future.result()
+        try:
+            found = _computed(kernel, case)
+        except BaseException as error:
+            with self._lock:
+                self._futures.pop(key, None)
+            mine.set_exception(error)
+            raise
+        mine.set_result(found)
+        self._count(found)
+        return found
+
+    def _count(self, found: Answer) -> None:
+        with self._lock:
+            self._bytes += found.nbytes
+            for key in list(self._futures):
+                if self._bytes <= self._kept_bytes or len(self._futures) == 1:
+                    break
+                if self._futures[key][1].done():
+                    self._bytes -= self._futures.pop(key)[1].result().nbytes
+
+
+_ANSWERS = Answers(KEPT_BYTES)
+
+
 def answer(kernel: KernelSpec, case: Case) -> Answer:
     """Inputs and expected outputs of `case`; SpecError when reference.py does not keep its contract."""
+    return _ANSWERS.get(kernel, case)
+
+
+def _computed(kernel: KernelSpec, case: Case) -> Answer:
     module = _module(kernel.folder.name, kernel.reference_text)
     dims, options = dict(case.dims), dict(case.options)
     where = f"{kernel.name}/reference.py"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import jinja2
@@ -113,10 +114,16 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
+@lru_cache(maxsize=64)
+def _jinja_template(text: str) -> jinja2.Template:
+    """Made once a template: nine tenths of what rendering a candidate would take."""
+    environment = _environment()
+    return environment.from_string(_mark_lines(environment, text))
+
+
 def _render_marked(text: str, shown: str, values: dict[str, object]) -> list[tuple[str, Line]]:
     """Rendered lines with the template line each came from."""
-    environment = _environment()
-    template = environment.from_string(_mark_lines(environment, text))
+    template = _jinja_template(text)
     result: list[tuple[str, Line]] = []
     number = 1
     for rendered in template.render(values).splitlines():

@@ -11,18 +11,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
 from search.candidate import Candidate, preset_candidate
+from search.closing import Closing, closing
+from search.comparison import Confirmation, Peer
+from search.confirmation import Contender, contender_of
 from search.evaluate import Bench, Evaluated, evaluate, timings_of
 from search.executors.local import LocalExecutor
 from search.plan import NO_BASELINE, SearchPlan
 from search.render import RenderedSource
-from search.space import Space
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
 from search.verdict import Accepted, Faulted, Green, Reason, Rejected, Stage, Timing, Trial, Verdict, performance_of
 
@@ -68,6 +70,8 @@ class Sink(Protocol):
 
     def begin(self, number: int, proposal: Proposal) -> None: ...
     def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
+    def confirm(self, confirmation: Confirmation) -> None: ...
+    def beside(self, peer: Peer) -> None: ...
     def control(self, spent_s: float) -> Control:
         """Renew the lease and read the flags."""
 
@@ -94,10 +98,13 @@ class SearchRun:
         self.stop = threading.Event()
         self.plan, self.sink, self.history, self.on_trial = plan, sink, history, on_trial
         baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
-        self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain)
+        self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
+                             mode=plan.mode)
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
+        self.measured_baseline: Contender | None = None
+        self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
         self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
         self.faults_in_a_row = 0
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
@@ -110,12 +117,11 @@ class SearchRun:
         flights: deque[_Flight] = deque()
         with LocalExecutor(self.plan.window) as executor:
             try:
-                return self._loop(executor, flights)
+                result = self._loop(executor, flights)
+                return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
             finally:
                 if flights:                      # cancelled, interrupted or broken: nobody waits for these any more
-                    self.stop.set()
-                    self.bench.toolchain.interrupt()
-                    self.bench.target.interrupt()
+                    self._interrupt()
 
     def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
         exhausted = False
@@ -134,6 +140,37 @@ class SearchRun:
                 self._record(flights.popleft(), done)
                 if self.faults_in_a_row >= FAULTS_IN_A_ROW:
                     return RunResult(Ended.FAILED, f"{FAULTS_IN_A_ROW} faults in a row; the last trial says which")
+
+    def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
+        """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
+        work = closing(self.bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+        if work is None:
+            return result
+        future: Future[Closing] = executor.submit(work)
+        try:
+            while not future.done():
+                match self.sink.control(self._spent_s()):
+                    case Control.CANCEL:
+                        return RunResult(Ended.CANCELLED, "cancelled while its winner was confirmed")
+                    case Control.PAUSE:
+                        return RunResult(Ended.PAUSED, "paused before its winner was confirmed")
+                wait((future,), CONTROL_INTERVAL_S)
+        finally:
+            if not future.done():
+                self._interrupt()
+        done = future.result()
+        if done.confirmation is not None:
+            self.sink.confirm(done.confirmation)
+        for peer in done.peers:
+            self.sink.beside(peer)
+        return RunResult(result.ended, f"{result.why}; {done.said}")
+
+    def _interrupt(self) -> None:
+        self.stop.set()
+        self.bench.toolchain.interrupt()
+        self.bench.target.interrupt()
+        if self.bench.checker is not None:
+            self.bench.checker.interrupt()
 
     def _ended(self, control: Control, exhausted: bool) -> RunResult:
         if control is Control.PAUSE:
@@ -212,6 +249,9 @@ class SearchRun:
     def _learn(self, trial: Trial, tell: Callable[[Proposal, Told], None]) -> None:
         if trial.number == 0 and self.plan.baseline != NO_BASELINE:
             self.baseline = timings_of(trial.verdict)
+            self.measured_baseline = contender_of(trial, is_baseline=True)
+        elif (contender := contender_of(trial, is_baseline=False)) is not None:
+            self.contenders.append(contender)
         told = told_of(trial, self.plan)
         self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
         if trial.source_digest is not None:
@@ -232,7 +272,7 @@ class SearchRun:
 
 def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
     """The plan's strategy over its templates' spaces, with every preset as a seed."""
-    spaces = {name: Space(bench.kernel.template(name), bench.compiled, bench.target.device) for name in plan.templates}
+    spaces = {name: bench.target.space(bench.kernel.template(name), bench.compiled) for name in plan.templates}
     seeds = [preset_candidate(space.template, preset.name, bench.compiled)
              for space in spaces.values() for preset in space.template.presets]
     valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
@@ -240,6 +280,10 @@ def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
 
 
 def baseline_candidate(plan: SearchPlan, bench: Bench) -> Candidate:
+    if plan.champion is not None:
+        return plan.champion
+    if plan.champion is not None:
+        return plan.champion
     template, preset = bench.kernel.preset(plan.baseline)
     return preset_candidate(template, preset.name, bench.compiled)
 

@@ -160,6 +160,8 @@ class Timing:
     lines: tuple[LineCost, ...] = ()     # where the target counts by line
     samples: tuple[float, ...] = ()      # measured, us, in order: two a block
     baseline_samples: tuple[float, ...] = ()     # of the baseline, timed in turns with it
+    limits: tuple[tuple[str, float], ...] = ()   # modelled us that each resource alone would take, the longest first
+    mix: tuple[tuple[str, float], ...] = ()      # counted warp instructions of all launches, by class
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
-"""Plans, candidates, sources and verdicts for tests of the store, as the search would make them."""
+"""Plans, candidates, sources, verdicts and confirmations for tests of the store, as the search would make them."""
 
 from __future__ import annotations
 
 import hashlib
 
+from sqlalchemy import text as sql
+
 from search.candidate import Candidate, Origin, OriginKind
+from search.comparison import Comparison, Confirmation, Peer, ProcessTimes
 from search.digest import text_digest
 from search.gates import GateLimits
 from search.plan import SearchPlan
@@ -15,6 +18,7 @@ from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulte
                             TimeKind, Timing, Trial, Verdict)
 
 BASELINE = "wmma:flashcore_a"
+LEASE_S = 30.0
 
 
 def plan(**changes) -> SearchPlan:
@@ -108,3 +112,29 @@ def run_trial(store, claim, number: int, verdict: Verdict | None = None, templat
     store.begin(claim, number, Proposal(made.candidate, made.sampler))
     store.record(claim, made, source(number))
     return made
+
+
+def comparison(against: str = "baseline", other_trial: int | None = 0, ratio: float = 0.9) -> Comparison:
+    """Three processes of two blocks."""
+    processes = tuple(ProcessTimes(seed, (Timing(
+        "mission", 100.0 * ratio, TimeKind.MEASURED, "", samples=(90.0, 90.125, 89.9, 90.2),
+        baseline_samples=(100.0, 100.1, 99.9, 100.2)),)) for seed in (11, 12, 13))
+    return Comparison(against, other_trial, "faster", ratio, ratio - 0.005, ratio + 0.005, processes)
+
+
+def confirmation(number: int, confirmed: bool = True) -> Confirmation:
+    return Confirmation(number, confirmed, "faster than the baseline by 10 % in 3 fresh processes",
+                        (comparison(), comparison("runner-up", 2, 0.97)))
+
+
+def peer(name: str = "torch-flash", outcome: str = "timed", ratio: float = 0.8) -> Peer:
+    timed = outcome == "timed"
+    return Peer(name, "2.11.0", "mission", outcome, "the winner is faster" if timed else "it is not installed",
+                90.0 / ratio if timed else None, comparison(name, None, ratio) if timed else None)
+
+
+def expire(store, claim) -> None:
+    """Let the worker of `claim` have been silent for longer than its lease."""
+    with store._database.writing() as session:
+        session.execute(sql("UPDATE searches SET renewed_at = renewed_at - lease_s - 1 WHERE id = :id"),
+                        {"id": claim.search_id})

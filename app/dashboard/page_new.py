@@ -16,7 +16,7 @@ from app.problems import status_of
 from app.wiring import Services
 from search.errors import GreenfastError, UsageError
 from search.gates import GateLimits
-from search.plan import (DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE,
+from search.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE,
                          SearchRequest, default_workloads)
 from search.spec import KernelSpec
 
@@ -27,8 +27,8 @@ FIELD_OF = {
     "bad_name": "name", "bad_seed": "seed", "bad_min_gain": "min_gain", "unknown_strategy": "strategy",
     **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
     **dict.fromkeys(("unknown_template", "unsupported_workload", "empty_space"), "templates"),
-    **dict.fromkeys(("unknown_target", "no_gpu", "target_not_built"), "target"),
-    **dict.fromkeys(("bad_preset", "unknown_preset"), "baseline")}
+    **dict.fromkeys(("unknown_target", "no_gpu"), "target"),
+    **dict.fromkeys(("bad_preset", "unknown_preset", "no_champion"), "baseline")}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -42,11 +42,14 @@ class FieldError(UsageError):
 
 
 @router.get("/new")
-def new_page(request: Request, kernel: str = "") -> Response:
+def new_page(request: Request, kernel: str = "", workload: str = "") -> Response:
     services = services_of(request)
     names = services.catalogue.names()
     chosen = services.catalogue.kernel(kernel or next(iter(names), ""))
-    return form_page(services, chosen, defaults(chosen), None)
+    given = defaults(chosen)
+    if workload:
+        given["workloads"] = [chosen.workload(workload).name]
+    return form_page(services, chosen, given, None)
 
 
 @router.post("/new")
@@ -70,7 +73,7 @@ def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any],
         "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
         "field": field_of(error, given) if error else None,
         "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
-        "baselines": [*presets, NO_BASELINE],
+        "baselines": ["", CHAMPION, *presets, NO_BASELINE],
     }, status_of(error) if error else 200)
 
 
@@ -90,7 +93,7 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
     return {"name": "", "workloads": list(default_workloads(kernel)),
             "templates": [one.name for one in kernel.templates], "target": DEFAULT_TARGET,
             "strategy": DEFAULT_STRATEGY, "trials": str(DEFAULT_TRIALS), "seconds": "",
-            "seed": "", "baseline": kernel.baseline, "min_gain": "0.01", **limits}
+            "seed": "", "baseline": "", "min_gain": "0.01", **limits}
 
 
 def typed(form: FormData) -> dict[str, Any]:

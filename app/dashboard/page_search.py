@@ -9,12 +9,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.confirmations import confirmation_out, peer_out
 from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
 from app.progress import beats_baseline, progress
 from app.wiring import Services
 from db.rows import Counts, SearchRow, TrialRow
 from db.store import Store
+from search.scope import scope_of
 from search.verdict import Reason, Stage
 
 PAGE = 50
@@ -68,6 +70,16 @@ def search_page(request: Request, search_id: str, verdict: str = "", stage: str 
                                   **trial_table(services.store, row, filters, cursor or None)})
 
 
+@router.post("/searches/{search_id}/promote")
+async def promote(request: Request, search_id: str) -> Response:
+    """Make the confirmed winner the champion of its scope, then show the champions."""
+    form = await request.form(max_files=0, max_fields=5)
+    number = str(form.get("trial", ""))
+    services_of(request).store.promote(search_id, int(number) if number.isdecimal() else -1,
+                                       replace=form.get("replace") == "1")
+    return RedirectResponse("/champions", 303)
+
+
 @router.post("/searches/{search_id}/control")
 async def control(request: Request, search_id: str) -> Response:
     """Pause, resume or cancel, then back to the page."""
@@ -89,7 +101,19 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "comparison": comparison(store, row, best, baseline),
         "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
-        "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest)}
+        "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),
+        **timed_again(store, row)}
+
+
+def timed_again(store: Store, row: SearchRow) -> dict[str, Any]:
+    """The confirmation, whether its winner can be promoted, the scope's champion, and the peers beside the winner."""
+    found = store.confirmation(row.id)
+    champion, promotable = None, False
+    if found is not None:
+        champion = store.champion(scope_of(store.plan(row.id), found.environment))
+        promotable = found.confirmation.confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted"
+    return {"confirmation": confirmation_out(found) if found else None, "champion": champion,
+            "promotable": promotable, "peers": [peer_out(one) for one in store.peers(row.id)]}
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:

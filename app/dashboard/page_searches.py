@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
+from app.dashboard.page_champions import matrices
 from app.dashboard.pages import PageRoute, one_of, render, services_of
 from app.progress import progress
 from app.schemas import ProgressOut
@@ -44,6 +45,7 @@ def searches_page(request: Request, status: str | None = None, cursor: str | Non
     return render("searches.html", {
         "active": [line(store, row) for row in active], "earlier": [line(store, row) for row in earlier],
         "status": status, "statuses": STATUSES, "next_cursor": page.next_cursor, "paged": bool(cursor),
+        "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
         "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
         "kernels": services_of(request).catalogue.names(),
         "refresh_s": 3 if any(row.status in ACTIVE for row in (*active, *earlier)) else None})

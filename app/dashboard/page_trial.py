@@ -19,7 +19,7 @@ from search.errors import GreenfastError, UsageError
 from search.verdict import Stage
 
 MOST_CHECKS = 400
-CYCLES = "cycles_"
+MOST_LIMITS = 3                      # named in words; the others are in the table
 BEFORE_GATES = (Stage.RENDER, Stage.COMPILE)
 
 router = APIRouter(route_class=PageRoute)
@@ -39,10 +39,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cycles of one pipe of an SM, and their share of the busiest pipe's."""
+    """What one resource takes, or one class of instructions has, and its share of the largest."""
 
     name: str
-    cycles: float
+    value: float
     share: float
 
 
@@ -56,7 +56,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
     source = store.source(trial.source_digest) if trial.source_digest else None
     return render("trial.html", {
         "search": search, "trial": trial, "baseline": baseline, "steps": early_steps(trial, bool(source)),
-        "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "costs": costs(trial),
+        "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "limits": costs(trial, "limits"), "mixes": costs(trial, "mix"), "most_limits": MOST_LIMITS,
         "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log),
         "source": source, "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
         "counted": counted_workload(trial),
@@ -94,15 +94,12 @@ def ordered_checks(trial: TrialDetail) -> list[dict[str, Any]]:
     return sorted(trial.gates.get("correctness", {}).get("checks", ()), key=lambda one: one["passed"])
 
 
-def costs(trial: TrialDetail) -> dict[str, list[Cost]]:
-    """For each timed workload, what its modelled cycles go into, the largest first."""
+def costs(trial: TrialDetail, which: str) -> dict[str, list[Cost]]:
+    """For each timed workload its `limits` or its `mix`, the largest first."""
     found = {}
     for timing in trial.gates.get("performance", {}).get("timings", ()):
-        cycles = {name.removeprefix(CYCLES).replace("_", " "): value
-                  for name, value in timing["detail"].items() if name.startswith(CYCLES)}
-        largest = max(cycles.values(), default=0.0) or 1.0
-        found[timing["workload"]] = [Cost(name, value, value / largest)
-                                     for name, value in sorted(cycles.items(), key=lambda one: -one[1])]
+        values = sorted(timing.get(which, {}).items(), key=lambda one: -one[1])
+        found[timing["workload"]] = [Cost(name, value, value / (values[0][1] or 1.0)) for name, value in values]
     return found
 
 

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from app.confirmations import interval
 from app.dashboard import words
 from app.problems import status_of
 from app.wiring import Services
@@ -44,6 +45,7 @@ def environment() -> jinja2.Environment:
                 words.seconds, words.significant, words.ago, words.moment, words.value, words.visible,
                 words.visible_lines, words.finding):
         found.filters[one.__name__] = one
+    found.filters["interval"] = interval
     found.globals["static"] = static_url
     return found
 

@@ -9,7 +9,8 @@ from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from app.dashboard import page_kernel, page_negatives, page_new, page_search, page_searches, page_trial
+from app.dashboard import (page_champions, page_kernel, page_negatives, page_new, page_search, page_searches,
+                           page_trial)
 from app.dashboard.pages import error_page, static_files
 
 KEPT = "public, max-age=31536000, immutable"
@@ -48,7 +49,7 @@ def unknown_page(path: str) -> Response:
 
 
 router = APIRouter(include_in_schema=False)
-for part in (page_searches, page_search, page_trial, page_new, page_negatives, page_kernel):
+for part in (page_searches, page_search, page_trial, page_new, page_champions, page_negatives, page_kernel):
     router.include_router(part.router)
 router.include_router(files)
 router.include_router(rest)

@@ -1,4 +1,4 @@
-"""What is kept beyond one search: sources and valid negatives."""
+"""What is kept beyond one search: sources, valid negatives and champions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
+from app.confirmations import champion_out
 from app.routes.access import TheStore
-from app.schemas import NegativeOut, NegativesQuery, Page
+from app.schemas import ChampionOut, ChampionsQuery, NegativeOut, NegativesQuery, Page
 
 router = APIRouter(tags=["records"])
 
@@ -26,3 +27,10 @@ def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Pag
     page = store.negatives(kernel=query.kernel, search_id=query.search_id, reason=query.reason, limit=query.limit,
                            cursor=query.cursor)
     return Page(items=[NegativeOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/champions")
+def champions(query: Annotated[ChampionsQuery, Query()], store: TheStore) -> Page[ChampionOut]:
+    """The confirmed best of each scope, the newest first."""
+    page = store.champions(kernel=query.kernel, replaced=query.replaced, limit=query.limit, cursor=query.cursor)
+    return Page(items=[champion_out(one) for one in page.items], next_cursor=page.next_cursor)

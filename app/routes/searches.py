@@ -1,4 +1,4 @@
-"""Searches: submit, look, pause, resume, cancel; their trials, best and bundle."""
+"""Searches: submit, look, pause, resume, cancel; their trials, best, confirmation and bundle."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
+from app.confirmations import champion_out, confirmation_out, peer_out
 from app.downloads import bundle
 from app.progress import require_best, search_detail
 from app.routes.access import TheServices, TheStore
-from app.schemas import (BestOut, Page, SearchDetailOut, SearchesQuery, SearchOut, SearchSubmission, TrialDetailOut,
-                         TrialOut, TrialsQuery)
+from app.schemas import (BestOut, ChampionOut, Page, SearchDetailOut, SearchesQuery, SearchOut, SearchSubmission,
+                         TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
 from app.wiring import LARGEST_SEED
 
 router = APIRouter(prefix="/searches", tags=["searches"])
@@ -55,6 +56,24 @@ def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore)
 def trial(search: str, trial: TrialNumber, store: TheStore) -> TrialDetailOut:
     """One trial with the evidence of every gate."""
     return TrialDetailOut.model_validate(store.trial(search, trial))
+
+
+@router.post("/{search}/trials/{trial}/promote")
+def promote(search: str, trial: TrialNumber, store: TheStore, replace: bool = False) -> ChampionOut:
+    """Make a confirmed winner the champion of its scope.
+
+    409 `not_confirmed` with what is missing; 409 `not_compared` when the scope's champion is another that it was not
+    timed against, unless `replace` says that this is wanted.
+    """
+    return champion_out(store.promote(search, trial, replace=replace))
+
+
+@router.get("/{search}/confirmation")
+def confirmation(search: str, store: TheStore) -> TimedAgainOut:
+    """What fresh processes said of the winner, and the peers beside it, with every sample."""
+    found = store.confirmation(search)
+    return TimedAgainOut(confirmation=confirmation_out(found, samples=True) if found else None,
+                         peers=[peer_out(one, samples=True) for one in store.peers(search)])
 
 
 @router.get("/{search}/best")

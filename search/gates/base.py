@@ -44,6 +44,8 @@ class Subject:
     cancelled: Callable[[], bool] = lambda: False
     rival: Subject | None = None         # the baseline, compiled: a measuring target times it in turns with this
     min_gain: float = 0.0                # a share of the baseline's time
+    checker: Target | None = None        # looks for races where the target itself does not
+    mode: str = "auto"                   # how measured times find the caches
 
     @cached_property
     def program(self) -> Any:

@@ -77,25 +77,28 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
     values = tensor.view(image)
     got = values.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where(got == expected.value, 0.0, np.abs(got - expected.value))   # equal infinities are right
+        error = np.abs(got - expected.value)
+        if not expected.finite.all():
+            error[got == expected.value] = 0.0                                       # equal infinities are right
         within = error <= expected.bound                                             # NaN is never within
-    finite = np.isfinite(error)
+    all_within = bool(within.all())
+    all_finite = not error.size or bool(np.isfinite(error.max()))
     frobenius, allowed = _frobenius(error, expected)
-    reason, what = _why(tensor, image, values, got, expected, within, frobenius, allowed)
-    worst = _worst(error, within)
+    reason, what = _why(tensor, image, values, got, expected, (all_within, all_finite), frobenius, allowed)
+    worst = _worst(error, within, all_within)
     sentence = ""
     if reason is not None:
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
             sentence += (f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
                          f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound")
-    has_errors = finite.all() and error.size > 0
+    has_errors = error.size > 0 and all_finite
     mean = float(error.mean()) if has_errors else None
     return CheckEvidence(
         workload=case.name, shape=_shape(case), inputs=case.inputs, layout=case.layout, seed=case.seed, order=order,
         output=tensor.name, passed=reason is None,
         max_abs_error=float(error.max()) if has_errors else (0.0 if not error.size else None), mean_abs_error=mean,
-        share_out_of_bound=float(1 - within.mean()) if within.size else 0.0,
+        share_out_of_bound=float(1 - within.mean()) if not all_within else 0.0,
         sign_bias=_sign_bias(got, expected.value, mean), frobenius_error=frobenius, frobenius_allowed=allowed,
         worst_index=worst or (),
         worst_value=f"{got[worst]:.6g}" if worst else "",
@@ -104,7 +107,7 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
 
 
 def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray, expected: Expected,
-         within: np.ndarray, frobenius: float | None, allowed: float | None) -> tuple[Reason | None, str]:
+         all_are: tuple[bool, bool], frobenius: float | None, allowed: float | None) -> tuple[Reason | None, str]:
     """The first thing that is wrong with an output, most telling first."""
     outside = tensor.gaps_changed(image)
     if outside:
@@ -113,10 +116,11 @@ def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray,
     if unwritten:
         return Reason.UNWRITTEN, (f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
                                   "never written, or made from memory that never was")
-    wrong_kind = np.isfinite(expected.value) & ~np.isfinite(got)
-    if wrong_kind.any():
-        return Reason.NOT_FINITE, f"{int(wrong_kind.sum())} of {values.size} elements of {tensor.name} are NaN or infinite"
-    if not within.all():
+    all_within, all_finite = all_are
+    wrong_kind = 0 if all_finite else int((expected.finite & ~np.isfinite(got)).sum())
+    if wrong_kind:
+        return Reason.NOT_FINITE, f"{wrong_kind} of {values.size} elements of {tensor.name} are NaN or infinite"
+    if not all_within:
         return Reason.WRONG_VALUES, f"{tensor.name} is wrong"
     if frobenius is not None and allowed is not None and not frobenius <= allowed:
         return Reason.WRONG_VALUES, (f"{tensor.name} is within the pointwise bound, but its relative Frobenius error "
@@ -126,28 +130,27 @@ def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray,
 
 def _unwritten(values: np.ndarray) -> int:
     """Elements that still hold the poison, bit for bit."""
-    bits = np.ascontiguousarray(values).view(np.uint8).reshape(values.size, values.dtype.itemsize)
-    return int((bits == POISON).all(axis=1).sum()) if values.size else 0
+    width = values.dtype.itemsize
+    bits = np.ascontiguousarray(values).view(f"u{width}")
+    return int(np.count_nonzero(bits == int.from_bytes(bytes([POISON]) * width)))
 
 
 def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, float | None]:
     """(relative error, what is allowed); None where the reference gives no rounded model or has no size."""
-    if expected.rounded is None or not error.size:
+    if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
-    finite = np.isfinite(expected.value)
-    norm = float(np.linalg.norm(expected.value[finite]))
-    if norm == 0.0:
-        return None, None
-    model = float(np.linalg.norm((expected.rounded - expected.value)[finite])) / norm
-    return float(np.linalg.norm(error[finite])) / norm, FROBENIUS_FACTOR * model
+    finite = error if expected.finite.all() else error[expected.finite]
+    return float(np.linalg.norm(finite)) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
 
 
-def _worst(error: np.ndarray, within: np.ndarray) -> tuple[int, ...] | None:
+def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:
     """The index of the first element that is not a number, else of the largest error, out of bound ones first."""
     if not error.size:
         return None
-    rank = np.where(np.isnan(error), np.inf, error)
-    rank = np.where(within, rank - 1e300, rank) if not within.all() else rank
+    rank = error
+    if not all_within:
+        rank = np.where(np.isnan(error), np.inf, error)
+        rank = np.where(within, rank - 1e300, rank)
     return tuple(int(one) for one in np.unravel_index(int(rank.argmax()), error.shape))
 
 
@@ -155,7 +158,9 @@ def _sign_bias(got: np.ndarray, value: np.ndarray, mean: float | None) -> float 
     if not mean:
         return None
     with np.errstate(invalid="ignore"):
-        signed = np.where(got == value, 0.0, got - value)
+        signed = got - value
+    if not np.isfinite(signed).all():
+        signed[got == value] = 0.0
     return float(signed.mean() / mean)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from search.cases import workload_case
 from search.gates.base import Subject, passed, unavailable
@@ -10,7 +11,7 @@ from search.gates.correctness import compare
 from search.memory import Problem, problem
 from search.reference import answer
 from search.targets.base import Execution, Failure, Rival
-from search.targets.cuda.timing import Decision, Interval, block_log_ratios, combined, decide
+from search.targets.cuda.timing import LOOKS, SCREEN_RATIO, Decision, Interval, block_log_ratios, combined, decide
 from search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
 
 REASONS = {Decision.SLOWER: Reason.SLOWER, Decision.SAME: Reason.SAME, Decision.AMBIGUOUS: Reason.AMBIGUOUS,
@@ -27,7 +28,7 @@ class PerformanceGate:
         against = subject.rival
         rival = Rival(against.program, timed_problems(against)) if against else None
         timings = subject.target.measure(subject.program, subject.cubin, timed_problems(subject), rival,
-                                         lambda execution: _left_wrong(subject, execution))
+                                         lambda execution: left_wrong(subject, execution))
         if isinstance(timings, Failure):
             return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
         if subject.target.measures:
@@ -52,7 +53,10 @@ class PerformanceGate:
         decision, interval = measured_decision(timings)
         low, ratio, high = interval.ratios
         evidence = PerformanceEvidence(timings, ratio, subject.target.band, (low, high))
+        blocks = min(len(one.samples) // 2 for one in timings)
         sentence = f"{WORDS[decision]}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]; {times}"
+        if decision is Decision.SLOWER and blocks < LOOKS[0]:
+            sentence = f"at least {SCREEN_RATIO:g} times its time in each of {blocks} blocks, too few for an interval: {sentence}"
         if decision is not Decision.FASTER:
             return GateResult(self.name, Outcome.FAILED, sentence, evidence, REASONS[decision])
         if ratio > 1 - subject.min_gain:
@@ -69,11 +73,11 @@ def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
     """Each workload as it is timed: without the outputs that nobody has to ask for."""
     cases = [workload_case(one, subject.seed) for one in subject.workloads]
-    return tuple(problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case),
-                         optional_outputs=False) for case in cases)
+    return tuple(replace(problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case),
+                                 optional_outputs=False), mode=subject.mode) for case in cases)
 
 
-def _left_wrong(subject: Subject, execution: Execution) -> Failure | None:
+def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
     """The timed launches' own outputs are held to the reference, too."""
     checks, reason = compare(subject, execution)
     return Failure(reason, next(one.sentence for one in checks if not one.passed)) if reason else None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from search.cases import Case, derived_cases
+from search.devices import Device, device, device_names
+from search.errors import Fault
 from search.gates.base import Subject, passed, unavailable
 from search.memory import Problem, problem
 from search.reference import answer
-from search.targets.base import Checked
+from search.targets.base import Checked, Target
 from search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
 
 LOOKED_FOR = (
@@ -17,6 +19,8 @@ LOOKED_FOR = (
     "divergent barriers and collectives", "deadlock",
 )
 INLINE_ASSEMBLY = "holds inline assembly, which the emulator does not see"
+LACKING = ("host_compiler_missing", "emulator_unsupported")     # faults that leave a measuring target without checks
+OF_THE_HOST = ("timeout", "out_of_memory")     # findings that may be the doing of a host busy with other candidates
 
 
 class SafetyGate:
@@ -25,27 +29,55 @@ class SafetyGate:
     def judge(self, subject: Subject) -> GateResult:
         if subject.source.raw_asm:
             return unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
-        checked = subject.target.check(subject.program, checked_problems(subject))
-        if checked is None:
+        problems = checked_problems(subject)
+        checked = subject.target.check(subject.program, problems)
+        if checked is not None:
+            return self._result(subject, checked)
+        checker = subject.checker
+        if checker is None:
             return unavailable(self.name, f"{subject.target.name} does not look for races and uninitialised reads, "
                                           "so nothing is claimed about them")
-        return self._result(subject, checked)
+        try:
+            checked = checker.check(checker.load(subject.source, subject.cubin), problems)
+            return self._result(subject, checked, f" on {where(checker, subject.target)}", OF_THE_HOST)
+        except Fault as fault:
+            if fault.code not in LACKING:
+                raise
+            return unavailable(self.name, f"{subject.target.name} leaves safety to {checker.name}: {fault}; "
+                                          "nothing is claimed")
 
-    def _result(self, subject: Subject, checked: Iterable[Checked]) -> GateResult:
+    def _result(self, subject: Subject, checked: Iterable[Checked], on: str = "",
+                inconclusive: tuple[str, ...] = ()) -> GateResult:
         """The first run with a finding decides: the others would only cost time."""
         runs: list[SafetyRun] = []
         for one in checked:
             runs.append(safety_run(one))
+            if one.findings and one.findings[0].kind in inconclusive:
+                return unavailable(self.name, f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
+                                              "candidate did where it is timed: nothing is claimed")
             if one.findings:
                 first = one.findings[0]
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
-                sentence = f"{place(one)}: {with_lines(first)}{_others(one.findings)}"
+                sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
                 return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
             if subject.cancelled():
                 return unavailable(self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed")
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
-        return passed(self.name, f"nothing found in {len(runs)} checked runs ({_orders(runs)}); looked for "
+        return passed(self.name, f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
                                  + ", ".join(LOOKED_FOR), evidence)
+
+
+def like(facts: Device) -> Device:
+    """The known GPU of that name, else the one of the closest compute capability; of equals the one of its size."""
+    return min(map(device, device_names()), key=lambda one: (
+        one.name != facts.name, abs(one.sm - facts.sm), abs(one.multiprocessors - facts.multiprocessors)))
+
+
+def where(checker: Target, target: Target) -> str:
+    """`emulator:h200`, and whose place it takes when the emulator does not know the GPU itself."""
+    if checker.device.name == target.device.name:
+        return checker.name
+    return f"{checker.name}, the closest that is known to {target.device.title},"
 
 
 def checked_problems(subject: Subject) -> list[Problem]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from search.devices import device_names
 from search.errors import UsageError, unknown_name
+from search.recordings.shelf import recording_names
 from search.targets.base import Target
 
 
@@ -22,6 +24,7 @@ class TargetSettings:
     include_dirs: tuple[Path, ...]
     workers: int                     # host threads that one run may use
     run_deadline_s: float = RUN_DEADLINE_S       # for one emulated run
+    turn: Callable[[str], AbstractContextManager[None]] = nullcontext    # GPU's UUID -> held while that GPU is used
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:
@@ -32,21 +35,29 @@ def _emulator(which: str, settings: TargetSettings) -> Target:
 
 def _cuda(which: str, settings: TargetSettings) -> Target:
     from search.targets.cuda import open_device
-    return open_device(which, settings.cache_folder, settings.run_deadline_s)
+    return open_device(which, settings.cache_folder, settings.run_deadline_s, settings.turn)
 
 
-FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {"cuda": _cuda, "emulator": _emulator}
+def _replay(which: str, settings: TargetSettings) -> Target:
+    from search.targets.replay import ReplayTarget
+    return ReplayTarget(which)
+
+
+FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {"cuda": _cuda, "emulator": _emulator, "replay": _replay}
 
 
 def check_target_name(name: str) -> tuple[str, str]:
     """`family:which` taken apart; UsageError with the known targets when there is no such thing."""
     family, separator, which = name.partition(":")
     if family not in FAMILIES or not separator:
-        raise unknown_name("target", name, [*(f"emulator:{one}" for one in device_names()), "cuda:0"])
+        raise unknown_name("target", name, [*(f"emulator:{one}" for one in device_names()), "cuda:0",
+                                            *(f"replay:{one}" for one in recording_names())])
     if family == "emulator" and which not in device_names():
         raise unknown_name("target", name, [f"emulator:{one}" for one in device_names()])
     if family == "cuda" and not which.isdigit():
         raise UsageError(f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU")
+    if family == "replay" and which not in recording_names():
+        raise unknown_name("target", name, [f"replay:{one}" for one in recording_names()])
     return family, which
 
 

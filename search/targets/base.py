@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from search.candidate import Candidate
 from search.devices import Device
 from search.memory import Problem
 from search.render import RenderedSource
+from search.space import Space
+from search.spec import Items, TemplateSpec
 from search.toolchain import Cubin
-from search.verdict import LineCost, Reason, SafetyFinding, Timing
+from search.verdict import LineCost, Reason, SafetyFinding, Timing, Verdict
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,19 @@ class Rival:
 
     program: Any
     problems: tuple[Problem, ...]
+    to_the_end: bool = False             # every block, also against a clearly slower program
+
+
+@dataclass(frozen=True)
+class Question:
+    """A rendered candidate, asked of a target that may know the answer without compiling it."""
+
+    candidate: Candidate
+    source_digest: str
+    workloads: tuple[str, ...]
+    limits: Any                          # GateLimits
+    baseline: tuple[Timing, ...] | None
+    against: str = ""                    # digest of the baseline's candidate
 
 
 Inspect = Callable[[Execution], Failure | None]      # what the timed launches left, judged
@@ -81,6 +97,14 @@ class Target(ABC):
         """The time of each problem. A target that measures times `against` in turn with the program, and shows
         what the timed launches left to `inspect`; one that models needs neither."""
 
+    def space(self, template: TemplateSpec, compiled: Items) -> Space:
+        """The points that can be asked for here."""
+        return Space(template, compiled, self.device)
+
+    def answers(self, question: Question) -> Verdict | None:
+        """The whole verdict, where it is known already (a recording); None: the candidate has to go through the gates."""
+        return None
+
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
         """Run the problems under the safety checks, one each; None when this target has no such checks."""
         return None
@@ -92,6 +116,9 @@ class Target(ABC):
     @abstractmethod
     def identity(self) -> tuple[tuple[str, str], ...]:
         """What its results depend on, beside the program: device, versions."""
+
+    def fresh(self) -> None:
+        """What runs next runs in a new process, where that matters to a time."""
 
     def interrupt(self) -> None:
         """End what runs now; the calls in progress raise Fault, later ones work."""

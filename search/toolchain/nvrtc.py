@@ -8,6 +8,7 @@ import importlib.util
 import queue
 import signal
 import threading
+import zlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,12 @@ class Cubin:
     log: str
     entries: tuple[EntryFigures, ...]
     compile_s: float
+    ptx_deflated: bytes = b""
+
+    @property
+    def ptx(self) -> str:
+        """What the assembler was given; empty when the compiler did not hand it out."""
+        return zlib.decompress(self.ptx_deflated).decode(errors="replace") if self.ptx_deflated else ""
 
 
 @dataclass(frozen=True)
@@ -84,11 +91,11 @@ class Toolchain:
 
     def compile(self, source: RenderedSource, arch: str) -> Cubin | CompileFailed:
         """The cubin of `source` for `arch` (sm_90 ...), from the cache when it was compiled before."""
-        key = digest((source.digest, arch, self.identity))
+        key = digest((source.digest, arch, self.identity, "with PTX"))
         if (found := self._cache.get(key)) is not None:
             record, code = found
             record["entries"] = tuple(EntryFigures(**one) for one in record["entries"])
-            return Cubin(code=code, **record)
+            return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
         request = {"source": source.marked(), "name": f"{source.digest[:16]}.cu", "arch": arch,
                    "include": list(self.include_dirs), "log_bytes": LOG_BYTES}
         try:
@@ -101,10 +108,11 @@ class Toolchain:
         if reply["cubin"] is None:
             return self._refused(source, reply["log"])
         cubin = Cubin(source.digest, arch, base64.b64decode(reply["cubin"]), reply["log"],
-                      parse_log(reply["log"]), reply["compile_s"])
+                      parse_log(reply["log"]), reply["compile_s"], base64.b64decode(reply["ptx"]))
         record = asdict(cubin)
         code = record.pop("code")
-        self._cache.put(key, record, code)
+        del record["ptx_deflated"]
+        self._cache.put(key, {**record, "ptx": reply["ptx"]}, code)
         return cubin
 
     def interrupt(self) -> None:

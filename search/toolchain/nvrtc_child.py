@@ -6,28 +6,47 @@ import base64
 import io
 import sys
 import time
+import zlib
 from typing import Any
 
 from search.children import serve_requests
 
 
 def compile_request(request: dict[str, Any]) -> dict[str, Any]:
-    """{"source", "name", "arch", "include", "log_bytes"} -> {"cubin": base64 | None, "log", "log_bytes", "compile_s"}."""
+    """{"source", "name", "arch", "include", "log_bytes"} -> {"cubin", "ptx", "log", "log_bytes", "compile_s"}.
+
+    `cubin`, None after a refusal, and the deflated `ptx` that the same compilation made are in base64.
+    """
     from cuda.core import Program, ProgramOptions
 
     log = io.StringIO()
     options = ProgramOptions(arch=request["arch"], std="c++17", include_path=request["include"],
                              ptxas_options=["-v"], name=request["name"])
     started = time.perf_counter()
-    cubin = None
+    cubin, ptx = None, b""
     try:
-        cubin = bytes(Program(request["source"], "c++", options).compile("cubin", logs=log).code)
+        program = Program(request["source"], "c++", options)
+        cubin = bytes(program.compile("cubin", logs=log).code)
+        ptx = ptx_of(program)
     except Exception as error:                    # NVRTC's own refusals arrive as exceptions with the log in them
         text = str(error)
         log.write(text)
     text = log.getvalue().rstrip("\0\n ")
-    return {"cubin": base64.b64encode(cubin).decode() if cubin else None, "log": cap(text, request["log_bytes"]),
+    return {"cubin": base64.b64encode(cubin).decode() if cubin else None,
+            "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(), "log": cap(text, request["log_bytes"]),
             "log_bytes": len(text), "compile_s": time.perf_counter() - started}
+
+
+def ptx_of(program: Any) -> bytes:
+    """What the assembler was given; empty when it cannot be had: only the mix of instructions needs it."""
+    from cuda.bindings import nvrtc                # cuda.core wants a driver before it gives PTX
+
+    status, size = nvrtc.nvrtcGetPTXSize(program.handle)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        return b""
+    text = bytearray(size)
+    (status,) = nvrtc.nvrtcGetPTX(program.handle, text)
+    return bytes(text).rstrip(b"\0") if status == nvrtc.nvrtcResult.NVRTC_SUCCESS else b""
 
 
 def cap(text: str, limit: int) -> str:

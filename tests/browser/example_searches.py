@@ -10,6 +10,7 @@ from db.store import Store
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
 from search.cases import derived_cases, workload_case
 from search.catalogue import Catalogue
+from search.comparison import Comparison, Confirmation, Peer, ProcessTimes
 from search.devices import device
 from search.occupancy import occupancy
 from search.plan import SearchPlan, SearchRequest, make_plan
@@ -174,15 +175,15 @@ class ExampleSearch:
         values = candidate.values()
         time_us = 9.5 * self.random.uniform(0.7, 1.5) * (24 / values["tile_m"] + 0.6)
         time_us *= 2.6 if candidate.template == "scalar" else 0.45 if values["o_in"] == "fragments" else 1.0
-        cycles = {"shared memory": 0.92, "latency": 0.71, "tensor cores": 0.24, "issue": 0.22, "DRAM": 0.05}
+        shares = {"shared memory": 0.62, "latency": 0.61, "tensor cores": 0.24, "instruction issue": 0.22, "DRAM": 0.05}
         busy = self.random.choice(("shared memory", "latency"))
-        cycles[busy] = 1.0
-        detail = (("bank_conflict_factor", round(self.random.uniform(1, 4), 2)),
-                  *((f"cycles_{name.replace(' ', '_')}", round(1980 * time_us * share))
-                    for name, share in cycles.items()))
+        shares[busy] = 0.8
+        limits = tuple(sorted(((name, time_us * share) for name, share in shares.items()), key=lambda one: -one[1]))
+        detail = (("bank_conflict_factor", round(self.random.uniform(1, 4), 2)),)
         workload = self.plan.workloads[0]
         timing = Timing(workload, time_us, TimeKind.MODELLED, busy, detail, "from 8 of 128 blocks",
-                        self.line_costs(candidate))
+                        self.line_costs(candidate), limits=limits,
+                        mix=(("int", 55008.0), ("fp32", 21696.0), ("shared", 11008.0), ("mma", 4096.0)))
         evidence = PerformanceEvidence((timing,), time_us / self.baseline_us if self.baseline_us else None, BAND)
         sentence = (f"modelled, not measured: {workload} {time_us:.2f} us (limited by {busy}); times within a "
                     f"factor of {BAND:g} are not told apart")
@@ -196,7 +197,7 @@ def skipped(after: str) -> tuple[GateResult, ...]:
 
 
 def start(store: Store, catalogue: Catalogue, **request) -> ExampleSearch:
-    plan = make_plan(SearchRequest("attention", seed=20250, **request), catalogue)
+    plan = make_plan(SearchRequest("attention", seed=20250, **{"templates": ("scalar", "wmma"), **request}), catalogue)
     return ExampleSearch(store, plan, store.submit(plan), catalogue)
 
 
@@ -236,5 +237,25 @@ def accepted_search(store: Store, catalogue: Catalogue) -> ExampleSearch:
                  GateResult("safety", Outcome.PASSED, "no report"))
         begun, candidate = made.begin_next()
         made.record(begun, candidate, Accepted(gates) if number else Green(gates))
+    winner, runner_up = "2 fresh processes <i>of 3</i>", "it ties with trial 1, the runner-up: 0.9961 of its time"
+    store.record_confirmation(made.claim, Confirmation(
+        2, True, f"trial 2 is confirmed in {winner} on new inputs: 0.6012 of the baseline's time; {runner_up}",
+        (again(made, "baseline", 0, "faster", 0.6012), again(made, "runner-up", 1, "ambiguous", 0.9961))))
+    store.record_peer(made.claim, Peer("torch-flash", "2.11.0", "small", "timed", "timed in turns", 15.4,
+                                       again(made, "torch-flash", None, "faster", 0.781)))
+    store.record_peer(made.claim, Peer("torch-cudnn", "2.11.0", "small", "timed", "timed in turns", 11.6,
+                                       again(made, "torch-cudnn", None, "slower", 1.034)))
+    store.record_peer(made.claim, Peer("flash-attention-4", "", "small", "unavailable",
+                                       "flash_attn.cute cannot be imported: No module named 'flash_attn'"))
     store.finish(made.claim, Ended.COMPLETED, "the budget is spent")
     return made
+
+
+def again(made: ExampleSearch, against: str, number: int | None, decision: str, ratio: float) -> Comparison:
+    """Three processes of 40 blocks around `ratio`."""
+    def samples(median: float) -> tuple[float, ...]:
+        return tuple(round(median * made.random.gauss(1.0, 0.004), 3) for _ in range(80))
+    processes = tuple(ProcessTimes(seed, (Timing("small", 12.0, TimeKind.MEASURED, "", samples=samples(12.0 * shift),
+                                                 baseline_samples=samples(12.0 / ratio)),))
+                      for seed, shift in ((711, 0.997), (712, 1.0), (713, 1.004)))
+    return Comparison(against, number, decision, ratio, ratio * 0.991, ratio * 1.009, processes)

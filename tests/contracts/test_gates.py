@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from search.digest import canonical
+from search.errors import Fault
 from search.gates import GATES, GateLimits
 from search.gates.ptxas import PtxasGate
-from search.gates.safety import SafetyGate
+from search.gates.safety import SafetyGate, like
 from search.occupancy import occupancy
 from search.devices import device
 from search.targets import TargetSettings, open_target
-from search.targets.base import Target
-from search.verdict import GateResult, Outcome, Reason, Stage
+from search.targets.base import Checked, Target
+from search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
 from subjects import axpy_subject
 
 
@@ -69,6 +70,81 @@ def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, to
     subject.target = Unchecked()
     result = SafetyGate().judge(subject)
     assert result.outcome is Outcome.UNAVAILABLE and "cuda:0 does not look for races" in result.sentence
+
+
+class Unchecking:
+    """A target that measures and does not look for races."""
+
+    name = "cuda:0"
+
+    def __init__(self, facts):
+        self.device = facts
+
+    def load(self, source, cubin):
+        return None
+
+    def check(self, program, problems):
+        return Target.check(self, program, problems)
+
+
+@pytest.fixture
+def on_a_gpu(album, emulator, toolchain):
+    def subject(*args, checker=emulator, facts=None, **values):
+        made = axpy_subject(album, emulator, toolchain, *args, **values)
+        made.target, made.checker = Unchecking(facts or emulator.device), checker
+        return made
+    return subject
+
+
+def test_where_the_target_does_not_look_a_checker_of_the_same_gpu_does(on_a_gpu):
+    result = SafetyGate().judge(on_a_gpu())
+    assert result.outcome is Outcome.PASSED and "checked runs on emulator:h200 (forward" in result.sentence
+    result = SafetyGate().judge(on_a_gpu("broken", defect="no_barrier"))
+    assert result.outcome is Outcome.FAILED and result.reason in (Reason.RACE, Reason.UNINITIALISED)
+    assert " on emulator:h200: " in result.sentence
+
+
+def test_a_checker_of_another_gpu_says_so(on_a_gpu):
+    facts = replace(device("h200"), name="nvidia-h800", title="NVIDIA H800")
+    assert like(facts).sm == 90 and like(device("l4")).name == "l4"
+    assert like(replace(device("a100"), name="nvidia-a30", multiprocessors=56)).name == "a100"
+    result = SafetyGate().judge(on_a_gpu(facts=facts))
+    assert "on emulator:h200, the closest that is known to NVIDIA H800," in result.sentence
+
+
+def test_inline_assembly_is_unavailable_to_a_checker_too(on_a_gpu):
+    subject = on_a_gpu()
+    subject.source = replace(subject.source, raw_asm=True)
+    assert SafetyGate().judge(subject).outcome is Outcome.UNAVAILABLE
+
+
+def test_without_a_host_compiler_safety_is_unavailable_where_times_are_measured(on_a_gpu, tmp_path, catalogue,
+                                                                                monkeypatch):
+    monkeypatch.setenv("GREENFAST_CXX", "no-such-compiler")
+    checker = open_target("emulator:h200", TargetSettings(tmp_path, catalogue.include_dirs, 1))
+    result = SafetyGate().judge(on_a_gpu(checker=checker))
+    assert result.outcome is Outcome.UNAVAILABLE and "needs a C++ compiler" in result.sentence
+
+
+def test_a_checked_run_that_a_busy_host_did_not_finish_is_no_verdict(on_a_gpu, emulator):
+    class Slow(Unchecking):
+        name = "emulator:h200"
+
+        def check(self, program, problems):
+            finding = SafetyFinding("timeout", "no end within 1 s")
+            return (Checked(one, "forward", (finding,)) for one in problems)
+    result = SafetyGate().judge(on_a_gpu(checker=Slow(emulator.device)))
+    assert result.outcome is Outcome.UNAVAILABLE and "came to no end (timeout)" in result.sentence
+
+
+def test_a_fault_of_the_checker_is_ours_and_raised(on_a_gpu, emulator):
+    class Lost(Unchecking):
+        name = "emulator:h200"
+
+        def check(self, program, problems):
+            raise Fault("a checked run did not start", code="emulator_not_run")
+    with pytest.raises(Fault, match="did not start"):
+        SafetyGate().judge(on_a_gpu(checker=Lost(emulator.device)))
 
 
 def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolchain):

@@ -6,7 +6,7 @@ import pytest
 
 from search.evaluate import evaluate
 from search.gates.performance import measured_decision
-from search.targets.cuda.timing import LOOKS, Decision
+from search.targets.cuda.timing import LOOKS, SCREEN_BLOCKS, Decision
 from search.verdict import Green, Outcome, Reason, Rejected, TimeKind, performance_of
 from spins import spin
 
@@ -45,14 +45,21 @@ def test_a_3_percent_slower_twin_is_slower_and_the_samples_say_so(bench_of):
     assert decision is Decision.SLOWER and interval.ratios[::2] == evidence.ratio_interval
 
 
-def test_a_much_slower_one_is_let_go_after_the_first_look(bench_of):
+def test_a_much_slower_one_is_let_go_by_the_screen(bench_of):
     verdict = compared(bench_of(), spin(200000))
-    assert verdict.reason is Reason.SLOWER and len(timing_of(verdict).samples) == 2 * LOOKS[0]
+    assert verdict.reason is Reason.SLOWER and len(timing_of(verdict).samples) == 2 * SCREEN_BLOCKS
+    assert "at least" in verdict.sentence
 
 
 def test_an_equal_twin_is_not_rewarded(bench_of):
     verdict = compared(bench_of(), spin(100000, twin=1))
     assert isinstance(verdict, Rejected) and verdict.reason in (Reason.SAME, Reason.AMBIGUOUS, Reason.SLOWER), verdict
+
+
+def test_a_clearly_faster_one_is_not_timed_to_the_end(bench_of):
+    verdict = compared(bench_of(), spin(80000))
+    assert verdict.gates[2].outcome is Outcome.PASSED
+    assert 2 * LOOKS[0] <= len(timing_of(verdict).samples) < 2 * LOOKS[-1]
 
 
 def test_a_faster_one_passes_the_gate_and_stays_green_until_safety_is_known(bench_of):

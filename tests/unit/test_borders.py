@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("search", "db", "app")
 MAY_IMPORT = {"search": {"search"}, "db": {"db", "search"}, "app": {"app", "db", "search"}}
 ROOMS = {
-    "cupy": ("search/targets/cuda/",), "pynvml": ("search/targets/cuda/",),
+    "cupy": ("search/targets/cuda/", "search/peers/duel.py"), "torch": ("search/peers/duel.py",),
+    "pynvml": ("search/targets/cuda/",),
     "cuda": ("search/toolchain/", "app/doctor.py", "app/cli_doctor.py"),
     "optuna": ("search/strategies/", "app/export.py"), "jinja2": ("search/render.py", "app/dashboard/"),
     "sqlalchemy": ("db/",), "alembic": ("db/",), "fastapi": ("app/",), "starlette": ("app/",), "typer": ("app/",),

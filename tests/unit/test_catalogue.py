@@ -29,6 +29,10 @@ from search.space import Space
     ("right.toml", "parameters = {}", "parameters = { threads = 33 }", "threads = 33 is not a value"),
     ("right.toml", 'grid = ["ceil_div', 'grid = ["ceil', "unknown function"),
     ("right.toml", ', "1", "1"]\nblock', ', "1"]\nblock', "grid needs three expressions"),
+    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = "2"', "cluster must be list"),
+    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = ["2"]', "cluster needs three expressions"),
+    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = ["N", "1", "1"]', "unknown name 'N'"),
+    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\nclusters = ["2", "1", "1"]', "unknown key 'clusters'"),
     ("reference.py", "def reference", "def referense", "has no function reference"),
 ])
 def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
@@ -52,7 +56,7 @@ def test_unknown_names_come_with_the_known_ones(catalogue):
     kernel = catalogue.kernel("attention")
     for call, code, known in [
         (lambda: catalogue.kernel("atention"), "unknown_kernel", "did you mean 'attention'"),
-        (lambda: kernel.template("vmma"), "unknown_template", "known: scalar, wmma"),
+        (lambda: kernel.template("vmma"), "unknown_template", "known: mma, scalar, wmma"),
         (lambda: kernel.workload("mision"), "unknown_workload", "did you mean 'mission'"),
         (lambda: kernel.template("wmma").preset("flashcore"), "unknown_preset", "flashcore_a64"),
         (lambda: kernel.template("wmma").parameter("tile_k"), "unknown_parameter", "tile_m"),
@@ -87,7 +91,7 @@ def test_a_plan_is_complete_and_repeats_for_the_same_request(catalogue):
     plan = make_plan(request, catalogue)
     assert plan == make_plan(request, catalogue)
     assert (plan.workloads, plan.templates, plan.trials, plan.baseline) == (
-        ("small",), ("scalar", "wmma"), 40, "wmma:flashcore_a")
+        ("small",), ("mma", "scalar", "wmma"), 40, "wmma:flashcore_a")
 
 
 def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):

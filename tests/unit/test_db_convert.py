@@ -179,3 +179,16 @@ def test_text_for_people_has_no_nul_and_no_broken_surrogate():
     plain = convert.gates_plain(Green((GateResult("ptxas", Outcome.PASSED, "a\0b\udcff"),)))
     json.dumps(plain, ensure_ascii=False).encode()
     assert "\0" not in plain["ptxas"]["sentence"]
+
+
+def test_a_plan_that_was_stored_before_champions_is_still_read():
+    old = json.loads(convert.plan_json(values.plan()))
+    for name in ("compiled", "champion", "confirm"):
+        del old["plan"][name]
+    back = convert.plan_of(json.dumps(old))
+    assert back == values.plan() and (back.compiled, back.champion) == ((), None)
+
+
+def test_a_plan_with_a_champion_comes_back_as_it_was():
+    plan = values.plan(baseline="champion s_aaaaaaaaaaaa/3", champion=values.candidate(3), compiled=(("D", 64),))
+    assert convert.plan_of(convert.plan_json(plan)) == plan

@@ -15,6 +15,7 @@ import yaml
 from app.cli import make_app
 from search.gates import GATES
 from search.launch_file import FILLS, SCALARS, read_launch
+from search.recordings.lattice import lattice_of
 from search.run import Ended
 from search.strategies import STRATEGIES
 from search.verdict import FINDING_REASONS, Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
@@ -62,8 +63,7 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
                 assert value in STRATEGIES
             if option == "--set":
                 template = kernel.template(dict(pairs)["--template"])
-                name, _, text = value.partition("=")
-                template.parameter(name).parse(text)
+                lattice_of(template, [value])            # one value, or for `record` several
             if option == "--preset":
                 kernel.template(dict(pairs)["--template"]).preset(value)
 

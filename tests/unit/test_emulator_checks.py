@@ -179,28 +179,71 @@ extern "C" __global__ void k(const float* a, float* partial, float* c, unsigned*
     partial[blockIdx.x * 32 + t] = a[t];
     %s
     __syncthreads();
-    if (t == 0) last = atomicAdd(count, 1) %% gridDim.x == gridDim.x - 1;
+    if (t == 0) { last = atomicAdd(count, 1) %% gridDim.x == gridDim.x - 1; %s }
     __syncthreads();
     if (!last) return;
+    %s
     float sum = 0;
-    for (int block = 0; block < gridDim.x; block++) sum += partial[block * 32 + t];
+    for (int block = 0; block < gridDim.x; block++) sum += %s;
     c[t] = sum;
 }
 """
+FENCE, BLOCK_FENCE = "__threadfence();", "__threadfence_block();"
+PLAIN = "partial[block * 32 + t]"
 
 
-@pytest.mark.parametrize("fence, races", [("__threadfence();", False), ("", True)])
-def test_the_last_block_may_read_the_others_work_after_a_fence(emulator, fence, races):
+@pytest.mark.parametrize("writer, ticket, reader, read, races", [
+    (FENCE, FENCE, "", PLAIN, False),               # what thread 0 learnt, the barrier hands on
+    (FENCE, "", FENCE, PLAIN, False),
+    (FENCE, "", "", PLAIN, True),
+    ("", FENCE, FENCE, PLAIN, True),
+    (BLOCK_FENCE, "", FENCE, PLAIN, True),
+    (FENCE, "", BLOCK_FENCE, PLAIN, True),
+    (FENCE, "", "", f"__ldcg(&{PLAIN})", False),    # these go by the first-level cache
+    (FENCE, "", "", f"((volatile float*)partial)[block * 32 + t]", False),
+    ("", "", "", f"((volatile float*)partial)[block * 32 + t]", True),
+])
+def test_the_last_block_may_read_the_others_work_after_a_fence_on_either_side(emulator, writer, ticket, reader, read, races):
     outputs = {"partial": np.zeros(256, np.float32), "c": np.zeros(32, np.float32)}
-    kernel = Kernel(emulator, LAST_BLOCK % fence, flavour="checked")
+    kernel = Kernel(emulator, LAST_BLOCK % (writer, ticket, reader, read), flavour="checked")
     for order in ORDERS:
         job = kernel.job({"a": np.ones(32, np.float32)}, outputs, grid=8, check=True, order=order)
         count = type(job.buffers[0])("count", "workspace", np.zeros(4, np.uint8), "zero")
         pointer = type(job.arguments[0])("count")
         job = type(job)(job.name, job.launches, (*job.buffers, count), (*job.arguments, pointer), order, check=True)
         (result,) = kernel.run(job)
-        assert lines(result, "race") == ({(5, 12)} if races else set()), result.findings
+        assert lines(result, "race") == ({(5, 13)} if races else set()), result.findings
         assert races or not result.findings
+        if races:
+            said = "the reading side has no fence" in result.findings[0].sentence
+            assert said == (writer == FENCE), result.findings[0].sentence
+
+
+HANDED_OVER = """
+extern "C" __global__ void k(const float* a, float* c) {
+    __shared__ float s[32];
+    __shared__ unsigned flag;
+    const int t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t < 32) {
+        s[t] = a[t];
+        __threadfence_block();
+        atomicAdd(&flag, 1);
+    } else {
+        while (atomicAdd(&flag, 0) < 32) { }
+        %s
+        c[t - 32] = s[63 - t];
+    }
+}
+"""
+
+
+def test_a_flag_inside_a_block_needs_a_fence_on_either_side_too(emulator):
+    only_right(checked(emulator, HANDED_OVER % BLOCK_FENCE, block=64))
+    for result in checked(emulator, HANDED_OVER % "", block=64):
+        assert lines(result, "race") == {(9, 15)}, result.findings
+        assert "the reading side has no fence" in result.findings[0].sentence
 
 
 COPY = """

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from search.comparison import Confirmation, Peer
 from search.errors import Fault
 from search.evaluate import Bench
 from search.plan import SearchRequest, make_plan
@@ -23,6 +24,8 @@ class ListSink:
         self.begun: list[tuple[int, Proposal]] = []
         self.trials: list[Trial] = []
         self.sources: dict[str, str] = {}
+        self.confirmations: list[Confirmation] = []
+        self.peers: list[Peer] = []
         self._control = control
 
     def begin(self, number, proposal):
@@ -32,6 +35,12 @@ class ListSink:
         self.trials.append(trial)
         if source is not None:
             self.sources[source.digest] = source.text
+
+    def confirm(self, confirmation):
+        self.confirmations.append(confirmation)
+
+    def beside(self, peer):
+        self.peers.append(peer)
 
     def control(self, spent_s):
         return self._control(self)

@@ -14,8 +14,9 @@ from search.cases import Case
 from search.memory import POISON, LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory
 from search.targets.cuda.arena import CANARY_BYTES, damage, describe, lay_out, outputs, starting_bytes
 from search.targets.cuda.driver import device_facts
-from search.targets.cuda.timing import (LOOKS, Decision, block_log_ratios, combined, decide, default_mode, floor_us,
-                                        graph_nodes, median_interval, race, ring_sets)
+from search.targets.cuda.timing import (LARGEST_RING, LOOKS, SCREEN_BLOCKS, Decision, block_log_ratios, combined,
+                                        decide, default_mode, floor_us, graph_nodes, median_interval, race, ring_sets,
+                                        screened)
 
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200" / "gpu_target.json"
@@ -55,9 +56,31 @@ def test_a_3_percent_faster_twin_is_called_faster_in_at_least_90_of_100():
     assert sum(one is Decision.FASTER for one, _ in decisions(1 / 1.03)) >= 90
 
 
-def test_a_clearly_slower_candidate_ends_at_the_first_look_and_a_faster_one_gets_all_blocks():
-    assert {blocks for _, blocks in decisions(1.5, count=20)} == {LOOKS[0]}
-    assert {blocks for _, blocks in decisions(0.7, count=20)} == {LOOKS[-1]}
+def test_what_is_clear_ends_early_and_what_is_close_gets_all_blocks():
+    assert {blocks for _, blocks in decisions(1.2, count=20)} == {LOOKS[0]}
+    assert {blocks for _, blocks in decisions(0.7, count=20)} == {LOOKS[0]}
+    assert {blocks for _, blocks in decisions(0.97, count=20)} == {LOOKS[-1]}
+    assert {decision for decision, _ in decisions(0.7, count=20)} == {Decision.FASTER}
+
+
+def test_a_screen_lets_go_what_was_much_slower_in_each_of_few_blocks_and_says_slower():
+    found = decisions(1.5, count=20)
+    assert set(found) == {(Decision.SLOWER, SCREEN_BLOCKS)}
+    assert screened([0.3] * SCREEN_BLOCKS) and not screened([0.3] * 3 + [0.2])
+    assert not screened([0.3] * (SCREEN_BLOCKS - 1)) and not screened([0.3] * LOOKS[0])
+    samples, _ = race(lambda: 2.0, lambda: 1.0, 0, screen=False)
+    assert len(samples) == 2 * LOOKS[0]
+    samples, _ = race(lambda: 2.0, lambda: 1.0, 0, looks=LOOKS[-1:], screen=False)
+    assert len(samples) == 2 * LOOKS[-1]
+
+
+def test_noise_does_not_make_an_equal_kernel_fail_the_screen():
+    assert not [one for one in decisions(1.0, count=300, noise=0.05) if one[1] == SCREEN_BLOCKS]
+
+
+def test_a_cold_graph_uses_every_set_of_the_ring():
+    assert graph_nodes(10.0, 75) == 75 and graph_nodes(1.0, 75) == 200 and graph_nodes(500.0, 75) == 0
+    assert ring_sets(2 << 20, 50 << 20, "cold") == 75 and ring_sets(1024, 50 << 20, "cold") == LARGEST_RING
 
 
 def test_equal_quiet_kernels_are_called_the_same_and_noisy_ones_too_noisy():

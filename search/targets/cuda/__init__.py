@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from search.errors import UsageError
 from search.targets.base import Target
-from search.targets.cuda.driver import gpu_count
+from search.targets.cuda.driver import device_of, gpu_count, start_code, why_not
 
 __all__ = ["gpu_count", "open_device"]
 
+OLDEST_SM = 75                       # NVRTC of CUDA 13 (its release notes)
 
-def open_device(which: str, cache_folder: Path | None = None, run_deadline_s: float = 30.0) -> Target:
-    """The GPU number `which`; cheap, since no child is started before `prepare`."""
+
+def open_device(which: str, cache_folder: Path | None = None, run_deadline_s: float = 30.0,
+                turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> Target:
+    """The GPU number `which`; cheap, since no child is started before `prepare`. `turn` is held around its use."""
     from search.targets.cuda.target import CudaTarget
-    count = gpu_count()
-    if int(which) >= count:
-        seen = "no CUDA device is visible" if not count else f"{count} CUDA devices are visible"
-        raise UsageError(f"cuda:{which} cannot be used: {seen} on this machine", code="no_gpu",
+    missing = why_not(int(which), start_code(), gpu_count())
+    if missing:
+        raise UsageError(f"cuda:{which} cannot be used on this machine: {missing}", code="no_gpu",
                          mend="use emulator:h200, or install the NVIDIA driver and the extra `cuda13`")
-    return CudaTarget(which, cache_folder or Path(tempfile.gettempdir()) / "greenfast", run_deadline_s)
+    facts = device_of(int(which))
+    if facts.sm < OLDEST_SM:
+        raise UsageError(f"cuda:{which} is {facts.arch}, and the compiler here serves sm_{OLDEST_SM} and later",
+                         code="gpu_too_old", mend="use another GPU, or emulator:h200")
+    return CudaTarget(which, cache_folder or Path(tempfile.gettempdir()) / "greenfast", run_deadline_s, turn)

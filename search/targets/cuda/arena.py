@@ -17,6 +17,7 @@ from search.memory import POISON, Problem, Scalar, Tensor, WorkspaceMemory
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
 CANARY = 0xA5
+_CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
 
 
 def describe(problem: Problem, images: Path) -> dict[str, Any]:
@@ -24,6 +25,11 @@ def describe(problem: Problem, images: Path) -> dict[str, Any]:
     with images.open("wb") as file:
         for one in problem.tensors:
             file.write(one.image.data)
+    return description(problem, images)
+
+
+def description(problem: Problem, images: Path) -> dict[str, Any]:
+    """The problem as JSON, with its images in a file that is there."""
     return {
         "images": str(images),
         "tensors": [{"name": one.name, "role": one.role, "bytes": int(one.image.size)} for one in problem.tensors],
@@ -51,34 +57,49 @@ class Arena:
     total_bytes: int
     offsets: Mapping[str, tuple[int, int]]       # name -> (offset, bytes)
     zeroed: tuple[str, ...]                      # workspaces that each run finds zeroed
+    head_bytes: int                              # canaries and tensors; workspaces come after them
 
 
 def lay_out(described: Mapping[str, Any]) -> Arena:
-    offsets, position = {}, CANARY_BYTES
+    offsets, position, head = {}, CANARY_BYTES, CANARY_BYTES
     for one in (*described["tensors"], *described["workspaces"]):
         offsets[one["name"]] = (position, one["bytes"])
         position += -(-one["bytes"] // ALIGN) * ALIGN + CANARY_BYTES
-    return Arena(position, offsets, tuple(one["name"] for one in described["workspaces"] if one["zero"]))
+        head = position if len(offsets) <= len(described["tensors"]) else head
+    return Arena(position, offsets, tuple(one["name"] for one in described["workspaces"] if one["zero"]), head)
 
 
 def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     """The arena as each run finds it."""
     memory = np.full(arena.total_bytes, CANARY, np.uint8)
-    images, position = np.fromfile(described["images"], np.uint8), 0
-    for one in described["tensors"]:
-        start, size = arena.offsets[one["name"]]
-        memory[start:start + size] = images[position:position + size]
-        position += size
+    memory[:arena.head_bytes] = head_bytes(described, arena)
     for one in described["workspaces"]:
         start, size = arena.offsets[one["name"]]
         memory[start:start + size] = 0 if one["zero"] else POISON
     return memory
 
 
+def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
+    """What comes before the workspaces: the same for all candidates that run on these tensors."""
+    memory = np.full(arena.head_bytes, CANARY, np.uint8)
+    images, position = np.fromfile(described["images"], np.uint8), 0
+    for one in described["tensors"]:
+        start, size = arena.offsets[one["name"]]
+        memory[start:start + size] = images[position:position + size]
+        position += size
+    return memory
+
+
 def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after: np.ndarray) -> tuple[str, str] | None:
-    """(reason, sentence) when a run wrote where it must not: beside its buffers, or to its inputs."""
+    """(reason, sentence) when a run wrote where it must not: beside its buffers, or to its inputs.
+
+    Of `before` only the head is looked at.
+    """
     position, last = 0, ""
     for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
+        if np.array_equal(after[position:start], _CANARIES[:start - position]):
+            position, last = start + size, name
+            continue
         changed = np.flatnonzero(after[position:start] != CANARY)
         if changed.size:
             past, ahead = int(changed[0]) + 1, start - position - int(changed[-1])

@@ -17,13 +17,45 @@ ATTRIBUTES = {
 }
 
 
+NO_LIBRARY = -1
+# CUresult of cuInit, CUDA driver API: why there is no GPU to use.
+ABSENCES = {
+    NO_LIBRARY: "no NVIDIA driver is installed (there is no libcuda.so.1)",
+    100: "the driver shows no CUDA device",
+    803: "the driver's library and its kernel module have different versions: restart after an update",
+    804: "the driver's library does not support this GPU",
+}
+
+
 @cache
-def _driver() -> ctypes.CDLL | None:
+def _opened() -> tuple[ctypes.CDLL | None, int]:
+    """The driver, and what its start said: 0 when it works."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return None
-    return driver if driver.cuInit(0) == 0 else None
+        return None, NO_LIBRARY
+    return driver, int(driver.cuInit(0))
+
+
+def _driver() -> ctypes.CDLL | None:
+    driver, said = _opened()
+    return driver if said == 0 else None
+
+
+def why_not(number: int, said: int, count: int) -> str:
+    """Why GPU `number` cannot be used, of what the driver's start said and how many GPUs it shows; empty when it can."""
+    if said != 0:
+        return ABSENCES.get(said, f"the driver does not start (cuInit says {said})")
+    if count == 0:
+        return ABSENCES[100]
+    if number >= count:
+        return f"{count} CUDA device{'s are' if count > 1 else ' is'} visible, the last is cuda:{count - 1}"
+    return ""
+
+
+def start_code() -> int:
+    """What the driver's start said; 0: it works."""
+    return _opened()[1]
 
 
 def gpu_count() -> int:

@@ -8,9 +8,13 @@ after an illegal address or a trap the context answers every call with the same 
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +23,21 @@ import numpy as np
 from cupy.cuda import runtime
 
 from search.children import serve_requests
-from search.targets.cuda.arena import Arena, damage, lay_out, outputs, starting_bytes
+from search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
+from search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from search.targets.cuda.nvml import Health
 from search.targets.cuda.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
-TO_DEVICE, TO_HOST = 1, 2                        # cudaMemcpyKind
 SPIN_S = 0.002                                   # short work is polled, longer work slept for
 LAUNCH_TIMEOUT = 702                             # cudaErrorLaunchTimeout
 NOT_READY = 600                                  # cudaErrorNotReady
 OUT_OF_MEMORY = 2                                # cudaErrorMemoryAllocation
-MODULES_KEPT = 4
+MODULES_KEPT = 8
 WARM_UP_S = 0.03                                 # clocks need some milliseconds of work to rise
+SHORT_WARM_UP_S = 0.003                          # where they have not fallen since the last timing
+IDLE_S = 0.3
+PLACES = 8192                                    # of 256 bytes: within 2 MiB
 ESTIMATE_LAUNCHES = 8
 ERRORS = (runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError, cupy.cuda.memory.OutOfMemoryError)
 
@@ -49,23 +56,6 @@ def wait(stream: cupy.cuda.Stream, deadline_s: float) -> None:
         if waited > SPIN_S:
             time.sleep(SPIN_S)
     stream.synchronize()                         # raises what a launch brought about
-
-
-class Memory:
-    """One growing allocation, so that jobs do not wait for cudaMalloc."""
-
-    def __init__(self) -> None:
-        self._held: cupy.cuda.Memory | None = None
-
-    def take(self, size: int) -> int:
-        """The device address of at least `size` bytes, aligned to 256; refused before the host lays out as much."""
-        if self._held is None or self._held.size < size:
-            self._held = None
-            free = runtime.memGetInfo()[0]
-            if size > free:
-                raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
-            self._held = cupy.cuda.Memory(max(size, 2**20))
-        return self._held.ptr
 
 
 class Loaded:
@@ -96,97 +86,120 @@ class Measurer:
     def __init__(self, number: int) -> None:
         cupy.cuda.Device(number).use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.memory = Memory()
+        self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
         self.health = Health(number)
+        self.idle_since = 0.0                    # of the last timing's end: clocks fall when nothing runs
+        self.at = 0                              # of several problems the one that runs
+        self.spans: dict[str, float] = {}        # seconds of this request, by what they went into
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.at, self.spans = 0, {}
         try:
             with self.stream:
-                return getattr(self, f"do_{request['do']}")(request)
+                return {**getattr(self, f"do_{request['do']}")(request), "spans": self.spans}
         except Hung as error:
-            return {"error": str(error), "code": LAUNCH_TIMEOUT}
+            return {"error": str(error), "code": LAUNCH_TIMEOUT, "at": self.at}
         except ERRORS as error:
             return {"error": str(error)[:300], "code": int(getattr(error, "status", OUT_OF_MEMORY)),
-                    "free_bytes": self._free_bytes()}
+                    "free_bytes": self._free_bytes(), "at": self.at}
 
     def do_hello(self, request: dict[str, Any]) -> dict[str, Any]:
         free, total = runtime.memGetInfo()
         return {"cupy": cupy.__version__, "runtime": runtime.runtimeGetVersion(), "free_bytes": free,
                 "total_bytes": total, "pid": os.getpid(), "nvml": self.health.version}
 
-    def _free_bytes(self) -> int:
-        try:
-            return int(runtime.memGetInfo()[0])
-        except ERRORS:
-            return 0                             # a broken context answers nothing
-
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one problem once; its outputs go to the file `outputs`."""
-        described = request["problem"]
-        arena = lay_out(described)
-        base = self.memory.take(arena.total_bytes)
-        before = starting_bytes(described, arena)
-        loaded = self._loaded(request["cubin"], described, arena, base)
-        self._upload(base, before)
-        loaded.launch(self.stream)
-        wait(self.stream, request["deadline_s"])
-        return self._finished(request, described, arena, base, before)
+        """Run each problem once; their outputs go to the file `outputs`, one after the other."""
+        problems = request["problems"]
+        arenas = [lay_out(one) for one in problems]
+        ends = list(accumulate(one.total_bytes for one in arenas))
+        with self._clock("upload"):
+            base = self._take(ends[-1])
+            heads = [self.heads.get(*both) for both in zip(problems, arenas)]
+            places = [base + end - one.total_bytes for end, one in zip(ends, arenas)]
+            for place, head, arena in zip(places, heads, arenas):
+                start(place, head, arena, self.stream.ptr)
+            self.stream.synchronize()
+        with self._clock("run"):
+            for self.at, (one, arena, place) in enumerate(zip(problems, arenas, places)):
+                self._loaded(request["cubin"], one, arena, place).launch(self.stream)
+                wait(self.stream, request["deadline_s"])
+        with self._clock("download"):
+            after = self.landing.fetch(base, ends[-1], self.stream)
+        with self._clock("look"), Path(request["outputs"]).open("wb") as file:
+            parts = [after[end - one.total_bytes:end] for end, one in zip(ends, arenas)]
+            found = [damage(one, arena, head.host, part)
+                     for one, arena, head, part in zip(problems, arenas, heads, parts)]
+            for one, arena, part in zip(problems, arenas, parts):
+                for image in outputs(one, arena, part):
+                    file.write(image.data)
+        return {"damage": found}
 
     def do_measure(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time one program alone, or two in turn, on rings of the first one's tensors."""
-        described = request["problem"]
-        arenas = [lay_out(described)]
-        described_other = request.get("other_problem")
-        if described_other:
-            arenas.append(lay_out(described_other))
-        sets = ring_sets(sum(one["bytes"] for one in described["tensors"]), request["l2_bytes"], request["mode"])
-        sizes = [arena.total_bytes for arena in arenas]
-        base = self.memory.take(sets * sum(sizes))
-        rings, before = [], None
-        position = base
-        cubins = (request["cubin"], request.get("other_cubin"))
-        for cubin, one, arena in zip(cubins, (described, described_other), arenas):
-            start = starting_bytes(one, arena)
-            before = start if before is None else before
-            ring = []
+        """Time one program alone, or two in turn, on rings of the first one's tensors; what they left as in `execute`."""
+        both = [(request["cubin"], request["problem"])]
+        if "other_problem" in request:
+            both.append((request["other_cubin"], request["other_problem"]))
+        with self._clock("upload"):
+            base, rings, heads = self._rings(both, request)
+        with self._clock("prepare"):
+            times = [Stopwatch(ring, self.stream, request["deadline_s"]) for ring in rings]
+        with self._clock("wait"):
+            foreign = self.health.quiet(request["quiet_s"])
+        with self._clock("race"):
+            end = time.monotonic() + request["seconds"]
+            self._warm_up(times)
+            if len(times) == 2:
+                samples, others = race(times[0], times[1], request["seed"], lambda: time.monotonic() < end,
+                                       request["looks"], request["screen"])
+            else:
+                samples, others = alone(times[0], lambda: time.monotonic() < end), ()
+            self.idle_since = time.monotonic()
+        with self._clock("health"):
+            health = {**self.health.now(), **foreign}
+        with self._clock("look"):
+            # What the timed launches left: poisoned again, so that an output which they no longer write shows.
+            described, arena = request["problem"], lay_out(request["problem"])
+            start(base, heads[0], arena, self.stream.ptr)
+            times[0].again()
+            wait(self.stream, request["deadline_s"])
+            after = self.landing.fetch(base, arena.total_bytes, self.stream)
+            with Path(request["outputs"]).open("wb") as file:
+                for one in outputs(described, arena, after):
+                    file.write(one.data)
+            found = damage(described, arena, heads[0].host, after)
+        return {"samples": samples, "others": others, "sets": len(rings[0]), "nodes": times[0].nodes,
+                "other_nodes": times[1].nodes if len(times) == 2 else 0, "health": health, "damage": [found]}
+
+    def _rings(self, both: list[tuple[str, dict[str, Any]]],
+               request: dict[str, Any]) -> tuple[int, list[list[Loaded]], list[Head]]:
+        """Where the first set begins, each program on all its sets, and what the sets begin with."""
+        arenas = [lay_out(one) for _, one in both]
+        sets = ring_sets(sum(one["bytes"] for one in both[0][1]["tensors"]), request["l2_bytes"], request["mode"])
+        # A process lays out memory the same way each time; a placement drawn for each run keeps it from being special.
+        shift = ALIGN * random.Random(f"{request['seed']} {Path(both[0][0]).name[:32]}").randrange(PLACES)
+        base = self._take(sets * sum(one.total_bytes for one in arenas) + ALIGN * PLACES) + shift
+        heads, rings, place = [], [], base
+        for (cubin, described), arena in zip(both, arenas):
+            head, ring = self.heads.get(described, arena), []
             for _ in range(sets):
-                self._upload(position, start)
-                ring.append(self._loaded(cubin, one, arena, position))
-                position += arena.total_bytes
+                start(place, head, arena, self.stream.ptr)
+                ring.append(self._loaded(cubin, described, arena, place))
+                place += arena.total_bytes
+            heads.append(head)
             rings.append(ring)
-        times = [Stopwatch(ring, self.stream, request["deadline_s"]) for ring in rings]
-        end = time.monotonic() + request["seconds"]
-        self._warm_up(times)
-        if len(times) == 2:
-            samples, others = race(times[0], times[1], request["seed"], lambda: time.monotonic() < end)
-        else:
-            samples, others = alone(times[0], lambda: time.monotonic() < end), ()
-        health = self.health.now()
-        # What the timed launches left: poisoned again, so that an output which they no longer write shows.
-        self._upload(base, before)
-        times[0].again()
-        wait(self.stream, request["deadline_s"])
-        return {"samples": samples, "others": others, "sets": sets, "nodes": times[0].nodes,
-                "other_nodes": times[1].nodes if len(times) == 2 else 0, "health": health,
-                **self._finished(request, described, arenas[0], base, before)}
+        self.stream.synchronize()
+        return base, rings, heads
 
     def _warm_up(self, times: list[Stopwatch]) -> None:
-        end = time.monotonic() + WARM_UP_S
+        idle = time.monotonic() - self.idle_since > IDLE_S
+        end = time.monotonic() + (WARM_UP_S if idle else SHORT_WARM_UP_S)
         while True:
             for one in times:
                 one()
             if time.monotonic() >= end:
                 return
-
-    def _finished(self, request: dict[str, Any], described: dict[str, Any], arena: Arena, base: int,
-                  before: np.ndarray) -> dict[str, Any]:
-        after = np.empty(arena.total_bytes, np.uint8)
-        runtime.memcpy(after.ctypes.data, base, after.nbytes, TO_HOST)
-        with Path(request["outputs"]).open("wb") as file:
-            for one in outputs(described, arena, after):
-                file.write(one.data)
-        return {"damage": damage(described, arena, before, after)}
 
     def _loaded(self, cubin: str, described: dict[str, Any], arena: Arena, base: int) -> Loaded:
         if cubin not in self.modules:
@@ -198,9 +211,26 @@ class Measurer:
         zeroed = [(addresses[name], arena.offsets[name][1]) for name in arena.zeroed if arena.offsets[name][1]]
         return Loaded(self.modules[cubin], described, addresses, zeroed)
 
-    def _upload(self, base: int, memory: np.ndarray) -> None:
-        runtime.memcpy(base, memory.ctypes.data, memory.nbytes, TO_DEVICE)
-        runtime.deviceSynchronize()              # a pageable copy may return before it has arrived
+    def _take(self, size: int) -> int:
+        try:
+            return self.span.take(size)
+        except cupy.cuda.memory.OutOfMemoryError:
+            self.heads.clear()                   # what is kept to save time must not cost a candidate its run
+            return self.span.take(size)
+
+    def _free_bytes(self) -> int:
+        try:
+            return int(runtime.memGetInfo()[0])
+        except ERRORS:
+            return 0                             # a broken context answers nothing
+
+    @contextmanager
+    def _clock(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spans[name] = self.spans.get(name, 0.0) + time.perf_counter() - begin
 
 
 class Stopwatch:
@@ -211,7 +241,7 @@ class Stopwatch:
         self._begin, self._end = cupy.cuda.Event(), cupy.cuda.Event()
         for _ in range(2):
             self._launch_next()                  # the first launch of a function loads it
-        self.nodes = graph_nodes(self._estimate_us())
+        self.nodes = graph_nodes(self._estimate_us(), len(ring))
         self._graphs = [self._graph(count * self.nodes) for count in (1, 2)] if self.nodes else []
 
     def __call__(self) -> float:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 import tempfile
 import threading
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,10 @@ from search.memory import Problem
 from search.render import RenderedSource
 from search.targets.base import Execution, Failure, Inspect, Rival, Target
 from search.targets.cuda import driver
-from search.targets.cuda.arena import describe
+from search.targets.cuda.arena import description
+from search.targets.cuda.images import ImageFiles
 from search.targets.cuda.lock import GpuLock
+from search.targets.cuda.quarantine import Quarantine
 from search.targets.cuda.timing import CONFIDENCE, LOOKS, default_mode, floor_us, median
 from search.toolchain import Cubin
 from search.verdict import Reason, TimeKind, Timing
@@ -31,6 +37,8 @@ RUN_DEADLINE_S = 10.0                # of what one wait on the GPU may take
 JOB_DEADLINE_S = 600.0               # of a whole job, copies included: beyond it something of ours is stuck
 TIMING_S = 10.0                      # then a race ends at its next look
 LOCK_DEADLINE_S = 120.0
+QUIET_S = 30.0                       # then times are taken beside other people's work, and say so
+BATCH_BYTES = 2**28
 JOBS_A_CHILD = 5000
 CHECK_FLOP_LIMIT = 2e9               # the float64 reference runs on the CPU
 OUT_OF_MEMORY = 2
@@ -41,6 +49,19 @@ REASONS = {
     714: Reason.DEVICE_FAULT, 715: Reason.DEVICE_FAULT, 716: Reason.MISALIGNED, 717: Reason.DEVICE_FAULT,
     718: Reason.DEVICE_FAULT, 719: Reason.DEVICE_FAULT,
 }
+# What a child that cannot start says last: (a word of it, code, sentence after the target's name, mend).
+CANNOT_START = (
+    ("No module named 'cupy", "cupy_missing", "needs CuPy, which is not installed",
+     "install the extra `cuda13` or `cuda12`, as your driver is"),
+    ("InsufficientDriver", "driver_too_old", "has a driver that is older than the CUDA of this CuPy",
+     "update the NVIDIA driver, or install the extra `cuda12` in place of `cuda13`"),
+    ("MemoryAllocation", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
+    ("out of memory", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
+    ("DevicesUnavailable", "gpu_busy", "is held by another process alone (exclusive compute mode)",
+     "end that process, or choose another target"),
+    ("SystemDriverMismatch", "driver_mismatch", "has a driver whose parts have different versions",
+     "restart the machine after an update of the driver"),
+)
 
 
 @dataclass(eq=False)
@@ -56,27 +77,35 @@ class CudaTarget(Target):
     measures = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
+    measurer = "search.targets.cuda.measurer"    # the child's module
 
-    def __init__(self, which: str, cache_folder: Path, run_deadline_s: float) -> None:
+    def __init__(self, which: str, cache_folder: Path, run_deadline_s: float,
+                 turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> None:
         self.name, self._number = f"cuda:{which}", int(which)
         self.device = driver.device_of(self._number)
-        self._cache_folder = cache_folder
+        self._cache_folder, self._turn = cache_folder, turn
         self._run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
         self._one_at_a_time = threading.RLock()
         self._child: Child | None = None
         self._lock: GpuLock | None = None
+        self._quarantine: Quarantine | None = None
+        self._images: ImageFiles | None = None
         self._folder: Path | None = None
         self._hello: dict[str, Any] = {}
-        self._busy = False
+        self._busy, self._uuid = False, ""
         self._interrupts = self._jobs = 0
+        self._count = itertools.count()
+        self.spans: Counter[str] = Counter()     # seconds that the child was busy, by what with
 
     def prepare(self) -> None:
         with self._one_at_a_time:
             if self._folder is None:
+                self._uuid, locks = driver.gpu_uuid(self._number), self._cache_folder / "locks"
+                self._lock = GpuLock(locks, self._uuid, self.name, LOCK_DEADLINE_S)
+                self._quarantine = Quarantine(locks, self._uuid, self.name)
                 self._folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
                 self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-                self._lock = GpuLock(self._cache_folder / "locks", driver.gpu_uuid(self._number), self.name,
-                                     LOCK_DEADLINE_S)
+                self._images = ImageFiles(self._folder)
             self._started()
 
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
@@ -87,30 +116,45 @@ class CudaTarget(Target):
         return program
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
-        for one in problems:
-            with self._one_at_a_time:
-                self.prepare()
-                request = {"do": "execute", "cubin": str(program.path), "problem": self._described(one, "one"),
-                           "outputs": str(self._folder / "outputs"), "deadline_s": self._run_deadline_s}
-                with self._lock.held(alone=False):
-                    reply = self._call(request)
-                failure = self._failure(one, reply)
-                outputs = {} if failure else self._outputs(one)
-            yield Execution(one, "device", outputs, failure)
+        """All problems in one request, or a few where they are large."""
+        self.prepare()
+        for batch in batches(problems):
+            yield from self._executed(program, batch)
+
+    def _executed(self, program: Program, batch: Sequence[Problem]) -> Iterator[Execution]:
+        if not batch:
+            return
+        with self._images.held(batch) as images:
+            request = {"do": "execute", "cubin": str(program.path), "deadline_s": self._run_deadline_s,
+                       "problems": [description(*both) for both in zip(batch, images)]}
+            reply, outputs = self._answered(request, batch, alone=False)
+        if "error" not in reply:
+            for one, found, damage in zip(batch, outputs, reply["damage"]):
+                failure = Failure(Reason(damage[0]), damage[1]) if damage else None
+                yield Execution(one, "device", {} if failure else found, failure)
+            return
+        at = reply["at"]                         # the child is lost, and with it what the runs before this one left
+        failure = self._failure(batch[at], reply)
+        yield from self._executed(program, batch[:at])
+        yield Execution(batch[at], "device", {}, failure)
+        yield from self._executed(program, batch[at + 1:])
 
     def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
                 inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
+        self.prepare()
         timings = []
         for number, one in enumerate(problems):
-            with self._one_at_a_time:
-                self.prepare()
-                request = self._measure_request(program, one, against, number)
-                with self._lock.held(alone=True):
-                    reply = self._call(request)
-                failure = self._failure(one, reply)
-                outputs = {} if failure else self._outputs(one)
-            if failure is None and inspect is not None:
-                failure = inspect(Execution(one, "timed", outputs, None))
+            pair = (one,) if against is None else (one, against.problems[number])
+            with self._images.held(pair) as images:
+                request = self._measure_request(program, one, against, pair, images, number)
+                request["screen"] = len(problems) == 1 and request["looks"] == LOOKS
+                reply, outputs = self._answered(request, (one,), alone=True)
+            if "error" in reply:
+                return self._failure(one, reply)
+            if reply["damage"][0]:
+                reason, sentence = reply["damage"][0]
+                return Failure(Reason(reason), sentence)
+            failure = inspect(Execution(one, "timed", outputs[0], None)) if inspect is not None else None
             if failure is not None:
                 return failure
             timings.append(self._timing(one, reply, request["mode"]))
@@ -123,6 +167,10 @@ class CudaTarget(Target):
                 ("cuda_driver", driver.driver_version()), ("cuda_runtime", str(hello["runtime"])),
                 ("cupy", hello["cupy"]),
                 ("timing", f"ABBA blocks, looks after {', '.join(map(str, LOOKS))}, interval of {CONFIDENCE:.0%}"))
+
+    def fresh(self) -> None:
+        with self._one_at_a_time:
+            self._drop()
 
     def interrupt(self) -> None:
         child = self._child
@@ -140,11 +188,25 @@ class CudaTarget(Target):
                 self._folder = None
 
     def _started(self) -> Child:
-        """The child, with its context made; Fault in one sentence when there can be none."""
+        """The child, with its context made. A GPU on which none starts twice in a row is set aside, with the reason."""
         if self._child is not None and self._jobs < JOBS_A_CHILD:
             return self._child
         self._drop()
-        child = Child("search.targets.cuda.measurer", Limits(file_bytes=None), [str(self._number)])
+        self._quarantine.check()
+        try:
+            child = self._start()
+        except Fault as fault:
+            if fault.code != "gpu_not_ready":
+                raise
+            try:
+                child = self._start()
+            except Fault as again:
+                raise self._quarantine.begin(f"it could not be started twice in a row; {again}") from None
+        self._quarantine.lift()
+        return child
+
+    def _start(self) -> Child:
+        child = Child(self.measurer, Limits(file_bytes=None), [str(self._number)])
         self._child, self._jobs = child, 0
         try:
             hello = child.call({"do": "hello"}, START_DEADLINE_S)
@@ -154,10 +216,10 @@ class CudaTarget(Target):
                         mend="see what `nvidia-smi` says of it") from None
         except ChildDied as died:
             self._child = None
-            raise _cannot_start(self.name, died.tail) from None
+            raise cannot_start(self.name, died.tail) from None
         if "error" in hello:
             self._drop()
-            raise Fault(f"{self.name} cannot be used: {hello['error']}", code="gpu_not_ready")
+            raise cannot_start(self.name, hello["error"])
         self._hello = hello
         return child
 
@@ -184,17 +246,26 @@ class CudaTarget(Target):
         return reply
 
     def _drop(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        child, self._child = self._child, None
+        if child is not None and not child.close():
+            raise self._quarantine.begin("its measuring process cannot be ended: the driver holds it")
 
-    def _failure(self, problem: Problem, reply: dict[str, Any]) -> Failure | None:
-        """What a reply says of the candidate; Fault when it says something of the machine."""
-        if reply.get("damage"):
-            reason, sentence = reply["damage"]
-            return Failure(Reason(reason), sentence)
-        if "error" not in reply:
-            return None
+    def _answered(self, request: dict[str, Any], problems: Sequence[Problem], *,
+                  alone: bool) -> tuple[dict[str, Any], list[dict[str, np.ndarray]]]:
+        """The child's reply, and each problem's outputs unless it is an error. One request at a time."""
+        path = self._folder / f"outputs-{next(self._count)}"
+        try:
+            with self._one_at_a_time, self._turn(self._uuid), self._lock.held(alone=alone):
+                begin = time.perf_counter()
+                reply = self._call({**request, "outputs": str(path)})
+                self.spans[request["do"]] += time.perf_counter() - begin
+                self.spans.update({f"{request['do']}: {name}": spent for name, spent in reply.get("spans", {}).items()})
+            return reply, [] if "error" in reply else outputs_of(problems, np.fromfile(path, np.uint8))
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _failure(self, problem: Problem, reply: dict[str, Any]) -> Failure:
+        """What an error says of the candidate; Fault when it says something of the machine."""
         if reply["code"] == OUT_OF_MEMORY:
             workspaces = sum(one.bytes for one in problem.workspaces)
             if workspaces > reply.get("free_bytes", 0) // 2:
@@ -206,28 +277,17 @@ class CudaTarget(Target):
             return Failure(REASONS[reply["code"]], reply["error"])
         raise Fault(f"{self.name}: {reply['error']}", code="gpu_error")
 
-    def _described(self, problem: Problem, name: str) -> dict[str, Any]:
-        return describe(problem, self._folder / f"images-{name}")
-
-    def _outputs(self, problem: Problem) -> dict[str, np.ndarray]:
-        found, position = {}, 0
-        images = np.fromfile(self._folder / "outputs", np.uint8)
-        for one in problem.tensors:
-            if one.role != "input":
-                found[one.name] = images[position:position + one.image.size]
-                position += one.image.size
-        return found
-
-    def _measure_request(self, program: Program, problem: Problem, against: Rival | None,
-                         number: int) -> dict[str, Any]:
+    def _measure_request(self, program: Program, problem: Problem, against: Rival | None, pair: Sequence[Problem],
+                         images: Sequence[Path], number: int) -> dict[str, Any]:
         data_bytes = sum(one.image.size for one in problem.tensors)
-        request = {"do": "measure", "cubin": str(program.path), "problem": self._described(problem, "one"),
-                   "outputs": str(self._folder / "outputs"), "l2_bytes": self.device.l2_bytes,
-                   "mode": default_mode(data_bytes, self.device.l2_bytes), "seed": problem.case.seed + number,
-                   "seconds": TIMING_S, "deadline_s": self._run_deadline_s}
+        mode = problem.mode if problem.mode != "auto" else default_mode(data_bytes, self.device.l2_bytes)
+        described = [description(*both) for both in zip(pair, images)]
+        request = {"do": "measure", "cubin": str(program.path), "problem": described[0], "mode": mode,
+                   "l2_bytes": self.device.l2_bytes, "seed": problem.case.seed + number, "seconds": TIMING_S,
+                   "deadline_s": self._run_deadline_s, "quiet_s": QUIET_S, "looks": LOOKS}
         if against is not None:
-            request |= {"other_cubin": str(against.program.path),
-                        "other_problem": self._described(against.problems[number], "other")}
+            request |= {"other_cubin": str(against.program.path), "other_problem": described[1],
+                        "looks": LOOKS[-1:] if against.to_the_end else LOOKS}
         return request
 
     def _timing(self, problem: Problem, reply: dict[str, Any], mode: str) -> Timing:
@@ -242,14 +302,40 @@ class CudaTarget(Target):
         note = f"{mode}, ring of {reply['sets']}, {how}"
         if not facts.tensor_fp16_flop_per_cycle_per_sm:
             note += f"; the peaks of {facts.title} are not known, so no time is called implausible"
-        return Timing(problem.case.name, median(reply["samples"]), TimeKind.MEASURED, "not counted", detail, note,
+        return Timing(problem.case.name, median(reply["samples"]), TimeKind.MEASURED, "", detail, note,
                       samples=tuple(reply["samples"]), baseline_samples=tuple(reply["others"]))
 
 
-def _cannot_start(name: str, tail: str) -> Fault:
+def batches(problems: Sequence[Problem]) -> Iterator[list[Problem]]:
+    """As many at a time as `BATCH_BYTES` hold, in order."""
+    batch, held = [], 0
+    for one in problems:
+        size = sum(tensor.image.size for tensor in one.tensors) + sum(space.bytes for space in one.workspaces)
+        if batch and held + size > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(one)
+        held += size
+    yield batch
+
+
+def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str, np.ndarray]]:
+    """Each problem's outputs by name, out of their images one after the other."""
+    found, position = [], 0
+    for problem in problems:
+        found.append({})
+        for one in problem.tensors:
+            if one.role != "input":
+                found[-1][one.name] = images[position:position + one.image.size]
+                position += one.image.size
+    return found
+
+
+def cannot_start(name: str, tail: str) -> Fault:
+    """Why no child can use the GPU, by what its last words were."""
     last = tail.strip().rpartition("\n")[2][:300]
-    if "No module named 'cupy" in last:
-        return Fault(f"{name} needs CuPy, which is not installed", code="cupy_missing",
-                     mend="install the extra `cuda13` or `cuda12`, as your driver is")
+    for word, code, sentence, mend in CANNOT_START:
+        if word in last:
+            return Fault(f"{name} {sentence}", code=code, mend=mend)
     return Fault(f"{name} cannot be used: {last or 'its child ended without a word'}", code="gpu_not_ready",
                  mend="see what `nvidia-smi` says of it")

@@ -17,15 +17,22 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 
 CONFIDENCE = 0.99
-LOOKS = (8, 16, 40)                  # blocks after which a clearly slower candidate is let go; the last is the end
+LOOKS = (8, 16, 40)                  # blocks after which what is clear by then ends; the last is the end
 ALONE_SAMPLES = 20                   # of a kernel with nothing to compare
 SAME_BAND = 0.01
 NOISY_HALF_WIDTH = 0.05
 GRAPH_US = 200.0                     # kernels shorter than this are timed in graphs that take at least as long
 LARGEST_GRAPH = 1024                 # nodes of the shorter graph
 RING_L2S = 3
+LARGEST_RING = 512                   # sets: tiny data is cold as far as these go
+CLEARLY = 0.05                       # a share of time: a lead whose interval lies beyond it is not refined in a race
+SCREEN_BLOCKS = 4                    # in each of which a candidate that is let go so early was slower by
+SCREEN_RATIO = 1.3
+PROCESS_SIGMA = 0.008                # of a median log ratio between processes; what it may be is not known better
+PROCESS_FREEDOM = 12                 # degrees of freedom that this is worth
 
 
 class Decision(StrEnum):
@@ -85,6 +92,8 @@ def combined(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
 def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
     """FASTER or SLOWER when the interval excludes 0, SAME when it lies inside +-1 %, else AMBIGUOUS or TOO_NOISY."""
     found = median_interval(log_ratios)
+    if screened(log_ratios):
+        return Decision.SLOWER, Interval(found.median, min(log_ratios), max(log_ratios))
     if found.high < 0:
         return Decision.FASTER, found
     if found.low > 0:
@@ -95,21 +104,74 @@ def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
     return (Decision.TOO_NOISY if noisy else Decision.AMBIGUOUS), found
 
 
-def race(time_one: Callable[[], float], time_other: Callable[[], float], seed: int,
-         go_on: Callable[[], bool] = lambda: True) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Times of both in ABBA blocks. A clearly slower one ends at an early look; the others get all blocks.
+def screened(log_ratios: Sequence[float]) -> bool:
+    """Too few blocks for an interval, each of them at least `SCREEN_RATIO` slower: a screen, not a confidence.
 
+    A candidate with the baseline's time would need noise of 26 % of its time, in one direction, in every block.
+    """
+    return SCREEN_BLOCKS <= len(log_ratios) < LOOKS[0] and min(log_ratios) > math.log(SCREEN_RATIO)
+
+
+def student(tail: float, freedom: float) -> float:
+    """The quantile that Student's t exceeds with probability `tail`, to 1 in 1000 from 6 degrees of freedom on.
+
+    Source: Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    z = NormalDist().inv_cdf(1.0 - tail)
+    return (z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3))
+
+
+def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
+    """What fresh processes say together, each by the interval of its own blocks.
+
+    FASTER and SLOWER need both: every process says so by itself, and the mean of their medians is further from 0 than
+    processes scatter. Three processes say little of their own scatter, so it is moderated by what is known of it from
+    elsewhere (Smyth, Linear models and empirical Bayes methods, 2004). SAME: every process within +-1 %.
+    """
+    mean, half = mean_of_processes([one.median for one in found])
+    low = min(mean - half, *(one.low for one in found))
+    high = max(mean + half, *(one.high for one in found))
+    whole = Interval(mean, low, high)
+    if high < 0 or low > 0:
+        return (Decision.FASTER if high < 0 else Decision.SLOWER), whole
+    if all(math.log(1 - SAME_BAND) <= one.low and one.high <= math.log(1 + SAME_BAND) for one in found):
+        return Decision.SAME, whole
+    return (Decision.TOO_NOISY if not high - low <= 2 * NOISY_HALF_WIDTH else Decision.AMBIGUOUS), whole
+
+
+def mean_of_processes(medians: Sequence[float]) -> tuple[float, float]:
+    """(mean, half of its interval) of processes' median log ratios, with the scatter moderated."""
+    count = len(medians)
+    mean = sum(medians) / count
+    freedom = PROCESS_FREEDOM + count - 1
+    variance = (PROCESS_FREEDOM * PROCESS_SIGMA**2 + sum((one - mean)**2 for one in medians)) / freedom
+    return mean, student((1.0 - CONFIDENCE) / 2, freedom) * math.sqrt(variance / count)
+
+
+def race(time_one: Callable[[], float], time_other: Callable[[], float], seed: int,
+         go_on: Callable[[], bool] = lambda: True,
+         looks: Sequence[int] = LOOKS, screen: bool = True) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Times of both in ABBA blocks. What is decided and clear ends at an early look; the others get all blocks.
+
+    One that is not faster is let go as soon as it is slower for certain; one that is `CLEARLY` faster needs no finer
+    interval before its confirmation. Before the first look only the screen can end a race, where it is wanted.
     `go_on` is asked at each look: False ends the race with what there is.
     """
     order = random.Random(seed)
     samples: list[float] = []
     others: list[float] = []
-    for look in LOOKS:
+    for look in looks:
         while len(samples) < 2 * look:
             first, second = ((time_one, samples), (time_other, others))[::order.choice((1, -1))]
             for time, kept in (first, second, second, first):
                 kept.append(time())
-        if decide(block_log_ratios(samples, others))[0] is Decision.SLOWER or not go_on():
+            if screen and len(samples) == 2 * SCREEN_BLOCKS < 2 * look and screened(
+                    block_log_ratios(samples, others)):
+                return tuple(samples), tuple(others)
+        decision, found = decide(block_log_ratios(samples, others))
+        clear = decision is Decision.SLOWER or (decision is Decision.FASTER and found.high < math.log(1 - CLEARLY))
+        if clear or not go_on():
             break
     return tuple(samples), tuple(others)
 
@@ -122,18 +184,18 @@ def alone(time_one: Callable[[], float], go_on: Callable[[], bool] = lambda: Tru
     return tuple(samples)
 
 
-def graph_nodes(estimate_us: float) -> int:
-    """N of the graphs of N and 2N nodes; 0: long enough to be launched alone."""
+def graph_nodes(estimate_us: float, sets: int = 1) -> int:
+    """N of the graphs of N and 2N nodes; 0: long enough to be launched alone. A graph uses every set of a ring."""
     if estimate_us >= GRAPH_US:
         return 0
-    return min(LARGEST_GRAPH, math.ceil(GRAPH_US / max(estimate_us, 0.05)))
+    return max(sets, min(LARGEST_GRAPH, math.ceil(GRAPH_US / max(estimate_us, 0.05))))
 
 
 def ring_sets(data_bytes: int, l2_bytes: int, mode: str) -> int:
-    """Input sets that launches take in turn: at least 3x the L2 for `cold`, one for `hot`."""
+    """Input sets that launches take in turn: at least 3x the L2 for `cold` (or `LARGEST_RING`), one for `hot`."""
     if mode == "hot" or not data_bytes:
         return 1
-    return max(1, math.ceil(RING_L2S * l2_bytes / data_bytes))
+    return min(LARGEST_RING, max(1, math.ceil(RING_L2S * l2_bytes / data_bytes)))
 
 
 def default_mode(data_bytes: int, l2_bytes: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.children import child_environment, kill_group
+from search.clusters import declared_clusters
 from search.errors import Fault
 from search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from search.targets.emulator.runs import Index3
@@ -58,8 +58,16 @@ KERNEL_FLAGS = (
 CHECKED_FLAGS = ("-fsanitize=bounds", "-fno-sanitize-recover=bounds")
 # Hooks at loads and stores only.
 HOOK_FLAGS = {
-    "g++": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"),
-    "clang++": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    "g++": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"),
+    "clang++": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm",
+                "-tsan-distinguish-volatile=1"),
+}
+# As nvcc does, nearly every device function is inlined: arrays handed over by reference are then the thread's own
+# to the compiler, and need no hooks.
+INLINING_FLAGS = {
+    "g++": ("-fwhole-program", "--param=max-inline-insns-auto=400", "--param=inline-unit-growth=400",
+            "--param=large-function-growth=2000"),
+    "clang++": (),
 }
 # Scalar replacement would split a 16-byte access before the hooks go in, and be counted as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
@@ -98,7 +106,8 @@ class EmulatorBuild:
     ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
-        hooks = (HOOK_FLAGS[self.compiler.kind], WHOLE_ACCESS_FLAGS[self.compiler.kind])
+        hooks = (HOOK_FLAGS[self.compiler.kind], WHOLE_ACCESS_FLAGS[self.compiler.kind],
+                 INLINING_FLAGS[self.compiler.kind], CHECKED_FLAGS)
         flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
         self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
@@ -155,6 +164,7 @@ class EmulatorBuild:
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
             *KERNEL_FLAGS,
+            *INLINING_FLAGS[self.compiler.kind],
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
             *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),
             *(CHECKED_FLAGS if flavour == "checked" else ()),
@@ -246,17 +256,6 @@ class EmulatorBuild:
                 code="emulator_build",
                 mend="try another compiler through GREENFAST_CXX",
             )
-
-
-def declared_clusters(text: str, entries: tuple[str, ...]) -> tuple[tuple[str, Index3], ...]:
-    """The cluster of each entry whose text says `__cluster_dims__(numbers)`."""
-    found = []
-    for entry in entries:
-        declared = re.search(rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text)
-        if declared:
-            x, y, z = (*(int(one) for one in declared.group(1).split(",")), 1, 1)[:3]
-            found.append((entry, (x, y, z)))
-    return tuple(found)
 
 
 def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> ModuleFailed | None:

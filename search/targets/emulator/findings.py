@@ -13,10 +13,11 @@ Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
 KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
+NO_READING_FENCE = "no fence on the reading side"  # as native/findings.h says it
 VERBS = {"read": "reads", "write": "writes", "atomic": "updates atomically", "copy": "starts to copy",
-         "matrix_read": "loads", "matrix_write": "stores"}
+         "matrix_read": "loads", "matrix_write": "stores", "volatile_read": "reads"}
 NOUNS = {"read": "read", "write": "write", "atomic": "atomic", "copy": "asynchronous copy",
-         "matrix_read": "matrix load", "matrix_write": "matrix store"}
+         "matrix_read": "matrix load", "matrix_write": "matrix store", "volatile_read": "read"}
 WRITES = ("write", "atomic", "copy", "matrix_write")
 
 
@@ -77,8 +78,11 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
     if event["kind"] == "in_flight_read":
         return (f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered before it: "
                 f"no barrier between that thread's wait and this read")
-    return (f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it: "
-            f"no {_missing(event)} between them")
+    unordered = f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it"
+    if event["detail"] == NO_READING_FENCE:
+        return (f"{unordered}: the reading side has no fence between the atomic by which it learnt of that {noun} "
+                f"and this access")
+    return f"{unordered}: no {_missing(event)} between them"
 
 
 def _missing(event: Event) -> str:

@@ -1,31 +1,40 @@
 """A modelled time from counted events, the assembler's figures and device facts. Never a measured one.
 
-Each block is charged, pipe by pipe, the cycles that its counted events cost; an SM runs as many blocks as fit, and
-the grid goes round in waves. What the model does not see: instruction scheduling, register dependencies, L2 hits. It
+Each resource of an SM is charged the cycles that its blocks' counted events cost it, and one warp the latencies that
+it meets one after another. Resources work side by side, but not wholly: their cycles are added in a norm between sum
+and maximum. What the model does not see: the order of instructions, L2 hits, how well loads are spread in time. It
 orders candidates that differ by more than `BAND`, and nothing closer is told apart.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from search.devices import Device
 from search.memory import LaunchPlan
 from search.occupancy import occupancy
 
-# Measured over 105 attention candidates on an H200 (bench/results/gpu_check.json): of the pairs that the model puts
-# 2.5 or more apart, fewer than 1 % are ordered the other way. FITTED is the median of measured time over the plain sum;
-# with it, nine of ten measured times are 0.6 to 1.9 times the modelled one.
-BAND = 2.5                           # a factor
-FITTED = 2.2
+# NORM, FITTED and LATENCY were fitted to 105 attention candidates on an H200, and rounded (bench/results/gpu_check.json
+# says how well they order those, and how well they do on candidates that they were not fitted to). Of the pairs that
+# the model puts 1.75 or more apart, none is ordered the other way; BAND is wider, since that is one kernel on one GPU.
+BAND = 2.0                           # a factor
+NORM = 3
+FITTED = 1.1
 WARP_MMA_SHARE = {90: 0.62}          # of the tensor peak that warp-level mma reaches; Hopper: arXiv 2402.13499, table of mma.sync
+WARP_FP8_AS_FP16 = (90,)             # where mma.sync of fp8 becomes conversions and products of fp16: ptxas 13.5's output
+MMA_FORMATS = {"f16": "fp16", "fp8": "e4m3"}     # of counters, by the devices' names; others have the same
 GLOBAL_BYTES_PER_CYCLE = 64          # an SM's path to L2
-BARRIER_CYCLES = 30
 BLOCK_START_CYCLES = 600             # launch of a block, first loads
-DEPENDENT_ISSUE_CYCLES = 5           # between two dependent instructions of one warp
 SCHEDULERS = 4
 LAUNCH_US = 0.9                      # one more node of a CUDA graph on an H200
+# Cycles until a warp goes on, of an instruction between others of its kind; of a barrier also the wait for other warps.
+LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "async copy": 12,
+           "mma": 4, "special": 8, "shuffle": 28}
+BARRIER_CYCLES = 150
+WAVEFRONT_CYCLES = 1.4
 
 
 @dataclass(frozen=True)
@@ -33,51 +42,90 @@ class BlockWork:
     """What one block of a launch does, averaged over the counted ones."""
 
     warps: float
-    mma_flop: float
-    fp32_flop: float                 # the operation's work that did not go through tensor cores
+    mma_flop: tuple[tuple[str, float], ...]      # by the input's format: f16, bf16, tf32, fp8
     shared_wavefronts: float
     global_sectors: float
-    special_function_ops: float
-    warp_instructions: float         # counted memory instructions and collectives, and what the arithmetic needs
     barriers: float
+    mix: Mapping[str, float]                     # warp instructions by class, as search.instruction_mix has them
+
+
+@dataclass(frozen=True)
+class LaunchWork:
+    """One launch of a problem, with what the assembler says of its entry."""
+
+    launch: LaunchPlan
+    registers: int
+    smem_static_bytes: int
+    block: BlockWork
 
 
 @dataclass(frozen=True)
 class ModelledTime:
-    """`cycles` by pipe for one SM with all its resident blocks; `limited_by` names the largest share."""
+    """`limits`: what each resource alone would take, the longest first."""
 
     time_us: float
-    limited_by: str
-    next_limits: tuple[str, ...]
-    cycles: tuple[tuple[str, float], ...]
+    limits: tuple[tuple[str, float], ...]
+
+    @property
+    def limited_by(self) -> str:
+        return self.limits[0][0]
+
+    @property
+    def next_limits(self) -> tuple[str, ...]:
+        """The two resources behind the first."""
+        return tuple(name for name, _ in self.limits[1:3])
 
 
-def model_launch(device: Device, launch: LaunchPlan, registers: int, smem_static_bytes: int, work: BlockWork,
-                 dram_bytes: float) -> ModelledTime:
+def model(device: Device, launches: Sequence[LaunchWork], dram_bytes: float) -> ModelledTime:
+    """The time of launches one after another; `dram_bytes` is the compulsory traffic of them all."""
+    times = [model_launch(device, one, dram_bytes / len(launches)) for one in launches]
+    sums: Counter[str] = Counter()
+    for one in times:
+        sums.update(dict(one.limits))
+    return ModelledTime(sum(one.time_us for one in times), tuple(sums.most_common()))
+
+
+def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> ModelledTime:
     """The time of one launch."""
-    threads = math.prod(launch.block)
-    fit = occupancy(device, registers, threads, smem_static_bytes + launch.smem_dynamic_bytes).blocks_per_sm
-    blocks = math.prod(launch.grid)
-    resident = max(1, min(fit, math.ceil(blocks / device.multiprocessors)))
-    waves = math.ceil(blocks / (device.multiprocessors * resident))
-    pipes = _pipe_cycles(device, work)
-    serial = (work.warp_instructions / work.warps * DEPENDENT_ISSUE_CYCLES + work.barriers * BARRIER_CYCLES
-              + BLOCK_START_CYCLES)
-    cycles = {**{name: waves * resident * cost for name, cost in pipes.items()}, "latency": waves * serial,
-              "DRAM": dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz}
-    ranked = sorted(cycles, key=lambda name: -cycles[name])
-    return ModelledTime(FITTED * cycles[ranked[0]] / device.clock_max_mhz + LAUNCH_US, ranked[0], tuple(ranked[1:3]),
-                        tuple((name, cycles[name]) for name in ranked))
+    launch = work.launch
+    fit = occupancy(device, work.registers, math.prod(launch.block),
+                    work.smem_static_bytes + launch.smem_dynamic_bytes).blocks_per_sm
+    blocks = math.ceil(math.prod(launch.grid) / device.multiprocessors)      # of the busiest SM, all in all
+    cycles = {name: blocks * cost for name, cost in resource_cycles(device, work.block).items()}
+    cycles["latency"] = math.ceil(blocks / max(1, fit)) * _warp_cycles(work.block)
+    cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
+    together = sum(one**NORM for one in cycles.values())**(1 / NORM)
+    us = FITTED / device.clock_max_mhz
+    limits = sorted(((name, us * one) for name, one in cycles.items()), key=lambda one: -one[1])
+    return ModelledTime(us * together + LAUNCH_US, tuple(limits))
 
 
-def _pipe_cycles(device: Device, work: BlockWork) -> dict[str, float]:
-    """Cycles that one block keeps each pipe of its SM busy."""
-    tensor = device.tensor_fp16_flop_per_cycle_per_sm * WARP_MMA_SHARE.get(device.sm, 1.0)
+def resource_cycles(device: Device, work: BlockWork) -> dict[str, float]:
+    """Cycles that one block keeps each resource of its SM busy."""
+    mix = work.mix
+    lanes = {"fp32": device.fp32_flop_per_cycle_per_sm / 2, "integer": device.int32_per_cycle_per_sm,
+             "special functions": device.special_function_per_cycle_per_sm}
+    instructions = {"fp32": mix["fp32"], "integer": mix["int"] + mix["conversion"], "special functions": mix["special"]}
     return {
-        "tensor cores": work.mma_flop / tensor,
-        "fp32": work.fp32_flop / device.fp32_flop_per_cycle_per_sm,
-        "shared memory": work.shared_wavefronts * 128 / device.shared_bytes_per_cycle_per_sm,
+        "tensor cores": sum(flop / warp_mma_rate(device, form) for form, flop in work.mma_flop),
+        "shared memory": work.shared_wavefronts * 128 / device.shared_bytes_per_cycle_per_sm + mix["shuffle"],
         "global memory": work.global_sectors * 32 / GLOBAL_BYTES_PER_CYCLE,
-        "special functions": work.special_function_ops / device.special_function_per_cycle_per_sm,
-        "issue": work.warp_instructions / SCHEDULERS,
+        "instruction issue": sum(mix.values()) / SCHEDULERS,
+        **{name: 32 * count / lanes[name] for name, count in instructions.items()},
     }
+
+
+def warp_mma_rate(device: Device, form: str) -> float:
+    """FLOP a cycle and SM of mma.sync on inputs of a counters' format."""
+    named = MMA_FORMATS.get(form, form)
+    if named in ("e4m3", "e5m2") and device.sm in WARP_FP8_AS_FP16:
+        named = "fp16"
+    peak = device.tensor_flop_per_cycle_per_sm(named) or device.tensor_fp16_flop_per_cycle_per_sm
+    return peak * WARP_MMA_SHARE.get(device.sm, 1.0)
+
+
+def _warp_cycles(work: BlockWork) -> float:
+    """One warp from its first instruction to its last, all latencies met."""
+    met = sum(LATENCY.get(name, 0) * count for name, count in work.mix.items())
+    return ((met + WAVEFRONT_CYCLES * work.shared_wavefronts) / work.warps + BARRIER_CYCLES * work.barriers
+            + BLOCK_START_CYCLES)

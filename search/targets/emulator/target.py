@@ -5,7 +5,6 @@ Results are real, times are modelled (see model.py). Each run has its own schedu
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,8 @@ from search.targets.base import Checked, Execution, Failure, Inspect, Rival, Tar
 from search.targets.emulator import execute as native
 from search.targets.emulator.build import EmulatorBuild, Module
 from search.targets.emulator.host_compiler import find_host_compiler
-from search.targets.emulator.model import BAND, BlockWork, ModelledTime, model_launch
+from search.targets.emulator.model import BAND, model
+from search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, whole_mix
 from search.toolchain import Cubin
 from search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
 
@@ -172,32 +172,18 @@ class EmulatorTarget(Target):
         counters = result.counters
         if counters is None:
             raise Fault("the emulator gave no counters for a counted run", code="emulator_no_counters")
-        launch = problem.launches[0]
-        work = _block_work(problem, counters, math.prod(launch.grid))
-        entry = next(one for one in cubin.entries if one.entry == launch.entry)
-        time = model_launch(self.device, launch, entry.registers, entry.smem_static_bytes, work, problem.work_bytes)
+        mixes = mixes_of(problem, cubin, SAMPLED_BLOCKS)
         note = (f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
                 if counters.blocks_executed < counters.blocks_total else "from all blocks")
-        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by, _detail(counters, time), note,
-                      line_costs_of(result, program.source_lines))
-
-
-def _detail(counters: native.Counters, time: ModelledTime) -> tuple[tuple[str, float], ...]:
-    ideal = counters.shared_wavefronts_ideal
-    factor = counters.shared_wavefronts / ideal if ideal else 1.0
-    return (("bank_conflict_factor", round(factor, 3)),
-            *((f"cycles_{name.replace(' ', '_')}", round(cycles, 1)) for name, cycles in time.cycles))
-
-
-def _block_work(problem: Problem, counters: native.Counters, blocks: int) -> BlockWork:
-    share = 1 / max(1, counters.blocks_executed)
-    mma = sum(flop for _, flop in counters.mma_flop) * share
-    fp32 = max(0.0, problem.work_flop / blocks - mma)
-    counted = (counters.warp_memory_instructions + counters.warp_collectives) * share
-    arithmetic = fp32 / 64 + mma / 4096 + counters.special_function_ops * share / 32
-    return BlockWork(counters.warps_per_block, mma, fp32, counters.shared_wavefronts * share,
-                     counters.global_sectors * share, counters.special_function_ops * share, counted + arithmetic,
-                     counters.barriers * share)
+        if not mixes:
+            note += ", the mix of instructions estimated"
+        works = launch_works(problem, counters, cubin, mixes or estimated_mixes(problem, counters), SAMPLED_BLOCKS)
+        time = model(self.device, works, problem.work_bytes)
+        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by,
+                      (("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),), note,
+                      line_costs_of(result, program.source_lines),
+                      limits=tuple((name, round(us, 4)) for name, us in time.limits),
+                      mix=tuple((name, round(count)) for name, count in whole_mix(problem, mixes)) if mixes else ())
 
 
 def findings_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[SafetyFinding, ...]:
@@ -229,7 +215,7 @@ def emulated_run(problem: Problem, order: str, name: str, *, count: bool = False
     buffers += [native.Buffer(one.name, "workspace", np.zeros(one.bytes, np.uint8), "zero" if one.zero_fill else "poison")
                 for one in problem.workspaces]
     launches = tuple(native.Launch(
-        one.entry, one.grid, one.block, one.smem_dynamic_bytes,
+        one.entry, one.grid, one.block, one.smem_dynamic_bytes, one.cluster,
         arguments=None if one.arguments is None else tuple(map(_argument, one.arguments))) for one in problem.launches)
     return native.Run(name, launches, tuple(buffers), tuple(_argument(one) for one in problem.arguments), order=order,
                       count=count, check=check, block_sample=SAMPLED_BLOCKS if count else None)

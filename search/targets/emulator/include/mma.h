@@ -124,8 +124,8 @@ __forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD>& d,
     static_assert(std::is_same_v<TD, TC>, "D and C have one type here");
     static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>,
                   "bfloat16 and tf32 products accumulate in float");
-    const gf_emulator::MatrixMultiply operands{d.x, a.x, b.x, c.x, d.shape, a.element, d.element};
-    gf_emulator_matrix_multiply(&operands, gf_emulator::Collective::wmma);
+    gf_emulator_matrix_multiply(d.x, a.x, b.x, c.x, d.shape, a.element, a.element, d.element,
+                                gf_emulator::Collective::wmma);
 }
 
 }  // namespace wmma

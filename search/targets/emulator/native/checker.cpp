@@ -12,6 +12,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     clocks_.start_block(thread_count);
     shadow_.start_block(block_.shared().bytes());
     fences_.assign(thread_count, Fence());
+    observed_.assign(thread_count, Clocks::Row());
     released_.clear();
     suspect_.bytes = 0;
     remote_.clear();
@@ -82,8 +83,14 @@ void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Runni
                              same->newest <= clocks_.warp_floor(running.fiber.thread / 32));
 }
 
+Clocks::Time Checker::known(unsigned thread, unsigned other, bool fenced) const {
+    const Clocks::Time time = clocks_.known(thread, other);
+    return fenced && !observed_[thread].empty() ? std::max(time, observed_[thread][other]) : time;
+}
+
 bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unordered_thread) const {
     const unsigned thread = running.fiber.thread;
+    const bool fenced = needs_no_fence(running.action);
     const bool one_warp = (touch.warps & (touch.warps - 1)) == 0;
     for (std::uint32_t warps = touch.warps; warps; warps &= warps - 1) {
         const unsigned warp = unsigned(__builtin_ctz(warps));
@@ -93,7 +100,7 @@ bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unor
             const unsigned other = warp * 32 + unsigned(__builtin_ctz(lanes));
             // Between a record's oldest and newest time it is unknown who came when; no alarm then.
             if ((other == thread && program_ordered(touch.action(), running.action)) ||
-                clocks_.known(thread, other) >= touch.oldest)
+                known(thread, other, fenced) >= touch.oldest)
                 any_known = true;
             else
                 any_unknown = true, unordered_thread = other;
@@ -107,12 +114,13 @@ bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unor
 void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigned thread,
                    const Running& running) {
     const bool early_read = touch.action() == Action::copy && !writes(running.action);
-    const Finding finding{early_read ? "in_flight_read" : "race",
-                          "shared",
-                          long(word * 4 + unsigned(__builtin_ctz(bytes))),
-                          access_bytes_,
-                          party(running),
-                          party(thread, touch.site, touch.action())};
+    Finding finding{early_read ? "in_flight_read" : "race",
+                    "shared",
+                    long(word * 4 + unsigned(__builtin_ctz(bytes))),
+                    access_bytes_,
+                    party(running),
+                    party(thread, touch.site, touch.action())};
+    if (known(running.fiber.thread, thread, true) >= touch.oldest) finding.detail = no_reading_fence;
     const bool one_instruction = thread / 32 == running.fiber.thread / 32 && running.action == Action::write &&
                                  touch.action() == Action::write && touch.site == offset_of(running.site);
     if (one_instruction)
@@ -196,6 +204,7 @@ void Checker::block_met() {
     clocks_.block_met();
     shadow_.block_met();
     released_.clear();
+    for (Clocks::Row& row : observed_) row.clear();
 }
 
 void Checker::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
@@ -204,24 +213,34 @@ void Checker::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
 
 unsigned Checker::block_thread() const { return block_.current().thread; }
 
-void Checker::fence() {
+// Makes known to others what the thread did and knows, and to the thread what its atomics saw. A barrier hands the
+// latter on, and so does the fence of a thread that comes after the atomic: the fences of both sides are ordered
+// then (PTX ISA, "Fence-SC").
+void Checker::fence(bool device_wide) {
     block_.worker().cluster().blocks_use_flags();
     const unsigned thread = block_thread();
+    if (!observed_[thread].empty()) {
+        clocks_.acquire(thread, observed_[thread]);
+        observed_[thread].clear();
+    }
+    if (device_wide) block_.worker().launch().global_shadow->fence(index_, thread, clocks_);
     Fence& fence = fences_[thread];
+    if (device_wide) {
+        fence.floor = clocks_.floor();
+        fence.time = clocks_.now();
+    }
     fence.known.clear();
-    fence.floor = clocks_.floor();
-    fence.time = clocks_.now();
     clocks_.release(thread, fence.known);
 }
 
 void Checker::before_atomic(const void* address) {
     const unsigned thread = block_thread();
     const Fence& fence = fences_[thread];
-    if (fence.time == 0) return;
+    if (fence.known.empty()) return;
     Clocks::Row& published = released_[address];
     published.resize(fences_.size(), 0);
     for (std::size_t t = 0; t < fences_.size(); t++) published[t] = std::max(published[t], fence.known[t]);
-    if (block_.shared().contains(address)) return;
+    if (fence.time == 0 || block_.shared().contains(address)) return;
     Release release;
     release.block = index_;
     release.thread = thread;
@@ -235,9 +254,13 @@ void Checker::before_atomic(const void* address) {
 void Checker::after_atomic(const void* address) {
     const unsigned thread = block_thread();
     const auto published = released_.find(address);
-    if (published != released_.end()) clocks_.acquire(thread, published->second);
+    if (published != released_.end()) {
+        Clocks::Row& observed = observed_[thread];
+        observed.resize(fences_.size(), 0);
+        for (std::size_t t = 0; t < observed.size(); t++) observed[t] = std::max(observed[t], published->second[t]);
+    }
     if (!block_.shared().contains(address))
-        block_.worker().launch().global_shadow->acquire(address, index_, thread, clocks_.tick());
+        block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick());
 }
 
 }  // namespace gf_emulator

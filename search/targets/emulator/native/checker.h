@@ -40,7 +40,7 @@ public:
     void cluster_met();
     void lanes_met(unsigned warp, std::uint32_t lanes, bool all_living);
     void publish(Clocks::Row& into) { clocks_.release(block_thread(), into); }
-    void fence();
+    void fence(bool device_wide);
     void before_atomic(const void* address);
     void after_atomic(const void* address);
     Clocks& clocks() { return clocks_; }
@@ -57,7 +57,7 @@ private:
         Action action;
         const void* site;
     };
-    // What each thread published with its last fence.
+    // What each thread published with its last fence: to its block, and to the device as it stood at `time`.
     struct Fence {
         Clocks::Time time = 0, floor = 0;
         Clocks::Row known;
@@ -86,6 +86,8 @@ private:
     void touch(std::size_t word, unsigned bytes, const Running& running, Touch& fresh);
     void touch_in_company(std::size_t word, const Touch& fresh, const Running& running);
     bool ordered(const Touch& touch, const Running& running, unsigned& unordered_thread) const;
+    // What `thread` knows of `other`; with what its atomics saw, were there a fence after them.
+    Clocks::Time known(unsigned thread, unsigned other, bool fenced) const;
     bool not_ready(std::size_t word, unsigned bytes, const Running& running);
     void in_flight(std::size_t word, unsigned bytes, const Running& running);
     void race(std::size_t word, unsigned bytes, const Touch& touch, unsigned thread, const Running& running);
@@ -122,6 +124,7 @@ private:
     ShadowMemory shadow_;
     std::vector<Fence> fences_;
     std::unordered_map<const void*, Clocks::Row> released_;  // inside the block, by atomic's address
+    std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since its last fence
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
     Suspect suspect_;

@@ -6,7 +6,14 @@
 namespace gf_emulator {
 
 void Checker::distributed_access(Block& owner, const void* address, unsigned bytes, const Running& running) {
-    if (running.action == Action::atomic) block_.worker().cluster().blocks_use_flags();
+    Cluster& cluster = block_.worker().cluster();
+    const bool before = !cluster.barrier().was_met();
+    if (before || owner.alive() == 0)
+        block_.worker().fail("device_fault", running.site,
+                             format("distributed shared memory of block %u of the cluster is accessed %s", owner.rank(),
+                                    before ? "before all met at the cluster's barrier: it may not have started"
+                                           : "after its end: nothing keeps it from leaving"));
+    if (running.action == Action::atomic) cluster.blocks_use_flags();
     const std::size_t offset = owner.shared().offset(address), end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);

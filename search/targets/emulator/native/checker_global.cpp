@@ -49,6 +49,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
             finding.other = party(0, earlier.site, earlier.action);
             finding.other.block = unfolded(earlier.block, block_.worker().launch().grid);
             finding.other.thread = unfolded(earlier.thread, block_.worker().launch().block);
+            if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32 &&
                                          running.action == Action::write && earlier.action == Action::write;
@@ -58,6 +59,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
         if (!shadow.written(buffer, word, mask, write)) {
             finding.kind = "uninitialised";
             finding.other = Party();
+            finding.detail.clear();
             findings().add(finding);
         }
         begin = stop;

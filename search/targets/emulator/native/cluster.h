@@ -16,6 +16,8 @@ public:
     void wait(Cluster& cluster, Fiber& fiber, const void* site);
     // A thread that exited is not waited for; an arrival that it left is taken back.
     void thread_exits(Cluster& cluster, const Fiber& fiber);
+    // Before the first meeting a block may not have started yet.
+    bool was_met() const { return phase_ > 0; }
 
 private:
     void complete_if_all_came(Cluster& cluster);

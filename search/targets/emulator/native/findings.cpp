@@ -17,6 +17,7 @@ const char* name_of(Action action) {
         case Action::copy: return "copy";
         case Action::matrix_read: return "matrix_read";
         case Action::matrix_write: return "matrix_write";
+        case Action::volatile_read: return "volatile_read";
     }
     return "?";
 }

@@ -12,13 +12,22 @@
 namespace gf_emulator {
 
 // How an access touches memory. A *matrix* access is wmma's, ldmatrix's or stmatrix's: the warp's as a whole.
-enum class Action : unsigned { read, write, atomic, copy, matrix_read, matrix_write };
+enum class Action : unsigned { read, write, atomic, copy, matrix_read, matrix_write, volatile_read };
 
-inline bool writes(Action action) { return action != Action::read && action != Action::matrix_read; }
+inline bool writes(Action action) {
+    return action != Action::read && action != Action::matrix_read && action != Action::volatile_read;
+}
+// Whether a thread that saw a flag by an atomic sees what lies behind the flag without a fence of its own: what
+// goes by the first-level cache does (PTX ISA, "Memory Consistency Model", asks for the fence; the sum in CUDA's
+// "Memory Fence Functions" reads volatile memory without).
+inline bool needs_no_fence(Action action) { return action == Action::volatile_read || action == Action::atomic; }
 inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }
 const char* name_of(Action action);
+
+// A race's detail: the accesses would be ordered, had the second one's thread a fence after its atomic.
+constexpr const char* no_reading_fence = "no fence on the reading side";
 
 // One side of a finding.
 struct Party {

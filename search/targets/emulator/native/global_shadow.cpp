@@ -21,6 +21,7 @@ void GlobalShadow::start_launch() {
     for (Buffer& buffer : buffers_) std::fill(buffer.first.begin(), buffer.first.end(), 0);
     touches_.resize(1);
     logs_.clear();
+    observed_.clear();
     acquired_.clear();
 }
 
@@ -46,11 +47,12 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     unsigned length = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
         GlobalTouch& touch = touches_[at];
-        unsigned lane = 0;
+        unsigned lane = 0, no_lane = 0;
         if ((touch.bytes() & bytes) && conflict(touch.action(), access.action) &&
-            !ordered(touch, access, lane)) {
+            !ordered(touch, access, needs_no_fence(access.action), lane)) {
             raced = true;
-            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action()};
+            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
+                       ordered(touch, access, true, no_lane)};
         }
         if (!kept && touch.block == access.block && touch.how == fresh.how && touch.warps == fresh.warps) {
             kept = true;
@@ -80,7 +82,7 @@ void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& tou
     touches_.push_back(added);
 }
 
-bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
+bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced,
                            unsigned& unordered_lane) const {
     const bool same_block = touch.block == access.block;
     const Clocks& clocks = *access.clocks;
@@ -90,15 +92,15 @@ bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
         unordered_lane = lane;
         if (same_block && thread == access.thread && program_ordered(touch.action(), access.action)) continue;
         if (same_block ? clocks.known(access.thread, thread) < touch.oldest
-                       : !reaches(touch.block, thread, touch.oldest, access))
+                       : !reaches(touch.block, thread, touch.oldest, access, fenced))
             return false;
     }
     return true;
 }
 
 // Breadth first through what the access's thread acquired, what those who released it had acquired, ...
-bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time time,
-                           const GlobalAccess& access) const {
+bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access,
+                           bool fenced) const {
     std::vector<const Release*> found;
     std::set<const Release*> seen;
     const auto look = [&](const Acquired& acquired) {
@@ -109,11 +111,12 @@ bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time ti
         }
         return false;
     };
-    const auto mine = acquired_.find(access.block);
-    if (mine == acquired_.end()) return false;
-    for (const Acquired& one : mine->second)
-        if (one.thread == access.thread || access.clocks->known(access.thread, one.thread) >= one.time)
-            if (look(one)) return true;
+    for (const AcquiredByBlock* all : {&acquired_, &observed_}) {
+        const auto mine = all->find(access.block);
+        if (mine == all->end() || (all == &observed_ && !fenced)) continue;
+        for (const Acquired& one : mine->second)
+            if (known(one, access.thread, *access.clocks) && look(one)) return true;
+    }
     for (std::size_t i = 0; i < found.size(); i++) {
         const auto theirs = acquired_.find(found[i]->block);
         if (theirs == acquired_.end()) continue;
@@ -130,10 +133,31 @@ void GlobalShadow::release(const void* address, const Release& release) {
     logs_[address].push_back(release);
 }
 
-void GlobalShadow::acquire(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time) {
+void GlobalShadow::observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::vector<Release>& log = logs_[address];
-    if (!log.empty()) acquired_[block].push_back({&log, log.size(), thread, time});
+    if (log.empty()) return;
+    std::vector<Acquired>& observed = observed_[block];
+    for (Acquired& one : observed)  // who spins on an address sees it often
+        if (one.log == &log && one.thread == thread) {
+            one.count = log.size();
+            return;
+        }
+    observed.push_back({&log, log.size(), thread, time});
+}
+
+void GlobalShadow::fence(std::uint64_t block, unsigned thread, const Clocks& clocks) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto observed = observed_.find(block);
+    if (observed == observed_.end()) return;
+    std::vector<Acquired>& acquired = acquired_[block];
+    for (const Acquired& one : observed->second) {
+        if (!known(one, thread, clocks)) continue;
+        const bool again = std::any_of(acquired.begin(), acquired.end(), [&](const Acquired& other) {
+            return other.log == one.log && other.thread == thread && other.count == one.count;
+        });
+        if (!again) acquired.push_back({one.log, one.count, thread, clocks.now()});
+    }
 }
 
 }  // namespace gf_emulator

@@ -46,6 +46,7 @@ public:
         unsigned thread;
         std::uint32_t site;
         Action action;
+        bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
     };
 
     explicit GlobalShadow(const std::vector<BufferSpec>& specs);
@@ -58,9 +59,11 @@ public:
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
 
-    // Around an atomic on `address`: what it publishes, before it is done; what it learns, afterwards.
+    // Around an atomic on `address`: what it publishes, before it is done; what it saw, afterwards.
     void release(const void* address, const Release& release);
-    void acquire(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time);
+    void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time);
+    // What atomics before it saw is known to the thread from now on.
+    void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
 private:
     struct GlobalTouch : Touch {
@@ -70,7 +73,7 @@ private:
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
     };
-    // A thread's atomic saw the first `count` releases of an address.
+    // A thread's atomic saw the first `count` releases of an address; or, with a fence, took them over.
     struct Acquired {
         const std::vector<Release>* log;
         std::size_t count;
@@ -79,15 +82,21 @@ private:
     };
     static constexpr unsigned longest_chain = 16;
 
-    bool ordered(const GlobalTouch& touch, const GlobalAccess& access, unsigned& unordered_lane) const;
-    bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
+    static bool known(const Acquired& one, unsigned thread, const Clocks& clocks) {
+        return one.thread == thread || clocks.known(thread, one.thread) >= one.time;
+    }
+
+    // `fenced`: as if the accessing thread's atomics were followed by a fence.
+    bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
+    bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
     void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length);
 
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
     std::vector<GlobalTouch> touches_;
     std::unordered_map<const void*, std::vector<Release>> logs_;
-    std::unordered_map<std::uint64_t, std::vector<Acquired>> acquired_;  // by block
+    using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
+    AcquiredByBlock observed_, acquired_;
 };
 
 }  // namespace gf_emulator

@@ -10,12 +10,11 @@ using namespace gf_emulator;
 
 namespace {
 
-inline void access(const void* address, unsigned bytes, bool write, const void* site) {
+inline void access(const void* address, unsigned bytes, Action action, const void* site) {
     if (!Worker::exists()) return;
     Worker& worker = Worker::current();
-    if (Checker* checker = worker.checker())
-        checker->access(address, bytes, write ? Action::write : Action::read, site);
-    if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
+    if (Checker* checker = worker.checker()) checker->access(address, bytes, action, site);
+    if (worker.counting().enabled()) worker.count_access(address, bytes, writes(action), site);
 }
 
 // The compiler's description of a failed check (the -fsanitize=undefined interface of GCC and Clang).
@@ -55,27 +54,34 @@ struct IndexOutside {
 extern "C" {
 
 #define SITE __builtin_return_address(0)
-#define HOOKS(bytes)                                                                          \
-    void __tsan_read##bytes(void* address) { access(address, bytes, false, SITE); }           \
-    void __tsan_write##bytes(void* address) { access(address, bytes, true, SITE); }           \
-    void __tsan_unaligned_read##bytes(void* address) { access(address, bytes, false, SITE); } \
-    void __tsan_unaligned_write##bytes(void* address) { access(address, bytes, true, SITE); }
+#define HOOK(name, bytes, action) \
+    void __tsan_##name##bytes(void* address) { access(address, bytes, Action::action, SITE); }
+#define HOOKS(bytes)                                 \
+    HOOK(read, bytes, read)                          \
+    HOOK(write, bytes, write)                        \
+    HOOK(unaligned_read, bytes, read)                \
+    HOOK(unaligned_write, bytes, write)              \
+    HOOK(volatile_read, bytes, volatile_read)        \
+    HOOK(volatile_write, bytes, write)               \
+    HOOK(unaligned_volatile_read, bytes, volatile_read) \
+    HOOK(unaligned_volatile_write, bytes, write)
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 #undef HOOKS
+#undef HOOK
 
-void __tsan_read_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), false, SITE); }
-void __tsan_write_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), true, SITE); }
+void __tsan_read_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), Action::read, SITE); }
+void __tsan_write_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), Action::write, SITE); }
 void* __tsan_memcpy(void* destination, const void* source, std::size_t bytes) {
-    access(source, unsigned(bytes), false, SITE);
-    access(destination, unsigned(bytes), true, SITE);
+    access(source, unsigned(bytes), Action::read, SITE);
+    access(destination, unsigned(bytes), Action::write, SITE);
     return std::memcpy(destination, source, bytes);
 }
 void* __tsan_memset(void* destination, int value, std::size_t bytes) {
-    access(destination, unsigned(bytes), true, SITE);
+    access(destination, unsigned(bytes), Action::write, SITE);
     return std::memset(destination, value, bytes);
 }
 void __tsan_init() {}

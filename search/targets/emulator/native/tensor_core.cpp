@@ -15,6 +15,18 @@ namespace {
 
 constexpr int largest_tile = 512;  // elements of the largest operand
 
+// What each lane publishes.
+struct MatrixMultiply {
+    void* d;
+    const void* a;
+    const void* b;
+    const void* c;
+    TileShape shape;
+    Element input;
+    Element input_b;
+    Element accumulator;
+};
+
 void half_to_float8(const std::uint16_t* half, float* result) {
 #if defined(__F16C__)
     _mm256_storeu_ps(result, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(half))));
@@ -180,9 +192,12 @@ void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
 
 using namespace gf_emulator;
 
-extern "C" void gf_emulator_matrix_multiply(const MatrixMultiply* operands, Collective kind) {
+extern "C" void gf_emulator_matrix_multiply(void* d, const void* a, const void* b, const void* c,
+                                            TileShape shape, Element input_a, Element input_b,
+                                            Element accumulator, Collective kind) {
+    const MatrixMultiply operands{d, a, b, c, shape, input_a, input_b, accumulator};
     Fiber& self = Worker::current().fiber();
     self.aligned_operations++;
-    self.value = reinterpret_cast<std::uint64_t>(operands);
+    self.value = reinterpret_cast<std::uint64_t>(&operands);
     self.warp->meet(self, ~0u, kind, complete_product, __builtin_return_address(0));
 }

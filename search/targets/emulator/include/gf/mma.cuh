@@ -12,15 +12,10 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[
     static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
                   "mma_m16n8k16 takes half or bfloat16");
     const unsigned b[2] = {b0, b1};
-    const gf_emulator::MatrixMultiply operands{
-        d,
-        a,
-        b,
-        d,
-        gf_emulator::TileShape::m16n8k16,
-        std::is_same_v<T, __half> ? gf_emulator::Element::float16 : gf_emulator::Element::bfloat16,
-        gf_emulator::Element::float32};
-    gf_emulator_matrix_multiply(&operands, gf_emulator::Collective::mma);
+    constexpr gf_emulator::Element input =
+        std::is_same_v<T, __half> ? gf_emulator::Element::float16 : gf_emulator::Element::bfloat16;
+    gf_emulator_matrix_multiply(d, a, b, d, gf_emulator::TileShape::m16n8k16, input, input,
+                                gf_emulator::Element::float32, gf_emulator::Collective::mma);
 }
 
 }  // namespace gf

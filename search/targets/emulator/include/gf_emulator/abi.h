@@ -63,18 +63,6 @@ enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, 
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
 enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
 
-// One warp-wide D = A * B + C; each lane publishes the address of its own.
-struct MatrixMultiply {
-    void* d;
-    const void* a;
-    const void* b;
-    const void* c;
-    TileShape shape;
-    Element input;
-    Element accumulator;
-    Element input_b = input;
-};
-
 }  // namespace gf_emulator
 
 // The runtime hides everything else.
@@ -93,7 +81,7 @@ std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective
                                           int lane_argument, int width);
 unsigned gf_emulator_active_mask();
 void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
-void gf_emulator_fence();
+void gf_emulator_fence(bool device_wide);
 void gf_emulator_yield();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
@@ -104,7 +92,11 @@ void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading
                            gf_emulator::Element element, bool column_major);
 void gf_emulator_wmma_store(const void* registers, void* matrix, unsigned leading_dimension,
                             gf_emulator::TileShape shape, gf_emulator::Element element, bool column_major);
-void gf_emulator_matrix_multiply(const gf_emulator::MatrixMultiply* operands, gf_emulator::Collective kind);
+// One warp-wide D = A * B + C. By value, so that a checked build has no stores of them to watch.
+void gf_emulator_matrix_multiply(void* d, const void* a, const void* b, const void* c,
+                                 gf_emulator::TileShape shape, gf_emulator::Element input_a,
+                                 gf_emulator::Element input_b, gf_emulator::Element accumulator,
+                                 gf_emulator::Collective kind);
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count, bool transposed);
 void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count, bool transposed);
 

@@ -77,26 +77,65 @@ GF_EMULATOR_ATOMIC_CAS(int)
 GF_EMULATOR_ATOMIC_CAS(unsigned)
 GF_EMULATOR_ATOMIC_CAS(unsigned long long)
 GF_EMULATOR_ATOMIC_CAS(unsigned short)
+// Vectors in global memory, element by element: the whole is not one access. Needs sm_90. CUDA C++ Programming
+// Guide, "atomicAdd()".
+#define GF_EMULATOR_ATOMIC_VECTORS(name)                                                      \
+    __forceinline__ float2 name(float2* address, float2 value) {                              \
+        return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};            \
+    }                                                                                         \
+    __forceinline__ float4 name(float4* address, float4 value) {                              \
+        return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y),             \
+                atomicAdd(&address->z, value.z), atomicAdd(&address->w, value.w)};            \
+    }
+GF_EMULATOR_ATOMIC_VECTORS(atomicAdd)
+GF_EMULATOR_ATOMIC_VECTORS(atomicAdd_block)
+GF_EMULATOR_ATOMIC_VECTORS(atomicAdd_system)
+#undef GF_EMULATOR_ATOMIC_VECTORS
 #undef GF_EMULATOR_ATOMIC
 #undef GF_EMULATOR_ATOMIC_INTEGERS
 #undef GF_EMULATOR_ATOMIC_CAS
 
-#define GF_EMULATOR_LOAD(name)                 \
+namespace gf_emulator {
+
+// A load that goes by the first-level cache. The checks know such loads as volatile ones, which must be of
+// scalars; the counters want one access.
+template <class T>
+__forceinline__ T load_volatile(const T* address) {
+#ifdef GF_EMULATOR_CHECKED
+    using Word = std::conditional_t<sizeof(T) % 8 == 0, std::uint64_t,
+                                    std::conditional_t<sizeof(T) % 4 == 0, std::uint32_t,
+                                                       std::conditional_t<sizeof(T) % 2 == 0, std::uint16_t,
+                                                                          std::uint8_t>>>;
+    const T& aligned = *address;  // is checked
+    T value;
+    for (std::size_t i = 0; i < sizeof(T) / sizeof(Word); i++) {
+        const Word word = reinterpret_cast<const volatile Word*>(&aligned)[i];
+        __builtin_memcpy(reinterpret_cast<char*>(&value) + i * sizeof word, &word, sizeof word);
+    }
+    return value;
+#else
+    return *address;
+#endif
+}
+
+}  // namespace gf_emulator
+
+#define GF_EMULATOR_LOAD(name, loaded)         \
     template <class T>                         \
     __forceinline__ T name(const T* address) { \
-        return *address;                       \
+        return loaded;                         \
     }
 #define GF_EMULATOR_STORE(name)                      \
     template <class T>                               \
     __forceinline__ void name(T* address, T value) { \
         *address = value;                            \
     }
-GF_EMULATOR_LOAD(__ldg)
-GF_EMULATOR_LOAD(__ldca)
-GF_EMULATOR_LOAD(__ldcg)
-GF_EMULATOR_LOAD(__ldcs)
-GF_EMULATOR_LOAD(__ldlu)
-GF_EMULATOR_LOAD(__ldcv)
+GF_EMULATOR_LOAD(__ldg, *address)
+GF_EMULATOR_LOAD(__ldca, *address)
+GF_EMULATOR_LOAD(__ldcg, gf_emulator::load_volatile(address))
+GF_EMULATOR_LOAD(__ldcs, *address)
+GF_EMULATOR_LOAD(__ldlu, *address)
+GF_EMULATOR_LOAD(__ldcv, gf_emulator::load_volatile(address))
 GF_EMULATOR_STORE(__stcg)
 GF_EMULATOR_STORE(__stcs)
 GF_EMULATOR_STORE(__stwb)

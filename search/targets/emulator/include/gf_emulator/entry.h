@@ -22,7 +22,7 @@ __attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel
 }  // namespace gf_emulator
 
 #define GF_EMULATOR_ENTRY(name)                                                                \
-    extern "C" __attribute__((visibility("default"), no_sanitize("thread"))) void gf_entry_##name( \
+    extern "C" __attribute__((visibility("default"), externally_visible, no_sanitize("thread"))) void gf_entry_##name( \
         void** arguments) {                                                                    \
         gf_emulator::invoke(&name, arguments);                                                 \
     }

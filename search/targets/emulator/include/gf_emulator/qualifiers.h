@@ -18,7 +18,7 @@
 // One OS thread runs one block at a time, so thread-local storage of the kernel's own library *is* the
 // block's static shared memory. Nothing else in a kernel may be thread_local: the runtime poisons the whole
 // segment. Without __constinit a local array of a class type would bring a guard byte of its own into it.
-#define __shared__ __constinit thread_local
+#define __shared__ __attribute__((used)) __constinit thread_local
 
 // nvcc takes `__shared__ alignas(16) float x[4]`; in this place the standard allows only the attribute form.
 #define alignas(bytes) __attribute__((aligned(bytes)))

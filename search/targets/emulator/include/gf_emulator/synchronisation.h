@@ -16,9 +16,9 @@ __forceinline__ int __syncthreads_or(int predicate, int line = __builtin_LINE())
     return gf_emulator_block_barrier(gf_emulator::BarrierOperation::any, predicate, line);
 }
 
-__forceinline__ void __threadfence() { gf_emulator_fence(); }
-__forceinline__ void __threadfence_block() { gf_emulator_fence(); }
-__forceinline__ void __threadfence_system() { gf_emulator_fence(); }
+__forceinline__ void __threadfence() { gf_emulator_fence(true); }
+__forceinline__ void __threadfence_block() { gf_emulator_fence(false); }
+__forceinline__ void __threadfence_system() { gf_emulator_fence(true); }
 __forceinline__ void __nanosleep(unsigned) { gf_emulator_yield(); }
 __forceinline__ long long clock64() { return gf_emulator_clock(); }
 

@@ -1,0 +1,136 @@
+"""`greenfast record`: sweep a sub-lattice on a GPU and keep it as a file that `replay:NAME` answers from."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli_output import duration, print_json, say
+from app.cli_trial import AsJson, Kernel, Seed, Workloads
+from app.settings import Settings
+from app.wiring import Services, own_version
+from search.errors import UsageError
+from search.plan import default_workloads, shared_compile_time, target_device
+from search.recordings.file import SUFFIX
+from search.recordings.journal import finish as write_journal
+from search.recordings.lattice import lattice_of, lattice_points
+from search.recordings.shelf import NAME
+from search.recordings.sweep import Progress, Sweep, Sweeping, SweepOrder
+from search.space import Space
+
+EXIT_DONE, EXIT_INCOMPLETE = 0, 1
+LOOK_S = 2.0                         # between two lines of progress
+
+
+def add_record_commands(app: typer.Typer) -> None:
+    app.command("record")(record)
+
+
+def record(kernel: Kernel,
+           template: Annotated[str, typer.Option("--template", help="Template whose space is swept.")],
+           out: Annotated[Path, typer.Option("--out", "-o", help=f"File to write: NAME{SUFFIX}.")],
+           workload: Workloads = None,
+           target: Annotated[str, typer.Option("--target", help="A GPU.")] = "cuda:0",
+           settings: Annotated[list[str] | None, typer.Option(
+               "--set", metavar="NAME=VALUE,...", help="Values of a parameter, or NAME=all; others keep their default.")] = None,
+           preset: Annotated[str | None, typer.Option("--preset", help="Other parameters are as in this preset.")] = None,
+           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset to time in turns with.")] = None,
+           check_seeds: Annotated[int, typer.Option("--check-seeds", min=1, help="Seeds of each check, at most.")] = 1,
+           seed: Seed = None,
+           seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after; the same command goes on.")] = None,
+           finish: Annotated[bool, typer.Option("--finish", help="Write what an unfinished sweep left; needs no GPU.")] = False,
+           dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the candidates and stop.")] = False,
+           as_json: AsJson = False) -> int:
+    """Sweep every valid point of the chosen values on a GPU. Ctrl-C keeps what is measured; the same command goes on.
+
+    Exits 0 when the recording is complete, 1 when candidates are missing.
+    """
+    name = recording_name(out)
+    if finish:
+        recording = write_journal(out)
+        return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
+    services = Services(Settings.from_environment())
+    try:
+        order = _order(services, name, kernel, tuple(workload or ()), template, tuple(settings or ()), preset, baseline,
+                       check_seeds, seed or 0)
+        if dry_run:
+            return _count(order, target, as_json)
+        sweep = Sweep(order, services.target(target), services.toolchain, services.catalogue.include_dirs, own_version())
+        say(f"{sweep.total} candidates of {kernel} {template}, the baseline {order.baseline} among them")
+        try:
+            left = sweep.run(out, 2 * (os.cpu_count() or 1), seconds, ProgressLines())
+        except KeyboardInterrupt:
+            say("stopped; the same command goes on where this one ended")
+            raise
+    finally:
+        services.close()
+    return _ended(left, out, as_json)
+
+
+def recording_name(out: Path) -> str:
+    """NAME of replay:NAME; UsageError for a file name that could not be found again."""
+    name = out.name.removesuffix(SUFFIX)
+    if not out.name.endswith(SUFFIX) or not NAME.match(name):
+        raise UsageError(f"a recording's file is called NAME{SUFFIX}, not {out.name!r}", code="bad_output",
+                         mend="NAME is of small letters, digits, '-', '_' and '.'")
+    if not out.parent.is_dir():
+        raise UsageError(f"{out} cannot be written: there is no such folder", code="unwritable_output",
+                         mend="choose another file with --out")
+    return name
+
+
+def _order(services: Services, name: str, kernel_name: str, workloads: tuple[str, ...], template_name: str,
+           settings: tuple[str, ...], preset: str | None, baseline: str | None, check_seeds: int, seed: int) -> SweepOrder:
+    kernel = services.catalogue.kernel(kernel_name)
+    chosen = tuple(kernel.workload(one) for one in workloads or default_workloads(kernel))
+    shared_compile_time(kernel, list(chosen))
+    template = kernel.template(template_name)
+    for one in chosen:
+        template.check_supports(one)
+    start = dict(template.preset(preset).parameters) if preset else None
+    return SweepOrder(name, kernel, chosen, template.name, lattice_of(template, settings, start),
+                      baseline or kernel.baseline, seed, check_seeds)
+
+
+def _count(order: SweepOrder, target: str, as_json: bool) -> int:
+    """How many candidates a sweep has: needs no GPU when the target is an emulated one."""
+    compiled = order.workloads[0].compile_time(order.kernel)
+    space = Space(order.kernel.template(order.template), compiled, target_device(target))
+    found = len(lattice_points(space, order.lattice))
+    print_json({"candidates": found}) if as_json else print(f"{found} candidates of {order.kernel.name} {order.template}")
+    return EXIT_DONE
+
+
+class ProgressLines:
+    """One line on stderr every LOOK_S seconds, and the last."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now < self._next and progress.done < progress.total:
+            return
+        self._next = now + LOOK_S
+        left = f", {duration(progress.seconds_left)} left" if progress.seconds_left else ""
+        say(f"{progress.done}/{progress.total} candidates, {progress.timed} timed, {progress.per_second:.1f} a second{left}")
+
+
+def _ended(left: Sweeping, out: Path, as_json: bool) -> int:
+    for one in left.faults[:5]:
+        say(f"greenfast: not recorded: {one}")
+    complete = left.recording is not None and left.recording.heading.complete
+    if left.recording is None:
+        say(f"{left.done} of {left.total} candidates are recorded; the same command goes on, --finish writes what is there")
+    else:
+        say(f"written to {out}: {left.done} candidates, {left.recording.heading.timed} timed; use it as "
+            f"replay:{left.recording.heading.name}")
+    if as_json:
+        print_json({"path": str(out), "candidates": left.total, "recorded": left.done, "complete": complete,
+                    "timed": left.recording.heading.timed if left.recording else None,
+                    "bytes": out.stat().st_size if left.recording else None, "faults": list(left.faults)})
+    return EXIT_DONE if complete else EXIT_INCOMPLETE

@@ -1,0 +1,34 @@
+"""Launches one workload of an unpacked bundle a few times: what NVIDIA's tools look at.
+
+    python profile_driver.py FOLDER PASSES WORKLOAD
+
+It is the bundle's own run_cupy.py, with line numbers in the cubin and without its checks, graphs and batches. Every array
+is an allocation of its own: in CuPy's pool an access beyond one of them would be inside another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+
+def main(folder: Path, passes: int, name: str) -> None:
+    sys.path.insert(0, str(folder))
+    run_cupy, reference = importlib.import_module("run_cupy"), importlib.import_module("reference")
+    cupy = run_cupy.cupy
+    cupy.cuda.set_allocator(None)
+    workloads = json.loads((folder / "launch.json").read_text("utf-8"))["workloads"]
+    workload = next(one for one in workloads if one["name"] == name)
+    module = cupy.RawModule(code=(folder / "kernel.cu").read_text("utf-8"), backend="nvrtc",
+                            options=("--std=c++17", "-lineinfo", *run_cupy.header_options()))
+    inputs = reference.make_inputs(workload["dims"], workload["options"], "normal", 1, workload["tiles"])
+    arguments = [run_cupy.device_argument(one, inputs) for one in workload["arguments"]]
+    for _ in range(passes):
+        run_cupy.launch(module, workload, arguments)
+    cupy.cuda.Device().synchronize()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,235 @@
+"""`greenfast verify`: does a bundle still hold? Compiled here, right on new seeds, and its time on the same GPU model.
+
+Nothing of a bundle is run on this machine's word alone: its reference.py, and the template that the emulator renders,
+have to be those of this installation, or trusted by whoever asks.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from app.opened_bundle import OpenedBundle, kernel_of, open_bundle
+from app.wiring import Services
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.digest import text_digest
+from search.errors import UsageError
+from search.evaluate import Bench
+from search.gates import GateLimits, Subject
+from search.gates.correctness import CorrectnessGate
+from search.gates.performance import left_wrong, timed_problems
+from search.gates.safety import SafetyGate
+from search.plan import DEFAULT_TARGET
+from search.render import Line, RenderedSource
+from search.spec import KernelSpec
+from search.targets import check_target_name
+from search.targets.base import Failure, Rival, Target
+from search.targets.cuda import gpu_count
+from search.targets.cuda.timing import (NOISY_HALF_WIDTH, block_log_ratios, combined, mean_of_processes,
+                                        median_interval)
+from search.toolchain import CompileFailed
+from search.verdict import GateResult, Outcome, TimeKind, Timing
+
+PROCESSES = 3
+LARGEST_SEED = 2**31 - 1
+
+
+class Finding(StrEnum):
+    AGREES = "agrees"
+    DISAGREES = "disagrees"
+    CANNOT_TELL = "cannot_tell"
+    NOT_RECHECKED = "not_rechecked"      # nothing here could: says why, and counts neither way
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that a bundle claims, and what came of rechecking it."""
+
+    name: str                            # files, compile, correctness, safety, time
+    finding: Finding
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Report:
+    bundle: str
+    kernel: str
+    template: str
+    target: str
+    seed: int
+    items: tuple[Item, ...]
+
+    @property
+    def finding(self) -> Finding:
+        found = [one.finding for one in self.items]
+        if Finding.DISAGREES in found:
+            return Finding.DISAGREES
+        return Finding.CANNOT_TELL if Finding.CANNOT_TELL in found else Finding.AGREES
+
+
+def verify_bundle(services: Services, path: Path, target_name: str | None = None, *, trust: bool = False,
+                  seed: int | None = None) -> Report:
+    """Recheck the bundle at `path`. UsageError: it is no bundle, or holds code that nobody here vouches for."""
+    bundle = open_bundle(path)
+    name = target_name or ("cuda:0" if gpu_count() else DEFAULT_TARGET)
+    family, _ = check_target_name(name)
+    if family not in ("cuda", "emulator"):
+        raise UsageError(f"{name} runs nothing, so nothing can be verified on it", code="cannot_verify",
+                         mend="--target cuda:0 or emulator:h200")
+    _require_trust(services, bundle, rendered=family == "emulator", trust=trust)
+    seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
+    items = [Item("files", Finding.AGREES, f"{len(bundle.files)} files, all as SHA256SUMS says")]
+    with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
+        kernel = _with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
+        items += _rechecked(services, bundle, kernel, services.target(name), seed)
+    return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
+
+
+def _require_trust(services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool) -> None:
+    kernel, template = str(bundle.launch["kernel"]), str(bundle.launch["template"])
+    own = services.catalogue.kernel(kernel) if kernel in services.catalogue.names() else None
+    ours = {"reference.py": own.reference_text if own else None}
+    if rendered:
+        ours["template.cu.j2"] = next((one.text for one in own.templates if one.name == template), None) if own else None
+    foreign = [name for name, text in ours.items() if bundle.files[name] != (text or "").encode()]
+    if foreign and not trust:
+        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does not know",
+                         code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
+
+
+def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
+    """Held to this installation's checks where the reference is the same: a bundle does not choose how it is judged."""
+    if kernel.name in services.catalogue.names():
+        own = services.catalogue.kernel(kernel.name)
+        if own.reference_text == kernel.reference_text:
+            return replace(kernel, checks=own.checks)
+    return kernel
+
+
+def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, target: Target, seed: int) -> list[Item]:
+    """Cheap first; what builds on something that failed is not reached."""
+    workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
+    bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, target, services.toolchain,
+                  services.catalogue.include_dirs, GateLimits(max_spill_bytes=None), seed)
+    target.prepare()
+    subject = _subject(bench, bundle.launch, bundle.text("kernel.cu"))
+    if isinstance(subject, Item):
+        return [subject]
+    spent = f"{subject.cubin.compile_s:.2f} s" if subject.cubin.compile_s else "from the cache"
+    items = [Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")]
+    for gate in (CorrectnessGate(), SafetyGate()):
+        if gate.name == "safety" and target.measures:
+            items.append(Item("safety", Finding.NOT_RECHECKED, f"{target.name} does not look for races; "
+                                                               f"--target {DEFAULT_TARGET} does"))
+            continue
+        items.append(_item(gate.judge(subject)))
+        if items[-1].finding is Finding.DISAGREES:
+            return items
+    return [*items, _time_item(bench, bundle, subject)]
+
+
+def _subject(bench: Bench, launch: dict[str, Any], text: str) -> Subject | Item:
+    """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
+    template = bench.kernel.template(str(launch["template"]))
+    candidate = Candidate(bench.kernel.name, template.name,
+                          complete_parameters(template, launch["parameters"], bench.compiled),
+                          Origin(OriginKind.SEEDED))
+    source = _as_text(text, tuple(dict.fromkeys(one.entry for one in template.launches)))
+    if not bench.target.measures:
+        rendered = bench.render(candidate)
+        if getattr(rendered, "digest", "") != source.digest:
+            return Item("compile", Finding.CANNOT_TELL, "the template renders to another text than kernel.cu here (the "
+                        "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it")
+        source = rendered
+    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    if isinstance(cubin, CompileFailed):
+        return Item("compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}")
+    return bench.subject(candidate, source, cubin, None)
+
+
+def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
+    lines = tuple(Line("kernel.cu", number + 1) for number in range(len(text.splitlines())))
+    return RenderedSource(text, text_digest(text), lines, text, entries, False)
+
+
+def _item(result: GateResult) -> Item:
+    finding = {Outcome.PASSED: Finding.AGREES, Outcome.FAILED: Finding.DISAGREES}.get(result.outcome,
+                                                                                      Finding.NOT_RECHECKED)
+    return Item(result.gate, finding, result.sentence)
+
+
+# ---- time ----
+
+def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
+    """Rechecked where the bundle's time was measured against its baseline on the same device model, and only there."""
+    recorded = recorded_timings(bundle)
+    model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
+    if not recorded:
+        return Item("time", Finding.NOT_RECHECKED, "the bundle holds no time that was measured against its baseline")
+    if not bench.target.measures:
+        return Item("time", Finding.NOT_RECHECKED, f"measured on {model}; {bench.target.name} measures no time")
+    if model != bench.target.device.name:
+        return Item("time", Finding.NOT_RECHECKED, f"measured on {model}, and this is {bench.target.device.name}: "
+                                                   "times of different GPUs are not compared")
+    if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
+        return Item("time", Finding.NOT_RECHECKED, "the bundle holds no baseline to time it against")
+    rival = _subject(bench, bundle.baseline_launch, bundle.text("baseline.cu"))
+    if isinstance(rival, Item):
+        return Item("time", Finding.CANNOT_TELL, f"the baseline: {rival.sentence}")
+    runs = []
+    for number in range(PROCESSES):
+        found = _one_process(subject, rival, secrets.randbelow(LARGEST_SEED))
+        if isinstance(found, Failure):
+            return Item("time", Finding.DISAGREES, f"process {number + 1}: {found.sentence}")
+        runs.append(found)
+    finding, sentence = compare_times(recorded, runs)
+    return Item("time", finding, sentence)
+
+
+def recorded_timings(bundle: OpenedBundle) -> tuple[Timing, ...]:
+    """The measured times of the bundle's evidence, with their samples; () when it holds none."""
+    candidate = bundle.evidence.get("candidate") or {}
+    found = candidate.get("gates", {}).get("performance", {}).get("timings") or ()
+    return tuple(Timing(one["workload"], float(one["time_median_us"]), TimeKind.MEASURED, "", note=str(one.get("note", "")),
+                        samples=tuple(map(float, one["samples"])),
+                        baseline_samples=tuple(map(float, one["baseline_samples"])))
+                 for one in found if one.get("time_kind") == TimeKind.MEASURED and one.get("baseline_samples"))
+
+
+def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, ...] | Failure:
+    subject.target.fresh()
+    one, other = replace(subject, seed=seed), replace(rival, seed=seed)
+    return one.target.measure(one.program, one.cubin, timed_problems(one),
+                              Rival(other.program, timed_problems(other), to_the_end=True),
+                              lambda execution: left_wrong(one, execution))
+
+
+def compare_times(recorded: Sequence[Timing], runs: Sequence[Sequence[Timing]]) -> tuple[Finding, str]:
+    """Two runs, each a ratio to the baseline with its interval, by the interval of their difference.
+
+    The recorded run is one process, the other one several; what processes differ by is in both intervals.
+    """
+    was, was_half = _run([recorded])
+    now, now_half = _run(runs)
+    difference, half = now - was, math.hypot(was_half, now_half)
+    low, high = (math.exp(difference + sign * half) for sign in (-1, 1))
+    medians = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in runs[-1])
+    sentence = (f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
+                f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] ({medians})")
+    if not half <= NOISY_HALF_WIDTH:
+        return Finding.CANNOT_TELL, f"{sentence}: too noisy to tell"
+    return (Finding.AGREES if low <= 1 <= high else Finding.DISAGREES), sentence
+
+
+def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
+    """(log ratio, half of its interval): the scatter of processes, and the widest of the processes' own intervals."""
+    own = [median_interval(combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings]))
+           for timings in processes]
+    mean, scatter = mean_of_processes([one.median for one in own])
+    return mean, math.hypot(scatter, max((one.high - one.low) / 2 for one in own))

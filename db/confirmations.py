@@ -1,0 +1,69 @@
+"""Confirmations of winners, and the peers beside them."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
+
+from db import convert
+from db.base import Part, search_key, utc
+from db.dialects import now_s
+from db.lease import hold
+from db.models import ConfirmationRecord, EnvironmentRecord, PeerRecord, TrialRecord
+from db.rows import Claim, ConfirmationRow, PeerRow
+from db.trials import environment_of
+from search.comparison import Confirmation, Peer
+from search.errors import Fault
+
+
+class Confirmations(Part):
+    """The part of the store that knows what was timed again, and beside what."""
+
+    def record_confirmation(self, claim: Claim, confirmation: Confirmation) -> None:
+        """Store what fresh processes said of the winner. The newest counts; earlier ones stay."""
+        with self._database.writing() as session:
+            key, environment = hold(session, claim, ("key", "environment_digest"))
+            if session.scalar(select(TrialRecord.verdict).where(
+                    TrialRecord.search_key == key, TrialRecord.number == confirmation.trial)) is None:
+                raise Fault(f"trial {confirmation.trial} of search {claim.search_id} is not recorded, so it cannot "
+                            "be confirmed", code="trial_not_recorded")
+            session.execute(insert(ConfirmationRecord).values(
+                search_key=key, number=confirmation.trial, confirmed=confirmation.confirmed,
+                confirmation=convert.value_json("confirmation", confirmation), environment_digest=environment,
+                recorded_at=now_s()))
+
+    def record_peer(self, claim: Claim, peer: Peer) -> None:
+        """Store a peer beside the winner; one that was stored before under its name and workload is replaced."""
+        with self._database.writing() as session:
+            key, environment = hold(session, claim, ("key", "environment_digest"))
+            at = {"search_key": key, "workload": convert.storable(peer.workload), "name": convert.storable(peer.name)}
+            session.execute(delete(PeerRecord).filter_by(**at))
+            session.execute(insert(PeerRecord).values(
+                **at, peer=convert.value_json("peer", peer), environment_digest=environment, recorded_at=now_s()))
+
+    def confirmation(self, search_id: str) -> ConfirmationRow | None:
+        """The newest of the search; None when its winner was not timed again."""
+        with self._database.reading() as session:
+            record = session.scalars(select(ConfirmationRecord).where(
+                ConfirmationRecord.search_key == search_key(session, search_id)).order_by(
+                ConfirmationRecord.key.desc()).limit(1)).first()
+            return confirmation_row(session, record, search_id) if record else None
+
+    def peers(self, search_id: str) -> tuple[PeerRow, ...]:
+        """By workload, then name."""
+        with self._database.reading() as session:
+            return peers_of(session, search_key(session, search_id), search_id)
+
+
+def confirmation_row(session: Session, record: ConfirmationRecord, search_id: str) -> ConfirmationRow:
+    environment = session.get(EnvironmentRecord, record.environment_digest) if record.environment_digest else None
+    return ConfirmationRow(
+        search_id, convert.value_of("confirmation", Confirmation, record.confirmation), utc(record.recorded_at),
+        record.environment_digest, environment_of(environment))
+
+
+def peers_of(session: Session, key: int, search_id: str) -> tuple[PeerRow, ...]:
+    rows = session.scalars(select(PeerRecord).where(PeerRecord.search_key == key).order_by(
+        PeerRecord.workload, PeerRecord.name))
+    return tuple(PeerRow(search_id, convert.value_of("peer", Peer, one.peer), utc(one.recorded_at),
+                         one.environment_digest) for one in rows)

@@ -1,0 +1,212 @@
+"""The parent's side of peers: a fresh process and secret seed each time, the GPU held alone, outputs judged here."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.children import child_environment, kill_group
+from search.comparison import Peer
+from search.errors import Fault
+from search.gates.base import Subject
+from search.gates.correctness import compare
+from search.gates.performance import timed_problems
+from search.memory import DTYPES, Problem, Scalar
+from search.peers.results import Round, peers_of
+from search.targets.base import Execution
+from search.targets.cuda import driver
+from search.targets.cuda.arena import describe
+from search.targets.cuda.lock import GpuLock
+from search.targets.cuda.target import LOCK_DEADLINE_S, CudaTarget
+from search.targets.cuda.timing import LOOKS, default_mode
+
+PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"       # an interpreter with torch, cupy, numpy and ml_dtypes
+ROOT = Path(__file__).resolve().parents[2]       # where the package `search` is imported from
+CHILD_DEADLINE_S = 300.0                         # of all peers in one process, imports included
+WAIT_DEADLINE_S = 20.0                           # of one wait on the GPU
+LARGEST_SEED = 2**31 - 1
+POLL_S = 0.05
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass
+class Heard:
+    """What a child wrote before it ended: rows by (peer, workload), and what it was at."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    at_work: tuple[str, str] | None = None
+
+
+def compare_peers(winner: Subject, processes: int = 3,
+                  cancelled: Callable[[], bool] = lambda: False) -> tuple[Peer, ...]:
+    """One Peer for each of the kernel's peers and each workload; () where there are none, or times are not measured.
+
+    Fault when no child can be run at all. A peer that is not installed, refuses or crashes is `unavailable`.
+    """
+    peers_file = winner.kernel.folder / "peers.py"
+    if not isinstance(winner.target, CudaTarget) or not peers_file.is_file():
+        return ()
+    rounds: list[Round] = []
+    for _ in range(processes):
+        if cancelled():
+            break
+        rounds += _one_process(replace(winner, seed=secrets.randbelow(LARGEST_SEED)), peers_file, cancelled)
+        if not any(one.times for one in rounds):
+            break                                # nobody to time: other processes would say the same
+    return () if cancelled() else peers_of(winner.template.name, rounds)
+
+
+def _one_process(winner: Subject, peers_file: Path, cancelled: Callable[[], bool]) -> list[Round]:
+    """All peers in a fresh process; after a crash the others in another one, on the same seed."""
+    problems = timed_problems(winner)
+    with tempfile.TemporaryDirectory(prefix="greenfast-peers-") as name:
+        folder = Path(name)
+        request = _request(winner, problems, peers_file, folder)
+        rows: list[dict[str, Any]] = []
+        while True:
+            heard, ending = _child(request | {"skip": [(one["peer"], one["workload"]) for one in rows]}, winner.target,
+                                   cancelled)
+            rows += heard.rows
+            if cancelled():
+                return []
+            if heard.at_work is None:
+                if ending:
+                    raise Fault(f"the peers' process ended with {ending}", code="peers_child",
+                                mend=f"{PYTHON_VARIABLE} names a Python with torch, cupy, numpy and ml_dtypes")
+                break
+            peer, workload = heard.at_work
+            rows.append({"peer": peer, "workload": workload, "outcome": "unavailable", "version": "",
+                         "why": f"its process ended with {ending}"})
+        by_name = {one.case.name: one for one in problems}
+        return [_round(winner, by_name[one["workload"]], one) for one in rows]
+
+
+def _request(winner: Subject, problems: Iterable[Problem], peers_file: Path, folder: Path) -> dict[str, Any]:
+    cubin = folder / "winner.cubin"
+    cubin.write_bytes(winner.cubin.code)
+    l2_bytes = winner.target.device.l2_bytes
+    return {"peers": str(peers_file), "cubin": str(cubin), "gpu": _number(winner.target), "l2_bytes": l2_bytes,
+            "deadline_s": WAIT_DEADLINE_S, "seed": winner.seed, "blocks": LOOKS[-1], "folder": str(folder),
+            "python": python(), "workloads": [_described(winner, one, folder, l2_bytes) for one in problems]}
+
+
+def _described(winner: Subject, problem: Problem, folder: Path, l2_bytes: int) -> dict[str, Any]:
+    """A workload as the child needs it: the launch, and for the peers tensors and scalars by argument name."""
+    scalars = [{"name": argument.name, "value": given.value}
+               for argument, given in zip(winner.kernel.arguments, problem.arguments) if isinstance(given, Scalar)]
+    return {"name": problem.case.name, "dims": dict(problem.case.dims), "options": dict(problem.case.options),
+            "mode": default_mode(sum(one.image.size for one in problem.tensors), l2_bytes), "scalars": scalars,
+            "tensors": [{"name": one.name, "role": one.role, "dtype": DTYPE_NAMES[one.dtype],
+                         "shape": list(one.shape), "strides": list(one.strides)} for one in problem.tensors],
+            "problem": describe(problem, folder / f"images-{problem.case.name}")}
+
+
+def python() -> str:
+    return os.environ.get(PYTHON_VARIABLE) or sys.executable
+
+
+def _number(target: CudaTarget) -> int:
+    return int(target.name.partition(":")[2])
+
+
+def _child(request: Mapping[str, Any], target: CudaTarget, cancelled: Callable[[], bool]) -> tuple[Heard, str]:
+    """What the child said, and how it ended: empty when well."""
+    folder = Path(request["folder"])
+    (folder / "request.json").write_text(json.dumps(request))
+    replies = folder / "replies.jsonl"
+    replies.write_text("")
+    uuid = driver.gpu_uuid(request["gpu"])
+    lock = GpuLock(target._cache_folder / "locks", uuid, target.name, LOCK_DEADLINE_S)
+    try:
+        with target._turn(uuid), lock.held(alone=True):
+            ending = run_child(request["python"], folder / "request.json", replies, cancelled=cancelled)
+    finally:
+        lock.close()
+    return heard(replies.read_text().splitlines()), ending
+
+
+def run_child(interpreter: str, request: Path, replies: Path, deadline_s: float = CHILD_DEADLINE_S,
+              cancelled: Callable[[], bool] = lambda: False) -> str:
+    """Run the child to its end; one phrase on how it ended, empty when well. Fault when it cannot be started."""
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [interpreter, "-m", "search.peers.child", str(request), str(replies)]
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                                       env=child_environment({"PYTHONPATH": paths, "HOME": os.path.expanduser("~")}),
+                                       cwd=request.parent, start_new_session=True)
+        except OSError as error:
+            raise Fault(f"{interpreter} cannot be run: {error.strerror}", code="peers_child",
+                        mend=f"correct {PYTHON_VARIABLE}") from error
+        end = time.monotonic() + deadline_s
+        try:
+            while process.poll() is None:
+                if cancelled() or time.monotonic() > end:
+                    return "it was cancelled" if cancelled() else f"no answer within {deadline_s:g} s"
+                time.sleep(POLL_S)
+            code = process.returncode
+        finally:
+            kill_group(process)
+        errors.seek(0)
+        tail = errors.read()[-4000:].decode(errors="replace").strip().rpartition("\n")[2][:300]
+    return "" if code == 0 else f"exit code {code}" + (f": {tail}" if tail else "")
+
+
+def heard(lines: Iterable[str]) -> Heard:
+    """The child's lines; a last one that was cut short says nothing."""
+    found = Heard()
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if row.get("begin"):
+            found.at_work = (row["peer"], row["workload"])
+        elif "outcome" in row:
+            found.rows.append(row)
+            found.at_work = None
+    return found
+
+
+def _round(winner: Subject, problem: Problem, row: Mapping[str, Any]) -> Round:
+    """A reply with its outputs judged by the bounds that our own kernels are held to."""
+    base = Round(row["peer"], row["version"], row["workload"], row["outcome"], row.get("why", ""), winner.seed,
+                 problem.case.name)
+    if row["outcome"] != "ran":
+        return base
+    images = {name: np.fromfile(path, np.uint8) for name, path in row["winner_outputs"].items()}
+    wrong = _wrong(winner, problem, images)
+    if wrong:
+        return replace(base, outcome="not_comparable", why=f"the winner itself is wrong on a new seed: {wrong}")
+    theirs = {one.name: _image(one, row["outputs"][one.name]) for one in problem.tensors if one.name in row["outputs"]}
+    wrong = _wrong(winner, problem, theirs)
+    if wrong:
+        return replace(base, outcome="wrong", why=wrong)
+    detail = (("sets", float(row["sets"])), ("nodes", float(row["nodes"])), ("peer_nodes", float(row["other_nodes"])),
+              *sorted(row["health"].items()))
+    return replace(base, outcome="timed", times=(tuple(row["samples"]), tuple(row["others"])), detail=detail)
+
+
+def _image(tensor, path: str) -> np.ndarray:
+    """A peer's output, laid out as ours is."""
+    image = tensor.image.copy()
+    image.flags.writeable = True
+    tensor.view(image)[...] = np.fromfile(path, np.uint8).view(tensor.dtype).reshape(tensor.shape)
+    return image
+
+
+def _wrong(winner: Subject, problem: Problem, images: Mapping[str, np.ndarray]) -> str:
+    """Why outputs are wrong; empty when they are right."""
+    checks, reason = compare(winner, Execution(problem, "device", images, None))
+    return next((one.sentence for one in checks if not one.passed), "") if reason else ""

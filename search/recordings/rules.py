@@ -1,0 +1,51 @@
+"""What stored times say: the performance gate's rule as a pure function of a row's samples. Anybody can compute it again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+from search.gates.performance import REASONS, WORDS, measured_decision
+from search.recordings.contents import Times
+from search.targets.cuda.timing import Decision
+from search.verdict import Reason, TimeKind, Timing
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A timed row against the recorded baseline. `reason` is None for a candidate that is faster by `min_gain`, and for
+    the baseline itself, which has no ratio."""
+
+    reason: Reason | None
+    ratio: float | None              # of times, over all workloads; below 1 is faster
+    interval: tuple[float, float] | None
+    words: str
+
+
+def time_us(times: Times) -> float:
+    """The median of the samples."""
+    return median(times.samples)
+
+
+def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
+    """What the samples of all workloads say; needs at least one workload."""
+    if any(time_us(one) < one.floor_us for one in times):
+        return Standing(Reason.IMPLAUSIBLE, None, None, "less than its compulsory work takes at the peaks")
+    if not all(one.baseline_samples for one in times):
+        return Standing(None, None, None, "the baseline, which the others are compared with")
+    decision, interval = measured_decision(tuple(
+        Timing("", time_us(one), TimeKind.MEASURED, "", samples=one.samples, baseline_samples=one.baseline_samples)
+        for one in times))
+    low, ratio, high = interval.ratios
+    reason, words = REASONS.get(decision), WORDS[decision]
+    if decision is Decision.FASTER and ratio > 1 - min_gain:
+        reason, words = Reason.SAME, f"faster by less than {min_gain:.1%}"
+    return Standing(reason, ratio, (low, high), f"{words}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]")
+
+
+def spread(times: Times) -> float:
+    """Half the distance of the quartiles over the median."""
+    ordered, count = sorted(times.samples), len(times.samples)
+    low, high = ordered[count // 4], ordered[-1 - count // 4]
+    return (high - low) / 2 / time_us(times) if count else math.nan

@@ -1,0 +1,62 @@
+"""Where recordings lie: folders of GREENFAST_RECORDINGS, the data folder, and those that ship beside the package."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from search.errors import unknown_name
+from search.recordings.contents import Heading, Recording
+from search.recordings.file import SUFFIX, read, read_heading
+
+PATH_VARIABLE = "GREENFAST_RECORDINGS"
+DATA_VARIABLE, DATA_DEFAULT = "GREENFAST_DATA", "greenfast-data"
+SHIPPED = Path(__file__).resolve().parents[2] / "recordings"
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
+
+
+def folders() -> tuple[Path, ...]:
+    """Existing ones; the first that holds a name is asked for it."""
+    named = [Path(one) for one in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if one]
+    data = Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / "recordings"
+    return tuple(one for one in (*named, data, SHIPPED) if one.is_dir())
+
+
+def recording_paths() -> dict[str, Path]:
+    """Name -> file, by name."""
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            found.setdefault(path.name.removesuffix(SUFFIX), path)
+    return dict(sorted(found.items()))
+
+
+def recording_names() -> tuple[str, ...]:
+    return tuple(recording_paths())
+
+
+def recording_path(name: str) -> Path:
+    """UsageError with the known ones for a name that no folder holds."""
+    paths = recording_paths()
+    if name not in paths:
+        raise unknown_name("target", f"replay:{name}", [f"replay:{one}" for one in paths])
+    return paths[name]
+
+
+def find_recording(name: str) -> Recording:
+    """The recording of that name, read once while its file stays as it is."""
+    path = recording_path(name)
+    known = path.stat()
+    return _read(path, known.st_mtime_ns, known.st_size)
+
+
+def find_heading(name: str) -> Heading:
+    """Its heading alone: cheap, for listings."""
+    return read_heading(recording_path(name))
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, changed_ns: int, size: int) -> Recording:
+    return read(path)

@@ -1,0 +1,106 @@
+"""The measuring child's memory: one span that runs lie in, tensors that stay on the device, and what comes back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from search.memory import POISON
+from search.targets.cuda.arena import CANARY, Arena, head_bytes
+
+TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3          # cudaMemcpyKind
+KEPT_BYTES = 2**30                               # of heads; one that is larger than a quarter of it is not kept
+PINNED_BYTES = 2**28                             # larger results come through pageable memory
+
+
+class Span:
+    """One growing allocation, so that jobs do not wait for cudaMalloc."""
+
+    def __init__(self) -> None:
+        self._held: cupy.cuda.Memory | None = None
+
+    def take(self, size: int) -> int:
+        """The device address of at least `size` bytes, aligned to 256; refused before the host lays out as much."""
+        if self._held is None or self._held.size < size:
+            self._held = None
+            free = runtime.memGetInfo()[0]
+            if size > free:
+                raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
+            self._held = cupy.cuda.Memory(max(size, 2**20))
+        return self._held.ptr
+
+
+@dataclass(frozen=True)
+class Head:
+    """Canaries and tensors as each run finds them, here and (if kept) on the device."""
+
+    host: np.ndarray
+    device: cupy.cuda.Memory | None
+
+
+class Heads:
+    """Heads by what is in them: candidates with the same tiles run on the same data."""
+
+    def __init__(self) -> None:
+        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, described: Mapping[str, Any], arena: Arena) -> Head:
+        key = described["images"]                # named by its content
+        if key in self._heads:
+            self._heads.move_to_end(key)
+            return self._heads[key]
+        host = head_bytes(described, arena)
+        if host.nbytes > KEPT_BYTES // 4:
+            return Head(host, None)
+        while self._heads and self._bytes + host.nbytes > KEPT_BYTES:
+            self._bytes -= self._heads.popitem(last=False)[1].host.nbytes
+        device = cupy.cuda.Memory(host.nbytes)
+        runtime.memcpy(device.ptr, host.ctypes.data, host.nbytes, TO_DEVICE)
+        runtime.deviceSynchronize()              # a pageable copy may return before it has arrived
+        self._heads[key], self._bytes = Head(host, device), self._bytes + host.nbytes
+        return self._heads[key]
+
+    def clear(self) -> None:
+        self._heads.clear()
+        self._bytes = 0
+
+
+def start(base: int, head: Head, arena: Arena, stream: int) -> None:
+    """Put the arena at `base` as each run finds it, in the stream's order. A workspace that is zeroed, each launch zeroes."""
+    if head.device is not None:
+        runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
+    else:
+        runtime.memcpy(base, head.host.ctypes.data, arena.head_bytes, TO_DEVICE)
+        runtime.deviceSynchronize()
+    if arena.total_bytes > arena.head_bytes:
+        runtime.memsetAsync(base + arena.head_bytes, CANARY, arena.total_bytes - arena.head_bytes, stream)
+        for offset, size in arena.offsets.values():
+            if offset >= arena.head_bytes and size:
+                runtime.memsetAsync(base + offset, POISON, size, stream)
+
+
+class Landing:
+    """Host memory that results arrive in; valid until the next ones do."""
+
+    def __init__(self) -> None:
+        self._pinned: cupy.cuda.PinnedMemoryPointer | None = None
+
+    def fetch(self, base: int, size: int, stream: cupy.cuda.Stream) -> np.ndarray:
+        if size > PINNED_BYTES:
+            host = np.empty(size, np.uint8)
+            runtime.memcpy(host.ctypes.data, base, size, TO_HOST)
+            return host
+        if self._pinned is None or self._pinned.size() < size:
+            self._pinned = None
+            self._pinned = cupy.cuda.alloc_pinned_memory(max(size, 2**22))
+        host = np.frombuffer(self._pinned, np.uint8, size)
+        runtime.memcpyAsync(host.ctypes.data, base, size, TO_HOST, stream.ptr)
+        stream.synchronize()
+        return host

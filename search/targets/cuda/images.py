@@ -1,0 +1,74 @@
+"""Files of tensor images that the measuring child reads: one a problem's data, whoever runs on it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.memory import Problem
+
+KEPT_BYTES = 2**30
+
+
+@dataclass
+class _File:
+    path: Path
+    bytes: int
+    users: int = 0
+
+
+class ImageFiles:
+    """Written once, named by what is in them; the least recently used are removed beyond `kept_bytes`."""
+
+    def __init__(self, folder: Path, kept_bytes: int = KEPT_BYTES) -> None:
+        self._folder, self._kept_bytes = folder, kept_bytes
+        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def held(self, problems: Sequence[Problem]) -> Iterator[list[Path]]:
+        """The file of each problem; they stay until the block ends."""
+        keys = [images_key(one) for one in problems]
+        with self._lock:
+            files = [self._entry(key, one) for key, one in zip(keys, problems)]
+            for one in files:
+                one.users += 1
+            self._evict()
+        try:
+            yield [one.path for one in files]
+        finally:
+            with self._lock:
+                for one in files:
+                    one.users -= 1
+                self._evict()
+
+    def _entry(self, key: str, problem: Problem) -> _File:
+        if key not in self._files:
+            path = self._folder / f"images-{key}"
+            with path.open("wb") as file:
+                for one in problem.tensors:
+                    file.write(one.image.data)
+            self._files[key] = _File(path, path.stat().st_size)
+        self._files.move_to_end(key)
+        return self._files[key]
+
+    def _evict(self) -> None:
+        held = sum(one.bytes for one in self._files.values())
+        for key, one in list(self._files.items()):
+            if held <= self._kept_bytes:
+                return
+            if not one.users:
+                held -= one.bytes
+                del self._files[key]
+                one.path.unlink(missing_ok=True)
+
+
+def images_key(problem: Problem) -> str:
+    """The same for problems with the same tensors, byte for byte."""
+    text = "\n".join(f"{one.name} {one.role} {one.image.size} {one.digest}" for one in problem.tensors)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

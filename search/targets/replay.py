@@ -1,0 +1,213 @@
+"""`replay:NAME`: answers from a recording. Nothing is compiled and nothing runs, so a search takes milliseconds a trial.
+
+What comes out is never `accepted`: a replayed time was measured once, elsewhere, and is not measured now. The gate of
+performance is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from search.candidate import Candidate, Origin, OriginKind, preset_candidate
+from search.digest import digest
+from search.errors import Fault, UsageError, unknown_name
+from search.gates.base import GateLimits
+from search.recordings.contents import Heading, Recording, Row, operation_digest
+from search.recordings.rules import standing, time_us
+from search.recordings.shelf import find_recording
+from search.recordings.space import RecordedSpace
+from search.render import RenderedSource, render
+from search.space import Space, resolve
+from search.spec import Items, KernelSpec, TemplateSpec
+from search.targets.base import Execution, Question, Target
+from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, PtxasEvidence, Reason,
+                            Rejected, Stage, TimeKind, Timing, Verdict)
+
+# Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).
+BAND = 1.016
+GATE_NAMES = ("ptxas", "correctness", "performance", "safety")
+COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
+SOURCES_LOOKED_AT = 12
+
+
+class ReplayTarget(Target):
+    """One recording."""
+
+    measures = False
+    band = BAND
+    check_flop_limit = 0.0
+
+    def __init__(self, which: str) -> None:
+        self.name = f"replay:{which}"
+        self._recording = find_recording(which)
+        self.device = self._recording.heading.device
+
+    def prepare(self) -> None:
+        """The recording was read when this was made."""
+
+    def space(self, template: TemplateSpec, compiled: Items) -> Space:
+        return RecordedSpace(template, compiled, self._recording)
+
+    def answers(self, question: Question) -> Verdict:
+        """Fault for a candidate that was not recorded, or whose source is another one now."""
+        heading, candidate = self._recording.heading, question.candidate
+        row = self._recording.by_point.get((candidate.template, candidate.parameters))
+        if row is None:
+            raise Fault(f"the recording {heading.name} holds no such candidate", code="not_recorded")
+        if row.source_digest != question.source_digest:
+            raise Fault(f"candidate {row.number} of the recording {heading.name} had the source {row.source_digest[:12]} and "
+                        f"renders as {question.source_digest[:12]} now", code="recording_stale",
+                        mend="record it again with `greenfast record`")
+        return _verdict(self._recording, row, question)
+
+    def load(self, source: RenderedSource, cubin: Any) -> Any:
+        raise self._runs_nothing()
+
+    def execute(self, program: Any, problems: Sequence[Any]) -> Iterator[Execution]:
+        raise self._runs_nothing()
+
+    def measure(self, *arguments: Any, **more: Any) -> Any:
+        raise self._runs_nothing()
+
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """The recording and its own environment: with it, its toolchain."""
+        heading = self._recording.heading
+        found = dict(heading.environment)
+        return (*((name, value) for name, value in heading.environment if name not in ("target", "greenfast", "toolchain")),
+                ("toolchain", f"nvrtc {found.get('nvidia-cuda-nvrtc', 'unknown')}"), ("target", self.name),
+                ("recording", self._recording.sha256), ("recorded_on", found.get("target", "unknown")),
+                ("recorded_at", heading.recorded_at), ("recorded_with", found.get("greenfast", "unknown")))
+
+    def _runs_nothing(self) -> UsageError:
+        return UsageError(f"{self.name} answers from a record and runs nothing", code="replay_runs_nothing",
+                          mend="use emulator:h200 or cuda:0")
+
+
+def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
+    """The recorded verdict as far as a record can give it, against this search's limits and baseline."""
+    name, reason = recording.heading.name, Reason(row.reason) if row.reason else None
+    said = f"replayed from {name}: {row.sentence}"
+    if row.stage == Stage.COMPILE:
+        return Rejected(Stage.COMPILE, reason, said)
+    over = _over(row.ptxas, question.limits)
+    if row.stage == Stage.PTXAS or over:
+        reason, said = over or (reason, said)
+        return _rejected([GateResult("ptxas", Outcome.FAILED, said, row.ptxas, reason)], said)
+    gates = [GateResult("ptxas", Outcome.PASSED, f"replayed from {name}: {row.ptxas.registers} registers, "
+                        f"{row.ptxas.blocks_per_sm} blocks an SM (limited by {row.ptxas.limited_by})", row.ptxas)]
+    checked = CorrectnessEvidence((row.worst,) if row.worst else ())
+    if row.stage == Stage.CORRECTNESS:
+        return _rejected([*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said)
+    gates.append(GateResult("correctness", Outcome.PASSED, f"replayed from {name}: {row.outputs_checked} outputs were within "
+                            "both bounds; the one that used most of them is kept", checked))
+    if row.stage is not None and reason not in COMPARED:
+        return _rejected([*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said)
+    gates.append(_replayed_time(recording, row, question))
+    gates.append(GateResult("safety", Outcome.UNAVAILABLE, "a recording tells nothing about races and uninitialised reads; "
+                                                           "the emulator does"))
+    return Green(tuple(gates))
+
+
+def _replayed_time(recording: Recording, row: Row, question: Question) -> GateResult:
+    heading = recording.heading
+    known = dict(zip(recording.workload_names(), row.times, strict=True))
+    chosen = tuple((name, known[name]) for name in question.workloads)
+    timings = tuple(Timing(name, time_us(one), TimeKind.REPLAYED, "", (("floor_us", one.floor_us), *one.health),
+                           f"replayed from {heading.name}, row {row.number}: {one.note}") for name, one in chosen)
+    ratio = interval = None
+    words = ""
+    if question.baseline is not None:
+        if question.against == recording.candidate(recording.rows[0]).digest:
+            then = standing(tuple(one for _, one in chosen), heading.protocol.min_gain)
+            ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
+        else:
+            base = {one.workload: one.time_median_us for one in question.baseline}
+            ratio = math.exp(sum(math.log(one.time_median_us / base[one.workload]) for one in timings) / len(timings))
+            words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
+    times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in timings)
+    sentence = (f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times within "
+                f"a factor of {BAND:g} are not told apart")
+    return GateResult("performance", Outcome.UNAVAILABLE, sentence, PerformanceEvidence(timings, ratio, BAND, interval))
+
+
+def _rejected(gates: list[GateResult], sentence: str) -> Rejected:
+    failed = gates[-1]
+    skipped = [GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed") for name in GATE_NAMES[len(gates):]]
+    return Rejected(Stage(failed.gate), failed.reason, sentence, (*gates, *skipped))
+
+
+def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str] | None:
+    """What this search's limits say of recorded figures."""
+    if ptxas is None:
+        return None
+    smem = ptxas.smem_static_bytes + ptxas.smem_dynamic_bytes
+    for used, allowed, what, reason in (
+            (ptxas.spill_bytes, limits.max_spill_bytes, "bytes of spilled registers", Reason.SPILLS),
+            (ptxas.registers, limits.max_registers, "registers a thread", Reason.OVER_REQUEST_LIMIT),
+            (smem, limits.max_smem_bytes, "bytes of shared memory a block", Reason.OVER_REQUEST_LIMIT)):
+        if allowed is not None and used > allowed:
+            return reason, f"replayed figures: {used} {what}; {allowed} are allowed"
+    return None
+
+
+def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[Path, ...]) -> Any:
+    """The request with what the recording settles filled in; UsageError for what it does not hold."""
+    recording = find_recording(which)
+    heading = recording.heading
+    if kernel.name != heading.kernel:
+        raise UsageError(f"replay:{which} is a recording of kernel {heading.kernel}, not of {kernel.name}",
+                         code="not_recorded")
+    for kind, asked, held in (("workload", request.workloads, recording.workload_names()),
+                              ("template", request.templates, (heading.template,))):
+        for one in asked or ():
+            if one not in held:
+                raise unknown_name(kind, one, held, where=f"replay:{which}")
+    spills = request.gates.get("ptxas", {})
+    if "max_spill_bytes" in spills and heading.protocol.max_spill_bytes is not None and (
+            spills["max_spill_bytes"] is None or spills["max_spill_bytes"] > heading.protocol.max_spill_bytes):
+        raise UsageError(f"replay:{which} holds no times of candidates that spill more than "
+                         f"{heading.protocol.max_spill_bytes} bytes", code="not_recorded")
+    require_current(recording, kernel, include_dirs)
+    baseline = request.baseline or heading.baseline
+    if baseline != "none":
+        compiled = heading.workloads[0].compile_time(kernel)
+        template, preset = kernel.preset(baseline)
+        found = preset_candidate(template, preset.name, compiled)
+        if (found.template, found.parameters) not in recording.by_point:
+            raise UsageError(f"replay:{which} holds no candidate {baseline}", code="not_recorded",
+                             mend=f"its own baseline is {heading.baseline}")
+    return replace(request, workloads=request.workloads or recording.workload_names(), templates=(heading.template,),
+                   baseline=baseline)
+
+
+def require_current(recording: Recording, kernel: KernelSpec, include_dirs: tuple[Path, ...]) -> None:
+    """UsageError when the kernel or a template is not what was recorded. What counts is the source: a template whose
+    files changed, but which renders the recorded candidates as they were, still stands."""
+    heading = recording.heading
+    now = operation_digest(kernel, tuple(kernel.workload(one.name) for one in heading.workloads))
+    if now != heading.operation_digest:
+        raise UsageError(f"{heading.name} was recorded for another form of kernel {kernel.name} "
+                         f"({heading.operation_digest[:12]} then, {now[:12]} now)", code="recording_stale",
+                         mend="record it again with `greenfast record`")
+    compiled = heading.workloads[0].compile_time(kernel)
+    for then in heading.templates:
+        template = kernel.template(then.name)
+        today = digest(template)
+        if tuple(one.name for one in template.parameters) != then.parameters:
+            raise _stale(heading, then.name, today, "its parameters are others")
+        rows = [one for one in recording.rows if one.template == then.name]
+        for row in rows[::max(1, len(rows) // SOURCES_LOOKED_AT)]:
+            candidate = Candidate(kernel.name, then.name, recording.parameters(row), Origin(OriginKind.SEEDED))
+            source = render(kernel, template, candidate, resolve(template, candidate.parameters, compiled), include_dirs)
+            if not isinstance(source, RenderedSource) or source.digest != row.source_digest:
+                raise _stale(heading, then.name, today, f"its candidate {row.number} renders differently")
+
+
+def _stale(heading: Heading, template: str, today: str, why: str) -> UsageError:
+    then = heading.recorded_template(template).text_digest
+    return UsageError(f"{heading.name} was recorded with another template {template} ({then[:12]} then, {today[:12]} now): {why}",
+                      code="recording_stale", mend="record it again with `greenfast record`")

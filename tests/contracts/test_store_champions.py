@@ -1,0 +1,167 @@
+"""What a database behind the store must do with confirmations, peers and champions."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+import store_values as values
+
+from db.faults import LeaseLost
+from db.sink import StoreSink
+from search.errors import Fault, GreenfastError, UsageError
+from search.run import Ended
+from search.scope import Scope, scope_of
+
+ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0", "driver": "580"}
+COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))
+
+
+def searched(store, *, baseline: int = 0, winner: int = 1, confirmed: bool | None = True, **plan) -> str:
+    """A completed search with a measured winner; trial 0 is the candidate number `baseline`."""
+    search = store.submit(values.plan(**{"compiled": COMPILED, "target": "cuda:0", **plan}))
+    claim = store.claim("worker", values.LEASE_S, search.id)
+    store.describe(claim, ENVIRONMENT)
+    for number, candidate in enumerate((baseline, winner)):
+        made = dataclasses.replace(values.trial(candidate, values.accepted(candidate, 100.0 - candidate)),
+                                   number=number)
+        store.begin(claim, number, values.Proposal(made.candidate, made.sampler))
+        store.record(claim, made, values.source(candidate))
+    if confirmed is not None:
+        store.record_confirmation(claim, values.confirmation(1, confirmed))
+    store.finish(claim, Ended.COMPLETED, "the budget is spent")
+    return search.id
+
+
+def scope(**changes) -> Scope:
+    return dataclasses.replace(scope_of(values.plan(compiled=COMPILED), ENVIRONMENT), **changes)
+
+
+class TestConfirmations:
+    def test_a_confirmation_is_read_back_without_a_difference_and_with_its_environment(self, store, claim):
+        store.describe(claim, ENVIRONMENT)
+        values.run_trial(store, claim, 1)
+        assert store.confirmation(claim.search_id) is None
+        StoreSink(store, claim, values.LEASE_S).confirm(values.confirmation(1))
+        row = store.confirmation(claim.search_id)
+        assert row.confirmation == values.confirmation(1) and row.environment == ENVIRONMENT
+        assert row.recorded_at.endswith("Z") and row.environment_digest
+
+    def test_the_newest_counts(self, store, claim):
+        values.run_trial(store, claim, 1)
+        for confirmed in (True, False):
+            store.record_confirmation(claim, values.confirmation(1, confirmed))
+        assert not store.confirmation(claim.search_id).confirmation.confirmed
+
+    def test_a_trial_that_is_not_recorded_is_not_confirmed(self, store, claim):
+        store.begin(claim, 1, values.proposal(1))
+        for number in (1, 2):
+            with pytest.raises(Fault) as refused:
+                store.record_confirmation(claim, values.confirmation(number))
+            assert refused.value.code == "trial_not_recorded"
+
+    def test_a_worker_that_lost_its_search_confirms_nothing(self, store, claim):
+        values.run_trial(store, claim, 1)
+        values.expire(store, claim)
+        store.claim("second", values.LEASE_S)
+        for write in (lambda: store.record_confirmation(claim, values.confirmation(1)),
+                      lambda: store.record_peer(claim, values.peer())):
+            with pytest.raises(LeaseLost):
+                write()
+        assert store.confirmation(claim.search_id) is None and store.peers(claim.search_id) == ()
+
+    def test_peers_are_kept_by_workload_and_name_and_the_last_word_counts(self, store, claim):
+        sink = StoreSink(store, claim, values.LEASE_S)
+        for one in (values.peer("torch-flash", "unavailable"), values.peer("flash-attention-4", "wrong"),
+                    values.peer("torch-flash")):
+            sink.beside(one)
+        rows = store.peers(claim.search_id)
+        assert [row.peer.name for row in rows] == ["flash-attention-4", "torch-flash"]
+        assert rows[1].peer == values.peer("torch-flash") and rows[1].recorded_at.endswith("Z")
+
+
+class TestPromotion:
+    def test_a_confirmed_winner_becomes_the_champion_of_its_scope(self, store):
+        search = searched(store)
+        assert store.champion(scope()) is None
+        row = store.promote(search, 1)
+        assert row == store.champion(scope()) == store.champions().items[0]
+        assert (row.trial.search_id, row.trial.number, row.candidate) == (search, 1, values.candidate(1))
+        assert row.scope == scope() and row.replaced_at is None and row.confirmation.confirmation.confirmed
+
+    def test_asking_twice_is_asking_once(self, store):
+        search = searched(store)
+        assert store.promote(search, 1) == store.promote(search, 1)
+        assert len(store.champions(replaced=True).items) == 1
+
+    @pytest.mark.parametrize("changes", [
+        {"kernel_digest": "1" * 64}, {"workloads": ("long",)}, {"values": (("D", 128),)}, {"device": "l4"},
+        {"toolchain": "nvrtc 12.9"}, {"mode": "cold"}], ids=lambda one: next(iter(one)))
+    def test_another_scope_has_another_champion(self, store, changes):
+        store.promote(searched(store), 1)
+        assert store.champion(scope(**changes)) is None
+
+    def test_workloads_have_no_order(self, store):
+        store.promote(searched(store, workloads=("mission", "long")), 1)
+        assert store.champion(scope_of(values.plan(compiled=COMPILED, workloads=("long", "mission")), ENVIRONMENT))
+
+    @pytest.mark.parametrize("confirmed, number, missing", [
+        (None, 1, "was not timed again"), (False, 1, "did not confirm"), (True, 0, "was not timed again")])
+    def test_what_is_not_confirmed_is_not_promoted(self, store, confirmed, number, missing):
+        search = searched(store, confirmed=confirmed)
+        with pytest.raises(UsageError, match=missing) as refused:
+            store.promote(search, number)
+        assert refused.value.code == "not_confirmed" and store.champions().items == ()
+
+    def test_a_green_trial_is_not_promoted_even_if_somebody_confirmed_it(self, store, claim):
+        values.run_trial(store, claim, 1)
+        store.record_confirmation(claim, values.confirmation(1))
+        with pytest.raises(UsageError, match="its verdict is green, not accepted"):
+            store.promote(claim.search_id, 1)
+
+    def test_unknown_searches_and_trials_are_refused(self, store):
+        search = searched(store)
+        for arguments, code in ((("s_aaaaaaaaaaaa", 1), "unknown_search"), ((search, 7), "unknown_trial")):
+            with pytest.raises(UsageError) as refused:
+                store.promote(*arguments)
+            assert refused.value.code == code
+
+    def test_a_champion_is_replaced_by_what_beat_it_and_stays_in_the_history(self, store):
+        first = store.promote(searched(store), 1)
+        stranger = searched(store, winner=3)
+        with pytest.raises(UsageError, match="was not timed against the champion") as refused:
+            store.promote(stranger, 1)
+        assert refused.value.code == "not_compared"
+        better = searched(store, baseline=1, winner=2)
+        second = store.promote(better, 1)
+        assert store.champion(scope()) == second and store.champions().items == (second,)
+        newest, former = store.champions(replaced=True).items
+        assert newest == second and former == dataclasses.replace(first, replaced_at=former.replaced_at)
+        assert former.replaced_at >= first.promoted_at
+        assert store.promote(stranger, 1, replace=True).trial.search_id == stranger
+
+    def test_of_two_that_promote_at_once_one_is_champion(self, store):
+        first, second = searched(store), searched(store, winner=3)
+        refused: list[str] = []
+
+        def promote(search: str) -> None:
+            try:
+                store.promote(search, 1, replace=True)
+            except GreenfastError as error:
+                refused.append(error.code)
+        threads = [threading.Thread(target=promote, args=(one,)) for one in (first, second) * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert refused == [] and len(store.champions().items) == 1
+
+    def test_pages_and_filters(self, store):
+        rows = [store.promote(searched(store, kernel=kernel), 1) for kernel in ("attention", "softmax", "scan")]
+        first = store.champions(limit=2)
+        rest = store.champions(limit=2, cursor=first.next_cursor)
+        assert [*first.items, *rest.items] == rows[::-1] and rest.next_cursor is None
+        assert store.champions(kernel="softmax").items == (rows[1],)
+        with pytest.raises(UsageError):
+            store.champions(cursor=first.next_cursor, kernel="softmax")

@@ -1,0 +1,190 @@
+"""Confirmations, peers and champions over REST and the command, on a database that a measured search filled."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import store_values as values
+from service_home import one_sentence
+
+from app.client import ServiceError
+from app.settings import Settings
+from app.wiring import Services
+from db.store import Store
+from search.plan import CHAMPION, SearchRequest, make_plan
+from search.run import Ended, baseline_candidate
+from search.scope import scope_of
+
+COMPILED = (("D", 64), ("dtype", "fp16"))
+
+
+def record(url: str, *, confirmed: bool | None = True, winner: int = 1, **plan) -> str:
+    """A completed search whose winner, trial 1, was timed again."""
+    store = Store.open(url)
+    search = store.submit(values.plan(**{"target": "cuda:0", "compiled": COMPILED, **plan}))
+    claim = store.claim("worker", values.LEASE_S, search.id)
+    store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13.0"})
+    for number, candidate in enumerate((0, winner)):
+        made = dataclasses.replace(values.trial(candidate, values.accepted(candidate, 100.0 - candidate)),
+                                   number=number)
+        store.begin(claim, number, values.Proposal(made.candidate, made.sampler))
+        store.record(claim, made, values.source(candidate))
+    if confirmed is not None:
+        store.record_confirmation(claim, values.confirmation(1, confirmed))
+    for one in (values.peer(), values.peer("torch-cudnn", ratio=0.95), values.peer("flash-attention-4", "unavailable")):
+        store.record_peer(claim, one)
+    store.finish(claim, Ended.COMPLETED, "the budget is spent")
+    store.close()
+    return search.id
+
+
+def database(home) -> str:
+    return f"sqlite:///{home.data / 'greenfast.sqlite3'}"
+
+
+@pytest.fixture(scope="module")
+def search(service) -> str:
+    return record(database(service.home))
+
+
+class TestRest:
+    def test_a_search_shows_its_confirmation_and_peers_without_samples(self, service, search):
+        found = service.search(search)
+        confirmation = found["confirmation"]
+        assert confirmation["confirmed"] and confirmation["trial"] == 1 and confirmation["environment"]["device"] == "h200"
+        baseline, runner_up = confirmation["comparisons"]
+        assert (baseline["against"], baseline["decision"], baseline["ratio"]) == ("baseline", "faster", 0.9)
+        assert (runner_up["against"], runner_up["other_trial"]) == ("runner-up", 2)
+        process = baseline["processes"][0]
+        assert process["ratio"] == pytest.approx(0.9, abs=0.01) and process["ratio_low"] is None, "two blocks: no end"
+        assert process["timings"][0]["samples"] is None and process["timings"][0]["other_median_us"] == 100.05
+        assert [one["name"] for one in found["peers"]] == ["flash-attention-4", "torch-cudnn", "torch-flash"]
+        assert [one["outcome"] for one in found["peers"]] == ["unavailable", "timed", "timed"]
+
+    def test_every_sample_can_be_had(self, service, search):
+        found = service._json("GET", f"/api/v1/searches/{search}/confirmation")
+        times = found["confirmation"]["comparisons"][0]["processes"][0]["timings"][0]
+        assert times["samples"] == [90.0, 90.125, 89.9, 90.2] and len(times["other_samples"]) == 4
+        assert found["peers"][1]["comparison"]["processes"][0]["timings"][0]["samples"]
+
+    def test_a_winner_is_promoted_and_listed_until_another_replaces_it(self, service):
+        url = database(service.home)
+        first = record(url, workloads=("long",))
+        champion = service.promote(first, 1)
+        assert champion["scope"]["workloads"] == ["long"] and champion["scope"]["values"] == dict(COMPILED)
+        assert [one["name"] for one in champion["best_peers"]] == ["torch-cudnn"], "the fastest of those that were timed"
+        assert service.promote(first, 1) == champion
+        stranger = record(url, workloads=("long",), winner=3)
+        with pytest.raises(ServiceError) as refused:
+            service.promote(stranger, 1)
+        assert (refused.value.status, refused.value.code) == (409, "not_compared")
+        assert service.promote(stranger, 1, replace=True)["trial"]["search_id"] == stranger
+        mine = [one for one in service.champions() if one["scope"]["workloads"] == ["long"]]
+        assert [one["trial"]["search_id"] for one in mine] == [stranger]
+        both = [one for one in service.champions(replaced=True, kernel="attention") if one["scope"]["workloads"] == ["long"]]
+        assert [one["replaced_at"] is None for one in both] == [True, False]
+
+    def test_refusals(self, service, search):
+        unconfirmed = record(database(service.home), confirmed=None, workloads=("small",))
+        for arguments, status, code in (((unconfirmed, 1), 409, "not_confirmed"), ((search, 77), 404, "unknown_trial"),
+                                        (("s_aaaaaaaaaaaa", 1), 404, "unknown_search")):
+            with pytest.raises(ServiceError) as refused:
+                service.promote(*arguments)
+            assert (refused.value.status, refused.value.code) == (status, code)
+        with pytest.raises(ServiceError) as refused:
+            service.champions(device="h200")
+        assert refused.value.code == "unknown_field" and "replaced" in refused.value.mend
+
+    def test_openapi_describes_it(self, service):
+        paths = service._json("GET", "/api/v1/openapi.json")["paths"]
+        assert "/api/v1/champions" in paths and "/api/v1/searches/{search}/confirmation" in paths
+        assert "post" in paths["/api/v1/searches/{search}/trials/{trial}/promote"]
+
+
+class TestCommand:
+    def test_a_winner_is_promoted_and_shown(self, home):
+        empty = home.run("champions")
+        assert empty.code == 0 and "no champion yet" in empty.err
+        search = record(database(home))
+        promoted = home.run("promote", search)
+        assert promoted.code == 0 and f"trial 1 of search {search} is the champion" in promoted.err
+        shown = home.run("champions")
+        assert "0.900 [0.895, 0.905]" in shown.out and "torch-cudnn" in shown.out and search in shown.out
+        (champion,) = home.run("champions", "attention", "--json").json
+        assert champion["trial"]["number"] == 1 and home.run("champions", "softmax", "--json").json == []
+
+    def test_what_is_not_confirmed_is_refused_in_one_sentence(self, home):
+        search = record(database(home), confirmed=None)
+        for arguments in ((search,), (search, "1")):
+            refused = home.run("promote", *arguments)
+            assert refused.code == 2 and "not timed again in fresh processes" in one_sentence(refused)
+
+
+class TestBaseline:
+    def test_a_champion_of_the_scope_is_the_baseline_that_champion_names(self, home, catalogue, monkeypatch):
+        """On the emulator of the same device it has to be asked for; where times are measured it is the default."""
+        for name, value in home.environment.items():
+            monkeypatch.setenv(name, value)
+        services = Services(Settings.from_environment())
+        request = SearchRequest("axpy", templates=("right",), trials=2, seed=1)
+        plain = services.plan(request)
+        scope = scope_of(plain, {"device": "h200", "toolchain": services_toolchain(services)})
+        kernel = services.catalogue.kernel("axpy")
+        preset = baseline_candidate(plain, services.bench(plain))
+        candidate = next(one for one in points(services, plain) if one.digest != preset.digest)
+        search = promote(services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain))
+        plan = services.plan(dataclasses.replace(request, baseline=CHAMPION))
+        assert plan.baseline == f"champion {search}/1" and plan.champion == candidate
+        assert baseline_candidate(plan, services.bench(plan)) == candidate
+        assert services.plan(request).champion is None, "a modelled search compares with the preset"
+        assert kernel.baseline == plain.baseline
+        row = services.store.submit(plan)
+        services.close()
+        ended = home.run("search", "--resume", row.id, "--json")
+        assert ended.code == 0, ended.err
+        assert ended.json["baseline_trial"]["parameters"] == candidate.values()
+        assert ended.json["baseline"] == plan.baseline
+
+    def test_without_a_champion_the_name_is_refused_and_the_default_is_the_preset(self, home):
+        refused = home.run("search", "axpy", "--baseline", "champion")
+        assert refused.code == 2 and "there is no champion of kernel axpy" in one_sentence(refused)
+
+    def test_where_times_are_measured_the_champion_is_the_default(self, album, monkeypatch):
+        from search import plan as plans
+        from search.devices import device
+        monkeypatch.setattr(plans, "target_device", lambda target: device("h200"))        # there may be no GPU here
+        asked = []
+        make_plan(SearchRequest("axpy", target="cuda:0", seed=1), album, champion_of=lambda plan: asked.append(plan))
+        make_plan(SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"), album,
+                  champion_of=lambda plan: asked.append(plan))
+        assert len(asked) == 1 and asked[0].compiled
+
+
+def services_toolchain(services: Services) -> str:
+    from app.wiring import toolchain_name
+    return toolchain_name(services.toolchain)
+
+
+def points(services: Services, plan):
+    """Valid candidates of the plan's kernel."""
+    from search.candidate import Candidate, Origin, OriginKind
+    from search.devices import device
+    from search.space import Space
+    kernel = services.catalogue.kernel(plan.kernel)
+    space = Space(kernel.template("right"), plan.compiled, device("h200"))
+    return [Candidate(kernel.name, "right", one, Origin(OriginKind.SAMPLED)) for one in space.each_point()]
+
+
+def promote(store: Store, plan, candidate, environment) -> str:
+    search = store.submit(plan)
+    claim = store.claim("worker", values.LEASE_S, search.id)
+    store.describe(claim, environment)
+    for number in (0, 1):
+        made = dataclasses.replace(values.trial(number, values.accepted(number, 100.0 - number)), candidate=candidate)
+        store.begin(claim, number, values.Proposal(candidate, {}))
+        store.record(claim, made, values.source(number))
+    store.record_confirmation(claim, values.confirmation(1))
+    store.finish(claim, Ended.COMPLETED, "")
+    store.promote(search.id, 1)
+    return search.id

@@ -1,0 +1,59 @@
+"""`greenfast doctor` names each thing that is missing and what to do, on machines in several states."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+DRIVER = """
+int cuInit(unsigned flags) { return INIT; }
+int cuDriverGetVersion(int* version) { *version = VERSION; return 0; }
+int cuDeviceGetCount(int* count) { *count = 0; return 0; }
+"""
+needs_no_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None,
+                                  reason="AN NVIDIA DRIVER IS INSTALLED: states without one were not looked at")
+
+
+def examined(home, **environment) -> dict[str, dict]:
+    ended = home.run("doctor", "--json", **environment)
+    assert ended.code == 0, ended.err
+    return {one["name"]: one for one in ended.json}
+
+
+def test_everything_is_looked_at_and_what_is_missing_has_a_mend(home):
+    found = examined(home)
+    assert {"Python", "NVRTC and CUDA headers", "host compiler", "data folder", "disk space", "database", "NVIDIA driver",
+            "NVIDIA GPU", "CuPy", "NVML", "peers", "Nsight Compute", "compute-sanitizer", "browser"} <= found.keys()
+    assert all(one["mend"] for one in found.values() if one["status"] == "missing")
+    assert all(one["status"] == "ok" for one in found.values() if one["needed"])
+
+
+@needs_no_gpu
+def test_a_machine_without_a_driver_is_told_that_none_is_needed(home):
+    one = examined(home)["NVIDIA driver"]
+    assert one["status"] == "missing" and not one["needed"] and one["mend"].startswith("not needed")
+
+
+@needs_no_gpu
+@pytest.mark.parametrize(("init", "version", "detail", "mend"), [
+    (100, 13000, "sees no GPU", "CUDA_VISIBLE_DEVICES"), (803, 13000, "CUDA error 803", "reboot"),
+    (0, 12080, "serves CUDA 12.8; sources are compiled by NVRTC 13", "serves CUDA 13"), (0, 13000, "serves CUDA 13.0", "")])
+def test_a_driver_that_is_of_no_use_says_why(home, tmp_path, init, version, detail, mend):
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["cc", "-shared", "-fPIC", f"-DINIT={init}", f"-DVERSION={version}", "-o", "libcuda.so.1", "driver.c"],
+                   cwd=tmp_path, check=True)
+    one = examined(home, LD_LIBRARY_PATH=str(tmp_path))["NVIDIA driver"]
+    assert detail in one["detail"] and mend in one["mend"] and (one["status"] == "ok") == (not mend)
+
+
+def test_a_compiler_that_is_missing_is_needed_and_said(home):
+    ended = home.run("doctor", "--json", GREENFAST_CXX="/no/such/compiler")
+    (one,) = (one for one in ended.json if one["name"] == "host compiler")
+    assert ended.code == 3 and one["status"] == "missing" and one["needed"] and one["mend"]
+
+
+def test_an_interpreter_for_peers_that_is_none_is_said(home):
+    one = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
+    assert one["status"] == "missing" and "/no/such/python lacks" in one["detail"] and "GREENFAST_PEERS_PYTHON" in one["mend"]

@@ -1,0 +1,124 @@
+"""A bundle is rechecked: it agrees, disagrees or cannot be told, and nothing of it is believed or run unasked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import random
+import zipfile
+
+import pytest
+from service_home import axpy, one_sentence
+
+from app.downloads import zip_bytes
+from app.verify import Finding, compare_times
+from search.verdict import TimeKind, Timing
+
+
+@pytest.fixture(scope="module")
+def bundle(service):
+    """The files of a right trial that is not the baseline."""
+    row = service.submit(**axpy(workloads=["line"]))
+    row = service.wait(row["id"], deadline_s=120)
+    with zipfile.ZipFile(io.BytesIO(service._get(f"/api/v1/searches/{row['id']}/bundle?trial=1").content)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def summed(files):
+    """The same with sums that are right."""
+    rest = {name: data for name, data in files.items() if name != "SHA256SUMS"}
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in rest.items())
+    return {**rest, "SHA256SUMS": sums.encode()}
+
+
+def verify(home, content: bytes, *options, **environment):
+    home.data.mkdir(exist_ok=True)
+    (home.data / "bundle.zip").write_bytes(content)
+    return home.run("verify", "bundle.zip", "--target", "emulator:h200", *options, **environment)
+
+
+def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
+    ended = verify(home, zip_bytes(bundle), "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["finding"] == "agrees" and {one["name"]: one["finding"] for one in ended.json["items"]} == {
+        "files": "agrees", "compile": "agrees", "correctness": "agrees", "safety": "agrees", "time": "not_rechecked"}
+    assert not list(home.data.glob("*.sqlite3*"))
+
+
+def test_a_kernel_that_is_wrong_disagrees(home, bundle):
+    wrong = dict(bundle)
+    launch = json.loads(wrong["launch.json"])
+    for name in ("kernel.cu", "template.cu.j2"):
+        assert b"(a * gf" in bundle[name], "the album's kernel has changed"
+        wrong[name] = bundle[name].replace(b"(a * gf", b"(-a * gf")
+    launch["source_digest"] = hashlib.sha256(wrong["kernel.cu"]).hexdigest()
+    wrong["launch.json"] = json.dumps(launch).encode()
+    ended = verify(home, zip_bytes(summed(wrong)), "--trust", "--json")
+    assert ended.code == 1, ended.out + ended.err
+    assert ended.json["finding"] == "disagrees" and ended.json["items"][-1]["name"] == "correctness"
+    assert "within" in ended.json["items"][-1]["sentence"]
+
+
+def test_a_template_that_gives_another_text_cannot_be_told(home, bundle):
+    other = summed({**bundle, "template.cu.j2": bundle["template.cu.j2"] + b"// more\n"})
+    ended = verify(home, zip_bytes(other), "--trust", "--json")
+    assert ended.code == 2 and ended.json["finding"] == "cannot_tell"
+
+
+def test_foreign_code_is_refused_and_not_run_unless_it_is_trusted(home, bundle):
+    mark = home.data / "it_ran"
+    foreign = summed({**bundle, "reference.py": bundle["reference.py"]
+                      + f"\nopen({str(mark)!r}, 'w').close()\n".encode()})
+    ended = verify(home, zip_bytes(foreign), "--json")
+    assert ended.code == 2 and ended.json["error"]["code"] == "untrusted_bundle" and "reference.py" in one_sentence(ended)
+    assert not mark.exists()
+    assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda files: {**files, "kernel.cu": files["kernel.cu"] + b"\n"}, "kernel.cu is not what SHA256SUMS says"),
+    (lambda files: summed({**files, "kernel.cu": files["kernel.cu"] + b"\n"}), "not the source that launch.json names"),
+    (lambda files: {**files, "more.txt": b""}, "do not match: more.txt"),
+    (lambda files: summed({**files, "../../up": b""}), "a file named '../../up'"),
+    (lambda files: summed({**files, "/etc/x": b""}), "a file named '/etc/x'"),
+    (lambda files: summed({**files, "zeros": bytes(40 * 2**20)}), "too large"),
+    (lambda files: summed({**files, **{f"f{i}": b"" for i in range(64)}}), "at most 64"),
+    (lambda files: {name: data for name, data in files.items() if name != "launch.json"}, "launch.json is not in it"),
+    (lambda files: summed({**files, "launch.json": b"[]"}), "no JSON object"),
+    (lambda files: summed({**files, "launch.json": b'{"schema": 1, "kernel": "../x", "template": "t"}'}), "lacks a kernel"),
+    (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1")])
+def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):
+    from app.opened_bundle import open_bundle
+    from search.errors import UsageError
+    (tmp_path / "b.zip").write_bytes(zip_bytes(change(bundle)))
+    with pytest.raises(UsageError, match=said) as refused:
+        open_bundle(tmp_path / "b.zip")
+    assert refused.value.code == "bad_bundle"
+
+
+def test_a_file_that_is_no_zip_and_one_that_is_not_there(home):
+    ended = verify(home, b"PK\x03\x04 but no", "--json")
+    assert ended.code == 2 and ended.json["error"]["code"] == "bad_bundle"
+    assert home.run("verify", "none.zip", "--json").json["error"]["code"] == "missing_bundle"
+
+
+def timing(ratio: float, seed: int, noise: float = 0.002) -> tuple[Timing, ...]:
+    chance = random.Random(seed)
+    base = [10.0 * math.exp(chance.gauss(0, noise)) for _ in range(80)]
+    ours = [10.0 * ratio * math.exp(chance.gauss(0, noise)) for _ in range(80)]
+    return (Timing("line", 10.0 * ratio, TimeKind.MEASURED, "", samples=tuple(ours), baseline_samples=tuple(base)),)
+
+
+def runs(ratio, noise=0.002):
+    return [timing(ratio * (1 + 0.004 * place), 10 + place, noise) for place in (-1, 0, 1)]
+
+
+def test_times_agree_within_what_processes_differ_by_and_disagree_beyond():
+    assert compare_times(timing(0.8, 1), runs(0.8))[0] is Finding.AGREES
+    assert compare_times(timing(0.8, 1), runs(0.808))[0] is Finding.AGREES
+    for other in (0.72, 0.88):
+        finding, sentence = compare_times(timing(0.8, 1), runs(other))
+        assert finding is Finding.DISAGREES and "0.8" in sentence
+    assert compare_times(timing(0.8, 1, noise=0.3), runs(0.8, noise=0.3))[0] is Finding.CANNOT_TELL

@@ -1,0 +1,58 @@
+"""A measuring child for machines without a GPU: the same requests, layout and replies, with host memory for device
+memory and "cubins" that say in words what the kernel does. Started like the real one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from search.children import serve_requests
+from search.targets.cuda.arena import damage, lay_out, outputs, starting_bytes
+
+
+class Breaks(Exception):
+    pass
+
+
+def run(cubin: str, described: dict, arena, memory: np.ndarray) -> None:
+    """Copy x to y, and what else the words say."""
+    words = Path(cubin).read_text().split()
+    (x, size), (y, _) = arena.offsets["x"], arena.offsets["y"]
+    if "dies" in words:
+        os._exit(3)
+    if f"breaks_at_{memory[x]}" in words:
+        raise Breaks
+    memory[y:y + size] = memory[x:x + size]
+    if "past_the_end" in words:
+        memory[y + size] ^= 1
+    if "writes_x" in words:
+        memory[x] ^= 1
+
+
+def answer(request: dict) -> dict:
+    if request["do"] == "hello":
+        return {"cupy": "none", "runtime": 0, "nvml": "", "pid": os.getpid()}
+    problems = request["problems"] if request["do"] == "execute" else [request["problem"]]
+    found = []
+    with Path(request["outputs"]).open("wb") as file:
+        for at, one in enumerate(problems):
+            arena = lay_out(one)
+            before = starting_bytes(one, arena)
+            after = before.copy()
+            try:
+                run(request["cubin"], one, arena, after)
+            except Breaks:
+                return {"error": "an illegal address", "code": 700, "at": at}
+            found.append(damage(one, arena, before, after))
+            for image in outputs(one, arena, after):
+                file.write(image.data)
+    said = {name: request[name] for name in ("mode", "looks", "screen") if name in request}
+    return {"damage": found, "samples": [2.0] * 16, "others": [1.0] * 16 if "other_problem" in request else [],
+            "sets": 1, "nodes": 100, "health": {}, "said": said}
+
+
+if __name__ == "__main__":
+    serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))

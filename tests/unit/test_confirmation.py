@@ -1,0 +1,360 @@
+"""Confirmations: the statistics of fresh processes, and searches that end with them, on times drawn from a stated law."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import threading
+from dataclasses import replace
+
+import pytest
+
+from app.worker import Stop, StoppableSink
+from db.sink import StoreSink
+from db.store import Store
+from drawn_gpu import DrawnGpu
+from search.comparison import Peer
+from search.confirmation import compared, contender_of
+from search.digest import canonical
+from search.errors import Fault
+from search.evaluate import Bench
+from search.plan import SearchRequest, make_plan
+from search.run import Control, Ended, History, SearchRun
+from search.targets import TargetSettings, open_target
+from search.targets.base import Execution
+from search.targets.cuda.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, decide,
+                                        mean_of_processes, race, student)
+from search.verdict import Accepted, Outcome, TimeKind, Timing, gate_result
+from test_run import ListSink
+
+BETWEEN = 0.008                      # standard deviation of a median log ratio from one process to the next
+
+
+# ---- what processes say together ----
+
+def processes(rng, ratio, between=BETWEEN, noise=0.01, count=3):
+    found = []
+    for _ in range(count):
+        offset = math.log(ratio) + rng.gauss(0, between)
+        found.append(decide([offset + rng.gauss(0, noise) for _ in range(LOOKS[-1])])[1])
+    return found
+
+
+def said(ratio, seed, **law):
+    rng = random.Random(seed)
+    return [across_processes(processes(rng, ratio, **law))[0] for _ in range(100)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("between", [0.0, 0.003, BETWEEN])
+def test_equal_kernels_are_called_faster_or_slower_in_at_most_5_of_100(between, seed):
+    assert sum(one in (Decision.FASTER, Decision.SLOWER) for one in said(1.0, seed, between=between)) <= 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_3_percent_slower_twin_is_called_slower_in_at_least_90_of_100_and_a_faster_one_faster(seed):
+    assert said(1.03, seed).count(Decision.SLOWER) >= 90
+    assert said(1 / 1.03, seed).count(Decision.FASTER) >= 90
+
+
+def test_one_process_alone_would_call_equal_kernels_different_far_more_often():
+    alone = [processes(random.Random(number), 1.0, count=1)[0] for number in range(200)]
+    assert sum(one.high < 0 or one.low > 0 for one in alone) > 40
+
+
+def test_processes_that_contradict_each_other_decide_nothing():
+    apart = [Interval(-0.05, -0.051, -0.049), Interval(-0.05, -0.051, -0.049), Interval(0.002, 0.001, 0.003)]
+    assert across_processes(apart)[0] in (Decision.AMBIGUOUS, Decision.TOO_NOISY)
+    near = [Interval(-0.002, -0.004, 0.000), Interval(0.003, 0.001, 0.005), Interval(0.001, 0.0, 0.002)]
+    assert across_processes(near)[0] is Decision.SAME
+
+
+def test_the_interval_holds_that_of_every_process_and_shrinks_with_more_of_them():
+    rng = random.Random(4)
+    found = processes(rng, 1.0)
+    whole = across_processes(found)[1]
+    assert all(whole.low <= one.low and one.high <= whole.high for one in found)
+    halves = [mean_of_processes([0.0] * count)[1] for count in (3, 6, 12, 24)]
+    assert halves == sorted(halves, reverse=True) and halves[0] < 1.4 * 0.01
+
+
+def test_the_mean_of_three_processes_lies_in_its_interval_as_often_as_it_says():
+    rng, inside = random.Random(8), 0
+    for _ in range(2000):
+        mean, half = mean_of_processes([rng.gauss(0, PROCESS_SIGMA) for _ in range(3)])
+        inside += abs(mean) <= half
+    assert inside >= 0.985 * 2000
+
+
+@pytest.mark.parametrize(("tail", "freedom", "quantile"), [
+    (0.005, 14, 2.9768), (0.005, 12, 3.0545), (0.025, 6, 2.4469), (0.005, 30, 2.7500), (0.025, 20, 2.0860),
+])
+def test_students_quantiles_are_those_of_the_tables(tail, freedom, quantile):
+    assert student(tail, freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+# ---- searches that end with a confirmation ----
+
+class ScatteringGpu(DrawnGpu):
+    """Times by a law of the source's text; each process adds its own scatter to each source."""
+
+    def __init__(self, time_us, between=0.002, noise=0.003, seed=1):
+        super().__init__()
+        self.time_us, self.between, self.noise = time_us, between, noise
+        self.random = random.Random(seed)
+        self.processes = 0
+        self.offsets: dict[str, float] = {}
+        self.on_measure = lambda program: None
+        self.wrong_when = lambda program: False
+
+    def fresh(self):
+        self.processes += 1
+        self.offsets.clear()
+
+    def execute(self, program, problems):
+        self.wrong = {program.digest} if self.wrong_when(program) else set()
+        yield from super().execute(program, problems)
+
+    def measure(self, program, cubin, problems, against=None, inspect=None):
+        self.on_measure(program)
+        found = []
+        for problem in problems:
+            if inspect is not None and (failure := inspect(Execution(problem, "timed", self._outputs(program, problem),
+                                                                     None))):
+                return failure
+            samples, others = self._times(program, 20), ()
+            if against is not None:
+                samples, others = race(self._one(program), self._one(against.program), self.random.randrange(2**31),
+                                       looks=LOOKS[-1:] if against.to_the_end else LOOKS,
+                                       screen=not against.to_the_end)
+            median = sorted(samples)[len(samples) // 2]
+            found.append(Timing(problem.case.name, median, TimeKind.MEASURED, "", (("floor_us", 0.01),), "drawn",
+                                samples=samples, baseline_samples=others))
+        return tuple(found)
+
+    def _one(self, program):
+        return lambda: self._times(program, 1)[0]
+
+    def _times(self, program, count):
+        if program.digest not in self.offsets:
+            self.offsets[program.digest] = self.random.gauss(0, self.between / math.sqrt(2))
+        middle = self.time_us(program.text) * math.exp(self.offsets[program.digest])
+        return tuple(middle * math.exp(self.random.gauss(0, self.noise)) for _ in range(count))
+
+
+def by_threads(fast):
+    """10 us, and what `fast` says for a number of threads a block and elements a thread."""
+    def time_us(text):
+        threads, per_thread = (int(re.search(rf"constexpr int {name} = (\d+);", text).group(1))
+                               for name in ("threads", "per_thread"))
+        return fast.get((threads, per_thread), 10.0)
+    return time_us
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0))
+
+
+@pytest.fixture
+def start(album, emulator, toolchain):
+    def run(gpu, sink, history=History(), more=None, **request):
+        plan = make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", "trials": 50,
+                                                  **request}), album)
+        kernel = album.kernel("axpy")
+        workloads = tuple(kernel.workload(name) for name in plan.workloads)
+        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu, toolchain, album.include_dirs,
+                      plan.limits, plan.seed, checker=emulator, **(more or {}))
+        search = SearchRun(plan, bench, sink, history)
+        return search, search.run()
+    return run
+
+
+TWO_FAST = {(64, 1): 8.0, (64, 2): 9.0}
+
+
+def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_processes(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    _, result = start(gpu, sink)
+    (found,) = sink.confirmations
+    winner = next(one for one in sink.trials if one.number == found.trial)
+    assert result.ended is Ended.COMPLETED and result.why == f"every valid candidate was tried; {found.sentence}"
+    assert found.confirmed and gpu.processes == 3
+    assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(winner.verdict, Accepted)
+    first, second = found.comparisons
+    assert (first.against, first.other_trial, first.decision) == ("baseline", 0, "faster")
+    assert (second.against, second.decision) == ("runner-up", "faster")
+    assert first.ratio == pytest.approx(0.8, rel=0.01) and second.ratio == pytest.approx(8 / 9, rel=0.01)
+    for one in found.comparisons:
+        assert len({process.seed for process in one.processes}) == 3
+        assert {len(process.timings[0].samples) for process in one.processes} == {2 * LOOKS[-1]}
+
+
+def test_anybody_can_compute_a_comparison_again_from_its_stored_samples(start):
+    sink = ListSink()
+    start(ScatteringGpu(by_threads(TWO_FAST)), sink)
+    for one in sink.confirmations[0].comparisons:
+        decision, interval = compared(one.processes)
+        assert decision == one.decision
+        assert interval.ratios == (one.ratio_low, one.ratio, one.ratio_high)
+    canonical(sink.confirmations[0])
+
+
+def test_a_tie_with_the_runner_up_is_called_one_and_both_are_listed(start):
+    sink = ListSink()
+    start(ScatteringGpu(by_threads({(64, 1): 8.0, (64, 2): 8.0}), between=0.001), sink)
+    (found,) = sink.confirmations
+    assert found.confirmed and found.comparisons[1].decision in ("same", "ambiguous")
+    assert f"it ties with trial {found.comparisons[1].other_trial}, the runner-up" in found.sentence
+    assert found.comparisons[1].other_trial != found.trial
+
+
+def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    gpu.time_us = lambda text: by_threads(TWO_FAST if gpu.processes == 0 else {})(text)
+    _, result = start(gpu, sink)
+    (found,) = sink.confirmations
+    assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
+    assert "is not confirmed in 3 fresh processes" in found.sentence and result.ended is Ended.COMPLETED
+
+
+def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 8.0
+    start(gpu, sink)
+    (found,) = sink.confirmations
+    assert not found.confirmed and found.comparisons == () and "is not confirmed: on new inputs" in found.sentence
+
+
+def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 9.0
+    start(gpu, sink)
+    (found,) = sink.confirmations
+    assert found.confirmed and [one.against for one in found.comparisons] == ["baseline"]
+    assert "the runner-up, fails on new inputs" in found.sentence
+
+
+def test_a_fault_while_confirming_is_ours_and_the_search_still_completes(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+
+    def lost(program):
+        if gpu.processes:
+            raise Fault("the measuring child was lost", code="child_lost")
+    gpu.on_measure = lost
+    _, result = start(gpu, sink)
+    (found,) = sink.confirmations
+    assert result.ended is Ended.COMPLETED and not found.confirmed
+    assert found.sentence == (f"trial {found.trial} is not confirmed, through no fault of its own: the measuring child "
+                              "was lost")
+    assert result.why.endswith(found.sentence) and gpu.processes == 2          # tried again once
+
+
+def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+
+    def lost_once(program):
+        if gpu.processes == 2:
+            raise Fault("the measuring child was lost", code="child_lost")
+    gpu.on_measure = lost_once
+    start(gpu, sink)
+    assert sink.confirmations[0].confirmed and gpu.processes == 4
+    assert [len(one.processes) for one in sink.confirmations[0].comparisons] == [3, 3]
+
+
+@pytest.mark.parametrize(("flag", "ended"), [(Control.PAUSE, Ended.PAUSED), (Control.CANCEL, Ended.CANCELLED)])
+def test_a_search_stopped_while_its_winner_is_confirmed_confirms_when_it_is_resumed(flag, ended, start):
+    gpu = ScatteringGpu(by_threads(TWO_FAST))
+    told = threading.Event()
+
+    def control(sink):
+        if gpu.processes:
+            told.set()
+        return flag if gpu.processes else Control.RUN
+    gpu.on_measure = lambda program: told.wait(30.0) if gpu.processes else None
+    first = ListSink(control)
+    _, result = start(gpu, first, trials=8)
+    assert result.ended is ended and first.confirmations == []
+    second = ListSink()
+    _, result = start(ScatteringGpu(by_threads(TWO_FAST)), second, first.history(), trials=8)
+    assert result.ended is Ended.COMPLETED and second.trials == [] and len(second.confirmations) == 1
+
+
+def test_without_anything_faster_than_the_baseline_there_is_nothing_to_confirm(start):
+    gpu, sink = ScatteringGpu(by_threads({(128, 1): 5.0})), ListSink()
+    _, result = start(gpu, sink, trials=4)
+    assert sink.confirmations == [] and gpu.processes == 0
+    assert result.why == "the budget is spent; no candidate was measured faster than the baseline"
+
+
+def test_a_request_may_do_without(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    _, result = start(gpu, sink, confirm=False)
+    assert sink.confirmations == [] and gpu.processes == 0 and result.why == "every valid candidate was tried"
+
+
+def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start):
+    asked = []
+
+    def compare_peers(winner, cancelled):
+        asked.append(winner.candidate.values())
+        return (Peer("other", "1.0", "line", "unavailable", "not installed"),)
+
+    def broken(winner, cancelled):
+        raise Fault("the peers' child was lost", code="peers_child")
+    sink = ListSink()
+    start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": compare_peers})
+    assert asked == [{"threads": 64, "per_thread": 1}] and [one.name for one in sink.peers] == ["other"]
+    sink = ListSink()
+    _, result = start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": broken})
+    assert sink.confirmations[0].confirmed and sink.peers == []
+    assert result.why.endswith("peers were not compared: the peers' child was lost")
+
+
+def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):
+    sink = ListSink()
+    start(ScatteringGpu(by_threads(TWO_FAST)), sink)
+    outcomes = {one.number: gate_result(one.verdict, "safety") for one in sink.trials}
+    fast = [one.number for one in sink.trials if isinstance(one.verdict, Accepted)]
+    assert len(fast) == 2 and outcomes[0].outcome is Outcome.PASSED            # the baseline, too
+    assert all("checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast))
+    assert {one.outcome for number, one in outcomes.items() if number not in (0, *fast)} == {Outcome.SKIPPED}
+
+
+def test_what_was_not_shown_to_be_faster_is_no_contender(start):
+    sink = ListSink()
+    start(ScatteringGpu(by_threads(TWO_FAST)), sink, confirm=False)
+    accepted = next(one for one in sink.trials if isinstance(one.verdict, Accepted))
+    assert contender_of(accepted, is_baseline=False).time_us == pytest.approx(8.0, rel=0.15)
+    assert contender_of(sink.trials[0], is_baseline=False) is None
+    assert contender_of(sink.trials[0], is_baseline=True).number == 0
+    slower = next(one for one in sink.trials[1:] if not isinstance(one.verdict, Accepted))
+    assert contender_of(slower, is_baseline=False) is None
+    timings = tuple(replace(one, time_kind=TimeKind.REPLAYED) for one in
+                    gate_result(accepted.verdict, "performance").evidence.timings)
+    gates = tuple(replace(one, evidence=replace(one.evidence, timings=timings)) if one.gate == "performance" else one
+                  for one in accepted.verdict.gates)
+    assert contender_of(replace(accepted, verdict=Accepted(gates)), is_baseline=False) is None
+
+
+def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
+    try:
+        kept = ListSink()
+
+        def stored(plan):
+            search_id = store.submit(plan).id
+            claim = store.claim("a worker", 30.0, search_id)
+            store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13"})
+            return search_id, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
+        gpu = ScatteringGpu(by_threads(TWO_FAST))
+        search, _ = start(gpu, kept, confirm=False)
+        search_id, sink = stored(search.plan)
+        SearchRun(replace(search.plan, confirm=True), search.bench, sink, History()).run()
+        row, best = store.confirmation(search_id), store.best(search_id)
+        assert row.confirmation.confirmed and row.confirmation.trial == best.number
+        for one in row.confirmation.comparisons:
+            assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
+    finally:
+        store.close()

@@ -1,0 +1,186 @@
+"""The GPU target's own side, with a real child that has no GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from search.cases import Case
+from search.devices import device
+from search.errors import Fault, UsageError
+from search.memory import POISON, LaunchPlan, Problem, Tensor
+from search.targets import TargetSettings, open_target
+from search.targets.base import Rival
+from search.targets.cuda import driver, gpu_count
+from search.targets.cuda import target as cuda
+from search.targets.cuda.images import ImageFiles
+from search.targets.cuda.nvml import foreign_percent, strangers
+from search.targets.cuda.quarantine import QUARANTINE_S, Quarantine
+from search.targets.cuda.timing import LOOKS
+from search.verdict import Reason
+
+HERE = Path(__file__).parent
+
+
+def problem_of(fill: int, size: int = 40) -> Problem:
+    def tensor(name, role, byte):
+        return Tensor(name, role, np.dtype(np.float32), (size // 4,), (1,), np.full(size, byte, np.uint8))
+    x, y = tensor("x", "input", fill), tensor("y", "output", POISON)
+    return Problem(Case(f"case{fill}", (), (), "normal", "contiguous", 0, ()), (x, y), (), (x, y),
+                   (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 0),), 0.0, 0.0)
+
+
+@pytest.fixture
+def target(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parents[1]), str(HERE)]))
+    monkeypatch.setattr(driver, "device_of", lambda number: device("h200"))
+    monkeypatch.setattr(driver, "gpu_uuid", lambda number: "0123")
+    monkeypatch.setattr(cuda.CudaTarget, "measurer", "standin_measurer")
+    opened = cuda.CudaTarget("0", tmp_path, 3.0)
+    yield opened
+    opened.close()
+
+
+def program(target, words):
+    return target.load(None, SimpleNamespace(code=words.encode()))
+
+
+def test_all_problems_of_a_candidate_take_one_request_and_come_back_in_order(target):
+    problems = [problem_of(fill) for fill in (1, 2, 3)]
+    found = list(target.execute(program(target, "right"), problems))
+    assert [one.problem for one in found] == problems and target._jobs == 1
+    assert [set(one.outputs["y"].tolist()) for one in found] == [{1}, {2}, {3}]
+
+
+def test_a_run_that_breaks_is_the_only_one_that_failed(target):
+    problems = [problem_of(fill) for fill in (1, 2, 3, 4)]
+    found = list(target.execute(program(target, "breaks_at_3"), problems))
+    assert [one.failure.reason if one.failure else None for one in found] == [None, None, Reason.DEVICE_FAULT, None]
+    assert [set(one.outputs["y"].tolist()) for one in found if not one.failure] == [{1}, {2}, {4}]
+
+
+@pytest.mark.parametrize(("words", "reason"), [("past_the_end", Reason.OUT_OF_BOUNDS), ("writes_x", Reason.INPUT_CHANGED)])
+def test_what_a_run_damaged_is_its_own_failure(words, reason, target):
+    (one,) = target.execute(program(target, words), [problem_of(1)])
+    assert one.failure.reason is reason and not one.outputs
+
+
+def test_a_child_that_dies_by_itself_is_our_fault_and_the_next_request_finds_a_new_one(target):
+    with pytest.raises(Fault) as fault:
+        list(target.execute(program(target, "dies"), [problem_of(1)]))
+    assert fault.value.code == "child_lost"
+    assert len(list(target.execute(program(target, "right"), [problem_of(1)]))) == 1
+
+
+def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
+    monkeypatch.setattr(cuda, "BATCH_BYTES", 200)
+    found = list(target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)]))
+    assert [set(one.outputs["y"].tolist()) for one in found] == [{fill} for fill in range(1, 8)]
+    assert target._jobs == 4
+
+
+@pytest.mark.parametrize(("mode", "size", "says"), [("auto", 40, "hot"), ("cold", 40, "cold"), ("hot", 40, "hot"),
+                                                    ("auto", 40 << 20, "cold")])
+def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(mode, size, says, target):
+    (timing,) = target.measure(program(target, "right"), None, [replace(problem_of(1, size), mode=mode)])
+    assert timing.note.startswith(f"{says}, ring of") and timing.limited_by == ""
+
+
+def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, monkeypatch):
+    asked, call = [], target._call
+    monkeypatch.setattr(target, "_call", lambda request: asked.append(request) or call(request))
+    one, right = problem_of(1), program(target, "right")
+    target.measure(right, None, [one], Rival(right, (one,)))
+    target.measure(right, None, [one, one], Rival(right, (one, one)))
+    target.measure(right, None, [one], Rival(right, (one,), to_the_end=True))
+    assert [(tuple(each["looks"]), each["screen"]) for each in asked] == [
+        (LOOKS, True), (LOOKS, False), (LOOKS, False), (LOOKS[-1:], False)]
+
+
+def test_a_gpu_on_which_no_child_starts_twice_in_a_row_is_set_aside_with_the_reason(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda.CudaTarget, "measurer", "no_such_module")
+    with pytest.raises(Fault, match="is set aside for 300 s: it could not be started twice in a row") as fault:
+        target.prepare()
+    assert fault.value.code == "gpu_quarantined" and "no_such_module" in str(fault.value)
+    monkeypatch.setattr(cuda.CudaTarget, "measurer", "standin_measurer")
+    other = cuda.CudaTarget("0", tmp_path, 3.0)
+    with pytest.raises(Fault, match="set aside"):
+        other.prepare()                          # another process would hear the same
+    Quarantine(tmp_path / "locks", "0123", "cuda:0").lift()
+    other.prepare()
+    other.close()
+
+
+def test_a_quarantine_ends_by_itself(tmp_path):
+    now = [1000.0]
+    quarantine = Quarantine(tmp_path, "0123", "cuda:0", lambda: now[0])
+    quarantine.check()
+    assert quarantine.begin("it is lost").code == "gpu_quarantined"
+    now[0] += QUARANTINE_S - 1
+    with pytest.raises(Fault, match="for 1 s: it is lost"):
+        quarantine.check()
+    now[0] += 2
+    quarantine.check()
+
+
+@pytest.mark.parametrize(("tail", "code"), [
+    ("ModuleNotFoundError: No module named 'cupy'", "cupy_missing"),
+    ("CUDARuntimeError: cudaErrorInsufficientDriver: CUDA driver version is insufficient", "driver_too_old"),
+    ("CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "gpu_memory"),
+    ("CUDARuntimeError: cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy"),
+    ("CUDARuntimeError: cudaErrorSystemDriverMismatch: mismatch", "driver_mismatch"), ("", "gpu_not_ready"),
+    ("CUDARuntimeError: cudaErrorUnknown: unknown error", "gpu_not_ready")])
+def test_why_no_child_can_start_is_one_sentence_with_a_mend(tail, code):
+    fault = cuda.cannot_start("cuda:0", f"Traceback\n  File x\n{tail}\n")
+    assert fault.code == code and str(fault).startswith("cuda:0 ") and "\n" not in str(fault) and fault.mend
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
+    with pytest.raises(UsageError) as refused:
+        open_target("cuda:9", TargetSettings(tmp_path, (), 1))
+    assert refused.value.code == "no_gpu" and "cuda:9 cannot be used on this machine: " in str(refused.value)
+    assert refused.value.mend
+    if not gpu_count():
+        assert "driver" in str(refused.value)
+
+
+@pytest.mark.parametrize(("said", "count", "sentence"), [
+    (driver.NO_LIBRARY, 0, "no NVIDIA driver is installed"), (100, 0, "shows no CUDA device"), (0, 0, "shows no CUDA"),
+    (803, 0, "different versions"), (999, 0, "cuInit says 999"), (0, 1, "1 CUDA device is visible, the last is cuda:0"),
+    (0, 8, "8 CUDA devices are visible, the last is cuda:7"), (0, 10, "")])
+def test_why_a_gpu_cannot_be_used(said, count, sentence):
+    assert (sentence in driver.why_not(9, said, count)) and bool(driver.why_not(9, said, count)) is bool(sentence)
+
+
+def test_a_gpu_too_old_for_the_compiler_is_refused_with_both_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("search.targets.cuda.device_of", lambda number: replace(device("h200"), sm=70))
+    monkeypatch.setattr("search.targets.cuda.why_not", lambda *_: "")
+    with pytest.raises(UsageError, match="cuda:0 is sm_70, and the compiler here serves sm_75 and later") as refused:
+        open_target("cuda:0", TargetSettings(tmp_path, (), 1))
+    assert refused.value.code == "gpu_too_old"
+
+
+def test_image_files_are_written_once_and_stay_while_they_are_used(tmp_path):
+    files = ImageFiles(tmp_path, kept_bytes=100)
+    one, same, other = problem_of(1), problem_of(1), problem_of(2)
+    with files.held([one, same]) as paths, files.held([other]) as more:
+        assert paths[0] == paths[1] and paths[0] != more[0]
+        assert all(path.stat().st_size == 80 for path in (*paths, *more))
+    assert [path.exists() for path in (paths[0], more[0])].count(True) == 1
+
+
+def test_other_peoples_work_is_told_from_our_own():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert strangers([os.getpid(), 1, child.pid]) == {1, child.pid} - ({1} if os.getppid() == 1 else set())
+        assert strangers([123456789]) == set()   # we are not among them: a container's numbers are other ones
+    finally:
+        child.communicate(b"\n")
+    assert foreign_percent([(7, 30), (8, 90), (9, 4)], {7, 9}) == 30 and foreign_percent([], {7}) == 0

@@ -1,0 +1,146 @@
+"""The mix of instructions against kernels whose mix is known by hand, and against what the emulator counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.cases import workload_case
+from search.control_flow import executions
+from search.errors import Fault
+from search.instruction_mix import class_of, instruction_mix
+from search.memory import problem
+from search.reference import answer
+from search.render import render
+from search.space import resolve
+from search.targets import TargetSettings, open_target
+from search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
+from search.toolchain import Cubin
+from search.toolchain.ptx import instruction, read_entries
+from test_toolchain import _source
+
+POINTER = 1 << 24
+
+
+def entry_of(toolchain, text: str):
+    made = toolchain.compile(_source(text), "sm_90")
+    assert isinstance(made, Cubin), made.log
+    (entry,) = read_entries(made.ptx).values()
+    return entry
+
+
+def counted(entry, found, word: str) -> int:
+    return sum(count for one, count in zip(entry.instructions, found.by_instruction) if word in one.opcode)
+
+
+AXPY = """
+extern "C" __global__ void axpy(const float* x, float* y, float a, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+def test_axpy_does_its_arithmetic_once_a_warp_that_is_inside(toolchain):
+    entry = entry_of(toolchain, AXPY)
+    # 100 of 128 threads in block 1 are past the end: 28 threads are one warp.
+    found = executions(entry, (POINTER, POINTER, 2.0, 156), (2, 1, 1), (128, 1, 1), (0, 1))
+    assert counted(entry, found, "fma.rn.f32") == 4 + 1
+    assert counted(entry, found, "ld.global") == 2 * 5 and counted(entry, found, "st.global") == 5
+    assert found.undecided == 0
+    mix = instruction_mix(entry, (POINTER, POINTER, 2.0, 256), (2, 1, 1), (128, 1, 1), (0, 1))
+    assert (mix["fp32"], mix["global"], mix["mma"], mix["shared"]) == (4, 12, 0, 0)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7, 64])
+def test_an_unrolled_loop_counts_its_rounds_whatever_the_compiler_made_of_it(toolchain, rounds):
+    entry = entry_of(toolchain, """
+extern "C" __global__ void loop(float* y, float a, int rounds) {
+    float sum = y[threadIdx.x];
+#pragma unroll 4
+    for (int i = 0; i < rounds; i++) sum = fmaf(sum, a, 1.0f);
+    y[threadIdx.x] = sum;
+}""")
+    found = executions(entry, (POINTER, 0.5, rounds), (3, 1, 1), (64, 1, 1), (0, 2))
+    assert counted(entry, found, "fma.rn.f32") == 2 * 2 * rounds
+
+
+def test_lanes_that_part_are_issued_once_a_side_and_meet_behind_it(toolchain):
+    entry = entry_of(toolchain, """
+extern "C" __global__ void part(float* y, int rounds) {
+    const int lane = threadIdx.x % 32;
+    float sum = y[threadIdx.x];
+    if (lane < 8) { for (int i = 0; i < lane; i++) { sum = sum * sum; __threadfence_block(); } }
+    else { sum = sqrtf(sum); __threadfence(); }
+    __syncthreads();
+    y[threadIdx.x] = sum;
+}""")
+    found = executions(entry, (POINTER, 0), (1, 1, 1), (96, 1, 1), (0,))
+    assert counted(entry, found, "mul.f32") == 3 * 7          # as long as the longest lane goes round
+    assert counted(entry, found, "bar.sync") == 3             # not once a side
+    assert counted(entry, found, "sqrt") == 3
+
+
+def test_a_branch_that_data_decide_is_said_so(toolchain):
+    entry = entry_of(toolchain, """
+extern "C" __global__ void data(int* y) {
+    if (y[0] > 3) { y[threadIdx.x] = 1; __threadfence(); }
+}""")
+    found = executions(entry, (POINTER,), (1, 1, 1), (64, 1, 1), (0,))
+    assert (found.branches, found.undecided) == (2, 2)
+    assert counted(entry, found, "st.global") == 2
+
+
+def test_a_loop_that_never_ends_is_given_up(toolchain, monkeypatch):
+    entry = entry_of(toolchain, """
+extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i >= 0; i *= step) y[0] = i; }""")
+    monkeypatch.setattr("search.control_flow.MOST_VISITS", 1000)
+    with pytest.raises(Fault, match="not followed to their end"):
+        executions(entry, (POINTER, 0), (1, 1, 1), (32, 1, 1), (0,))
+
+
+@pytest.mark.parametrize(("statement", "name"), [
+    ("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5+16]", "shared"), ("ld.global.nc.u16 %rs1, [%rd1]", "global"),
+    ("cp.async.cg.shared.global [%r1], [%rd1], 16, %r2", "async copy"), ("bar.sync 0", "barrier"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f1}", "mma"),
+    ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2]", "shared"), ("ex2.approx.ftz.f32 %f1, %f2", "special"),
+    ("cvt.rn.f16.f32 %rs1, %f1", "conversion"), ("shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1", "shuffle"),
+    ("add.s64 %rd1, %rd2, %rd3", "int"), ("fma.rn.f16x2 %r1, %r2, %r3, %r4", "fp16"), ("setp.lt.f32 %p1, %f1, %f2", "fp32"),
+])
+def test_classes_of_instructions(statement, name):
+    assert class_of(instruction(statement).opcode) == name
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
+    yield target
+    target.close()
+
+
+@pytest.mark.parametrize(("template_name", "preset"), [("scalar", "vec"), ("scalar", "minimal"), ("wmma", "flashcore_a"),
+                                                       ("wmma", "fragments")])
+@pytest.mark.parametrize("workload", ["mission", "mission_causal"])
+def test_the_emulator_counts_as_many_products_accesses_and_barriers(catalogue, toolchain, emulator, template_name,
+                                                                    preset, workload):
+    kernel = catalogue.kernel("attention")
+    template = kernel.template(template_name)
+    shape = kernel.workload(workload)
+    compiled = shape.compile_time(kernel)
+    candidate = preset_candidate(template, preset, compiled)
+    point = resolve(template, candidate.parameters, compiled)
+    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    cubin = toolchain.compile(source, "sm_90")
+    case = workload_case(shape, 0)
+    made = problem(kernel, template, point, case, answer(kernel, case), optional_outputs=False)
+    counters = emulator._counted(emulator.load(source, cubin), made).counters
+    (launch,), (mix,) = made.launches, mixes_of(made, cubin, 8)
+    blocks = len(sampled_blocks(launch, 8))
+    assert blocks == counters.blocks_executed
+    assert mix["mma"] * blocks * 4096 == sum(flop for _, flop in counters.mma_flop)     # HMMA.16816: 16 x 8 x 16
+    entry = read_entries(cubin.ptx)[launch.entry]
+    found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled_blocks(launch, 8))
+    barriers = sum(count for one, count in zip(entry.instructions, found.by_instruction) if one.opcode == "bar.sync")
+    assert barriers == counters.barriers * counters.warps_per_block
+    if template_name == "scalar":                                 # fragments are loaded in other pieces
+        assert (mix["shared"] + mix["global"]) * blocks == counters.warp_memory_instructions

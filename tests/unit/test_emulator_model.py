@@ -1,0 +1,80 @@
+"""Device facts against data sheets, and what the model makes of counted work."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from search.devices import TENSOR_FORMATS, device, device_names
+from search.errors import UsageError
+from search.instruction_mix import CLASSES
+from search.memory import LaunchPlan
+from search.targets.emulator.model import BlockWork, LaunchWork, model, resource_cycles, warp_mma_rate
+
+# Dense TFLOP/s (int8: TOP/s) of NVIDIA's data sheets, at the clock that they state them for.
+PEAKS = {
+    "a100": (1410, {"fp16": 312, "bf16": 312, "tf32": 156, "e4m3": 0, "e5m2": 0, "int8": 624}),
+    "h100": (1830, {"fp16": 989.4, "bf16": 989.4, "tf32": 494.7, "e4m3": 1978.9, "e5m2": 1978.9, "int8": 1978.9}),
+    "h200": (1830, {"fp16": 989.4, "bf16": 989.4, "tf32": 494.7, "e4m3": 1978.9, "e5m2": 1978.9, "int8": 1978.9}),
+    "l4": (2040, {"fp16": 121, "bf16": 121, "tf32": 60, "e4m3": 242.5, "e5m2": 242.5, "int8": 242.5}),
+}
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_tensor_rates_make_the_data_sheets_peaks(name):
+    clock_mhz, peaks = PEAKS[name]
+    facts = device(name)
+    assert set(peaks) == set(TENSOR_FORMATS)
+    for form, peak in peaks.items():
+        rate = facts.tensor_flop_per_cycle_per_sm(form) * facts.multiprocessors * clock_mhz * 1e-6
+        assert rate == pytest.approx(peak, rel=0.01), form
+
+
+def test_an_unknown_tensor_format_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match="known: bf16, e4m3"):
+        device("h200").tensor_flop_per_cycle_per_sm("fp4")
+
+
+def test_products_cost_by_their_format():
+    assert warp_mma_rate(device("a100"), "f16") == 2 * warp_mma_rate(device("a100"), "tf32") == 2048
+    assert warp_mma_rate(device("l4"), "fp8") == 2 * warp_mma_rate(device("l4"), "bf16") == 2048
+    # On Hopper mma.sync of fp8 is products of fp16 between conversions.
+    assert warp_mma_rate(device("h200"), "fp8") == warp_mma_rate(device("h200"), "f16")
+
+
+def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
+    mix = {**dict.fromkeys(CLASSES, 0.0), **changes.pop("mix", {})}
+    block = BlockWork(**{**dict(warps=threads / 32, mma_flop=(), shared_wavefronts=0.0, global_sectors=0.0, barriers=0.0,
+                                mix=mix), **changes})
+    return LaunchWork(LaunchPlan("k", grid, (threads, 1, 1), smem), 32, 0, block)
+
+
+@pytest.mark.parametrize(("resource", "changes"), [
+    ("tensor cores", {"mma_flop": (("f16", 1e9),)}), ("shared memory", {"shared_wavefronts": 1e6, "warps": 1e6}),
+    ("shared memory", {"mix": {"shuffle": 1e6}, "warps": 1e6}), ("global memory", {"global_sectors": 1e6}),
+    ("instruction issue", {"mix": {"control": 1e6}, "warps": 1e6}), ("integer", {"mix": {"int": 1e6}, "warps": 1e6}),
+    ("special functions", {"mix": {"special": 1e6}, "warps": 1e6}), ("latency", {"barriers": 1e5}),
+])
+def test_the_resource_that_has_most_to_do_limits_and_the_next_two_are_named(resource, changes):
+    found = model(device("h200"), [work(**changes)], dram_bytes=1000)
+    assert found.limited_by == resource and resource not in found.next_limits and len(found.next_limits) == 2
+    assert [us for _, us in found.limits] == sorted((us for _, us in found.limits), reverse=True)
+    assert found.time_us >= found.limits[0][1]
+
+
+def test_more_blocks_than_fit_take_turns():
+    one = work(smem=200_000, barriers=100.0)
+    three = dataclasses.replace(one, launch=dataclasses.replace(one.launch, grid=(3 * 264, 1, 1)))
+    first, third = (dict(model(device("h200"), [launch], 0).limits)["latency"] for launch in (one, three))
+    assert third == pytest.approx(3 * first)
+
+
+def test_launches_take_the_sum_of_their_times():
+    both = [work(barriers=100.0), work(shared_wavefronts=1e5)]
+    alone = [model(device("h200"), [one], 0).time_us for one in both]
+    assert model(device("h200"), both, 0).time_us == pytest.approx(sum(alone))
+
+
+def test_bound_by_issue_a_block_takes_a_quarter_of_its_instructions_in_cycles():
+    assert resource_cycles(device("h200"), work(mix={"fp32": 400.0}).block)["instruction issue"] == 100

@@ -1,0 +1,261 @@
+"""Sweeps: what is measured, what is kept of it, and how a file says that it cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from dataclasses import replace
+
+import pytest
+
+from drawn_gpu import DrawnGpu, law_us
+from search.errors import Fault, UsageError
+from search.recordings.contents import operation_digest
+from search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
+from search.recordings.journal import finish, journal_path
+from search.recordings.lattice import lattice_of
+from search.recordings.rules import standing, time_us
+from search.recordings.shelf import SHIPPED
+from search.recordings.sweep import Sweep, SweepOrder
+from search.verdict import Reason
+
+SETTINGS = ("threads=all", "per_thread=1,2")
+
+
+@pytest.fixture
+def sweep(album, toolchain):
+    """`sweep(target)`: one of axpy's small lattice."""
+    def make(target, **changes):
+        kernel = album.kernel("axpy")
+        order = SweepOrder("axpy-test", kernel, (kernel.workload("odd"),), "right",
+                           lattice_of(kernel.template("right"), SETTINGS), "right:plain")
+        return Sweep(replace(order, **changes), target, toolchain, album.include_dirs, "test")
+    return make
+
+
+@pytest.fixture
+def sources(sweep):
+    """Source digest of each point."""
+    made = sweep(DrawnGpu())
+    return {one.parameters: made._bench.render(one).digest for one in made._others()}
+
+
+def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_path):
+    made = sweep(DrawnGpu())
+    left = made.run(tmp_path / f"a{SUFFIX}", 2)
+    recording = left.recording
+    assert left.done == left.total == len(recording.rows) == 8 and recording.heading.complete
+    assert [one.number for one in recording.rows] == list(range(8))
+    assert {recording.parameters(one) for one in recording.rows} == set(made.points)
+    assert dict(recording.parameters(recording.rows[0])) == {"threads": 128, "per_thread": 1}
+    assert recording.rows[0].times[0].baseline_samples == () and all(one.times for one in recording.rows)
+
+
+def test_a_file_gives_back_what_was_written_and_is_the_same_each_time(sweep, tmp_path):
+    first = tmp_path / f"a{SUFFIX}"
+    recording = sweep(DrawnGpu()).run(first, 2).recording
+    again = read(first)
+    assert again.heading == recording.heading and again.rows == recording.rows and len(again.sha256) == 64
+    write(tmp_path / "b", again)
+    assert (tmp_path / "b").read_bytes() == first.read_bytes()
+    assert read_heading(first) == recording.heading
+
+
+def test_a_stored_verdict_is_what_the_stored_samples_say(sweep, tmp_path):
+    recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
+    _require_verdicts(recording)
+    assert {one.reason for one in recording.rows} >= {"slower", None}
+
+
+def test_the_law_behind_the_times_is_found_again(sweep, tmp_path):
+    made = sweep(DrawnGpu())
+    recording = made.run(tmp_path / f"a{SUFFIX}", 2).recording
+    for row in recording.rows:
+        true = law_us(row.source_digest)
+        assert abs(time_us(row.times[0]) / true - 1) < 0.004
+
+
+def test_a_wrong_and_a_breaking_candidate_have_rows_without_times(sweep, sources, tmp_path):
+    wrong, broken = list(sources.values())[2:4]
+    recording = sweep(DrawnGpu(wrong=[wrong], broken=[broken])).run(tmp_path / f"a{SUFFIX}", 2).recording
+    by_source = {one.source_digest: one for one in recording.rows}
+    assert (by_source[wrong].stage, by_source[wrong].reason) == ("correctness", "wrong_values")
+    assert by_source[wrong].worst.passed is False and by_source[wrong].times == ()
+    assert by_source[broken].reason == "device_fault" and "illegal address" in by_source[broken].sentence
+    assert by_source[broken].ptxas.registers > 0 and recording.heading.timed == 6
+
+
+def test_faults_of_ours_leave_no_row_and_the_same_order_goes_on(sweep, sources, tmp_path):
+    out, lost = tmp_path / f"a{SUFFIX}", list(sources.values())[4]
+    left = sweep(DrawnGpu(lost=[lost])).run(out, 2)
+    assert left.recording is None and left.done == 7 and "was lost" in left.faults[0] and not out.exists()
+    second = DrawnGpu()
+    left = sweep(second).run(out, 2)
+    assert left.recording.heading.complete and left.done == 8 and not journal_path(out).exists()
+    assert len(second.measured) == 2                     # the baseline, which every process needs, and the one that lacked
+    assert sorted({one.run for one in left.recording.rows}) == [0, 1]
+
+
+def test_a_machine_that_breaks_every_candidate_ends_the_sweep(sweep, sources, tmp_path):
+    with pytest.raises(Fault, match="was lost"):
+        sweep(DrawnGpu(lost=sources.values())).run(tmp_path / f"a{SUFFIX}", 1)
+    assert journal_path(tmp_path / f"a{SUFFIX}").exists()
+
+
+def test_time_may_run_out_and_what_is_there_may_be_written(sweep, tmp_path):
+    out = tmp_path / f"a{SUFFIX}"
+    left = sweep(DrawnGpu()).run(out, 1, seconds=0.0)
+    assert left.recording is None and left.done == 1
+    assert not finish(out).heading.complete and len(read(out).rows) == 1 and not journal_path(out).exists()
+    for again in (out, tmp_path / f"b{SUFFIX}"):
+        with pytest.raises(UsageError):
+            finish(again)
+
+
+def test_a_half_written_line_is_measured_again(sweep, tmp_path):
+    out = tmp_path / f"a{SUFFIX}"
+    sweep(DrawnGpu()).run(out, 1, seconds=0.0)
+    with journal_path(out).open("a") as file:
+        file.write('[3,"right",[32,')
+    left = sweep(DrawnGpu()).run(out, 1)
+    assert left.done == 8 and left.recording.heading.complete and [one.number for one in read(out).rows] == list(range(8))
+
+
+def test_a_journal_of_another_sweep_is_refused_and_kept(sweep, tmp_path):
+    out = tmp_path / f"a{SUFFIX}"
+    sweep(DrawnGpu()).run(out, 1, seconds=0.0)
+    with pytest.raises(UsageError) as refused:
+        sweep(DrawnGpu(), seed=7).run(out, 1)
+    assert refused.value.code == "journal_differs" and journal_path(out).exists()
+
+
+def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
+    out = tmp_path / f"a{SUFFIX}"
+    out.write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        sweep(DrawnGpu()).run(out, 1)
+    assert out.read_text() == "mine"
+
+
+def test_a_wrong_baseline_is_refused_with_its_reason(sweep, tmp_path):
+    made = sweep(DrawnGpu())
+    baseline = made._bench.render(made._baseline).digest
+    with pytest.raises(UsageError, match="right:plain is not right here: correctness") as refused:
+        sweep(DrawnGpu(wrong=[baseline])).run(tmp_path / f"a{SUFFIX}", 1)
+    assert refused.value.code == "baseline_rejected"
+
+
+def test_modelled_times_are_nothing_to_record(sweep):
+    target = DrawnGpu()
+    target.measures = False
+    with pytest.raises(UsageError, match="does not measure"):
+        sweep(target)
+
+
+def test_progress_counts_up_to_the_total(sweep, tmp_path):
+    seen = []
+    sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2, on_progress=seen.append)
+    assert [one.done for one in seen] == sorted(one.done for one in seen) and seen[-1].done == seen[-1].total == 8
+    assert seen[-1].timed == 8 and seen[-1].per_second > 0
+
+
+def test_a_stop_from_another_thread_keeps_what_was_measured(sweep, tmp_path):
+    out, target = tmp_path / f"a{SUFFIX}", DrawnGpu()
+
+    def stop(progress):
+        if progress.done == 3:
+            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        sweep(target).run(out, 1, on_progress=stop)
+    left = sweep(DrawnGpu()).run(out, 1)
+    assert left.done == 8 and threading.active_count() < 20
+
+
+def test_lattices_name_what_is_wrong_with_them(album):
+    template = album.kernel("axpy").template("right")
+    assert dict(lattice_of(template, ["threads=256,32"])) == {"threads": (32, 256), "per_thread": (1,)}
+    assert dict(lattice_of(template, [], {"per_thread": 4}))["per_thread"] == (4,)
+    for text, code in (("threads", "bad_setting"), ("threads=", "bad_setting"), ("warps=1", "unknown_parameter"),
+                       ("threads=31", "unknown_value")):
+        with pytest.raises(UsageError) as refused:
+            lattice_of(template, [text])
+        assert refused.value.code == code
+
+
+@pytest.fixture
+def written(sweep, tmp_path):
+    path = tmp_path / f"a{SUFFIX}"
+    sweep(DrawnGpu()).run(path, 2)
+    return path
+
+
+def _refusal(path):
+    with pytest.raises(UsageError) as refused:
+        read(path)
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
+    return refused.value.code
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:10], lambda data: b"",
+                                    lambda data: b"not gzip at all", lambda data: data[:200] + b"\0" + data[201:],
+                                    lambda data: gzip.compress(gzip.decompress(data)[:-40]),
+                                    lambda data: gzip.compress(gzip.decompress(data).replace(b'"end":true', b'"end":1')),
+                                    lambda data: gzip.compress(gzip.decompress(data).replace(b'"device":', b'"gpu":'))])
+def test_a_damaged_file_is_refused_in_one_sentence(written, damage):
+    written.write_bytes(damage(written.read_bytes()))
+    assert _refusal(written) == "recording_damaged"
+
+
+def test_another_version_and_another_kind_of_file_are_refused(written):
+    text = gzip.decompress(written.read_bytes())
+    written.write_bytes(gzip.compress(text.replace(b'"version":1', b'"version":2')))
+    assert _refusal(written) == "recording_version"
+    written.write_bytes(gzip.compress(b'{"rows": []}\n'))
+    assert _refusal(written) == "not_a_recording"
+
+
+def test_evidence_with_fewer_fields_than_today_is_still_read(written):
+    """A later greenfast adds fields with defaults: files say which ones they hold."""
+    head, *lines = gzip.decompress(written.read_bytes()).decode().splitlines()
+    heading = json.loads(head)
+    del heading["device"]["l2_bytes"]                    # as if it had not been a fact then
+    written.write_bytes(gzip.compress("\n".join([json.dumps(heading), *lines, ""]).encode()))
+    assert read(written).heading.device.l2_bytes > 0
+
+
+def test_rounding_keeps_what_a_verdict_needs():
+    assert rounded(6.912345678) == 6.9123 and rounded(1234.5678) == 1234.6 and rounded(0.5) == 0.5
+
+
+def test_other_workloads_and_templates_do_not_make_another_operation(album):
+    kernel = album.kernel("axpy")
+    workloads = (kernel.workload("odd"),)
+    same = replace(kernel, workloads=workloads, templates=(), title="another title")
+    assert operation_digest(kernel, workloads) == operation_digest(same, workloads)
+    other = replace(kernel, reference_text=kernel.reference_text + "\n")
+    assert operation_digest(kernel, workloads) != operation_digest(other, workloads)
+
+
+def _require_verdicts(recording):
+    for row in recording.rows:
+        if not row.times:
+            assert row.stage is not None
+            continue
+        said = standing(row.times, recording.heading.protocol.min_gain)
+        assert (row.reason, row.stage) == ((said.reason.value, "performance") if said.reason else (None, None)), row.number
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob(f"*{SUFFIX}")), ids=lambda path: path.name)
+def test_each_shipped_verdict_follows_from_its_stored_samples(path):
+    recording = read(path)
+    _require_verdicts(recording)
+    assert recording.heading.name == path.name.removesuffix(SUFFIX)
+    assert all(0 < value for row in recording.rows for one in row.times for value in (*one.samples, *one.baseline_samples))
+    assert len(row_json(recording.rows[-1])) < 20_000
+
+
+def test_implausible_times_are_no_times(sweep, tmp_path):
+    recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
+    fast = tuple(replace(one, floor_us=1e6) for one in recording.rows[1].times)
+    assert standing(fast, 0.01).reason is Reason.IMPLAUSIBLE
