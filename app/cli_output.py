@@ -102,6 +102,14 @@ def microseconds(value: float | None, kind: object = None) -> str:
     return f"{value:.2f} us" + (f" ({kind})" if kind else "")
 
 
+def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
+    """A ratio to the baseline; of times that only order what lies further apart than `band`, whether it does."""
+    if ratio is None:
+        return "-"
+    told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band
+    return f"{ratio:.3f}" + ("" if told_apart else f" (not told apart: within a factor {band:g})")
+
+
 def duration(seconds: float | None) -> str:
     """3.2 s, 4 min 5 s, 2 h 10 min."""
     if seconds is None:

@@ -16,7 +16,7 @@ from app import profile_driver
 from app.cli_lists import opened_services
 from app.cli_output import console, print_json, table, visible
 from app.cli_trial import AsJson
-from app.downloads import bundle
+from app.downloads import bundle, workload_description
 from app.opened_bundle import open_bundle
 from app.wiring import Services
 from search.errors import UsageError
@@ -55,7 +55,7 @@ def profile(search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
     require_tool("ncu" if sanitizer is None else "compute-sanitizer")
     with opened_services() as services, tempfile.TemporaryDirectory(prefix="greenfast-profile-") as folder:
         launch = unpacked(services, search, trial, Path(folder))
-        name = _workload(launch, workload)
+        name = _workload(launch, workload) if workload or sanitizer is None else with_smallest(services, launch, Path(folder))
         log = Path(folder) / "tool.log"
         if sanitizer is None:
             entries = [one["entry"] for one in launch["launches"]]
@@ -85,6 +85,18 @@ def unpacked(services: Services, search: str, trial: int | None, folder: Path) -
     for name, data in opened.files.items():
         (folder / name).write_bytes(data)
     return json.loads(json.dumps(opened.launch))
+
+
+def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> str:
+    """The kernel's smallest workload that runs the same cubin, put into the launch.json of `folder`: under
+    compute-sanitizer every access costs a hundred times as much."""
+    kernel = services.catalogue.kernel(launch["kernel"])
+    compiled = kernel.workload(launch["workloads"][0]["name"]).compile_time(kernel)
+    found = [workload_description(kernel, kernel.template(launch["template"]), one, launch["parameters"])
+             for one in kernel.workloads if one.compile_time(kernel) == compiled]
+    smallest = min(found, key=lambda one: one["flop"])
+    (folder / "launch.json").write_text(json.dumps({**launch, "workloads": [smallest]}))
+    return smallest["name"]
 
 
 def _workload(launch: dict[str, Any], wanted: str | None) -> str:

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Annotated
 
 import typer
 
-from app.cli_output import duration, print_json, say
+from app.cli_output import console, duration, microseconds, print_json, say, table
 from app.cli_trial import AsJson, Kernel, Seed, Workloads
 from app.settings import Settings
 from app.wiring import Services, own_version
 from search.errors import UsageError
 from search.plan import default_workloads, shared_compile_time, target_device
+from search.recordings.contents import checks_digest
 from search.recordings.file import SUFFIX
 from search.recordings.journal import finish as write_journal
 from search.recordings.lattice import lattice_of, lattice_points
-from search.recordings.shelf import NAME
+from search.recordings.rules import time_us
+from search.recordings.shelf import NAME, find_recording
 from search.recordings.sweep import Progress, Sweep, Sweeping, SweepOrder
 from search.space import Space
+from search.verdict import Reason
 
 EXIT_DONE, EXIT_INCOMPLETE = 0, 1
+FASTEST = 5
 LOOK_S = 2.0                         # between two lines of progress
 
 
 def add_record_commands(app: typer.Typer) -> None:
     app.command("record")(record)
+    app.command("recording")(recording)
 
 
 def record(kernel: Kernel,
@@ -69,6 +77,41 @@ def record(kernel: Kernel,
     finally:
         services.close()
     return _ended(left, out, as_json)
+
+
+def recording(name: Annotated[str, typer.Argument(metavar="NAME", help="Of replay:NAME, as `greenfast targets` lists it.")],
+              as_json: AsJson = False) -> int:
+    """What a recording holds: its space, where and how it was made, what came out, and its fastest candidates."""
+    found = find_recording(name.removeprefix("replay:"))
+    heading = found.heading
+    kernel = Services(Settings.from_environment()).catalogue.kernel(heading.kernel)
+    checks = "as they are today" if checks_digest(kernel) == heading.checks_digest else "others than today's"
+    fastest = sorted((one for one in found.rows if one.times and one.reason != Reason.IMPLAUSIBLE),
+                     key=lambda one: geometric_mean([time_us(each) for each in one.times]))[:FASTEST]
+    said = Counter(f"{one.stage}: {one.reason}" if one.stage else "faster" for one in found.rows[1:])
+    if as_json:
+        print_json({"name": heading.name, "kernel": heading.kernel, "template": heading.template,
+                    "workloads": list(found.workload_names()), "baseline": heading.baseline,
+                    "space": {key: list(values) for key, values in heading.lattice}, "candidates": heading.candidates,
+                    "timed": heading.timed, "complete": heading.complete, "verdicts": dict(said),
+                    "device": heading.device.title, "environment": dict(heading.environment),
+                    "protocol": asdict(heading.protocol), "checks": checks, "recorded_at": heading.recorded_at, "sha256": found.sha256,
+                    "fastest": [{"parameters": dict(found.parameters(one)), "time_us": [time_us(each) for each in one.times],
+                                 "time_kind": "replayed"} for one in fastest]})
+        return EXIT_DONE
+    out = console()
+    out.print(table(("", ""), [
+        ("candidates", f"{heading.candidates}, {heading.timed} timed" + ("" if heading.complete else "; incomplete")),
+        ("of", f"{heading.kernel} {heading.template} on {', '.join(found.workload_names())}"),
+        ("baseline", heading.baseline), ("checks", checks), ("verdicts", ", ".join(f"{count} {what}" for what, count in said.most_common())),
+        ("recorded", f"{heading.recorded_at} on {heading.device.title}"), ("sha256", found.sha256)]))
+    out.print(table(("space", "values"), [(key, ", ".join(map(str, values))) for key, values in heading.lattice]))
+    out.print(table(("environment", ""), [*heading.environment, *asdict(heading.protocol).items()]))
+    out.print(table(("fastest", "parameters"), [
+        (", ".join(microseconds(time_us(each), "replayed") for each in one.times),
+         " ".join(f"{key}={value}" for key, value in found.parameters(one) if len(dict(heading.lattice).get(key, ())) != 1))
+        for one in fastest]))
+    return EXIT_DONE
 
 
 def recording_name(out: Path) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from app.cli_lists import opened_services
-from app.cli_output import console, duration, microseconds, print_json, say, styled, table
+from app.cli_output import console, duration, microseconds, print_json, ratio_in_band, say, styled, table
 from app.cli_trial import AsJson, Seed, Target, Workloads
-from app.progress import progress, search_detail
+from app.progress import progress, search_detail, standing
 from app.schemas import SearchDetailOut
 from app.wiring import Services
 from app.worker import Left, RunReport, Stop, run_claim, worker_name
@@ -21,6 +21,8 @@ from search.verdict import Rejected, Trial, verdict_name
 
 EXIT_INTERRUPTED = 130
 LOOK_S = 0.5
+NOT_FASTER = "The best is not shown to be faster than the baseline."
+NOT_SAFE = "The best was measured faster than the baseline; its safety could not be judged here, so it is not accepted."
 
 
 def add_search_commands(app: typer.Typer) -> None:
@@ -85,7 +87,8 @@ def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
     if claim is None:
         say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
         return follow(services, search_id, stop)
-    report = run_claim(services, claim, stop, TrialLines(services, search_id))
+    report = run_claim(services, claim, stop, TrialLines(services, search_id),
+                       lambda: say("the winner is timed again, in fresh processes and beside its peers"))
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
         say(f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "
@@ -141,18 +144,20 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
 def show_search(detail: SearchDetailOut) -> None:
     """What came out, for a person."""
     out = console()
-    why, _, said = detail.why.partition("; ")        # what its confirmation said is a line of its own
+    why, _, closing = detail.why.partition("; ") if detail.status == Ended.COMPLETED else (detail.why, "", "")
     out.print(table(("search", "status", "trials", "took", ""),
                     [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)]))
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
     out.print(table(("", "trial", "candidate", "time", "ratio", "source"),
                     [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind),
-                      "-" if one.ratio_to_baseline is None else f"{one.ratio_to_baseline:.3f}",
+                      ratio_in_band(one.ratio_to_baseline, one.time_kind, one.time_band),
                       (one.source_digest or "-")[:16]) for label, one in rows if one is not None]))
     if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:
-        out.print("The best is not shown to be faster than the baseline.")
-    if said:
-        out.print(said[0].upper() + said[1:] + ".")
+        out.print(NOT_SAFE if detail.best.verdict == "green" and detail.best.time_kind == "measured" else NOT_FASTER)
+    if detail.best is not None and (said := standing(detail.best, detail.best.not_told_apart)):
+        out.print(said)
+    if closing:                                      # what the confirmation said
+        out.print(closing[0].upper() + closing[1:] + ".")
     counts = detail.counts
     out.print(table(("verdicts", "stages", "reasons"),
                     [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))]))

@@ -10,7 +10,8 @@ import typer
 from rich.console import Group
 from rich.panel import Panel
 
-from app.cli_output import console, duration, microseconds, print_json, styled, table, text, visible
+from app.cli_output import (console, duration, microseconds, print_json, ratio_in_band, styled, table, text,
+                            visible)
 from app.settings import Settings
 from app.trial import EXIT_CODES, JSON, TrialRequest, run_trial, trial_report
 from app.wiring import Services
@@ -87,11 +88,10 @@ def show_trial(report: JSON) -> None:
 
 
 def _figures(report: JSON):
-    ptxas, correctness = report["gates"]["ptxas"], report["gates"]["correctness"]
-    ratio = report["ratio_to_baseline"]
+    ptxas, correctness, performance = (report["gates"][name] for name in ("ptxas", "correctness", "performance"))
     rows = [("verdict", styled(report["verdict"])), ("stage", report["stage"]), ("reason", report["reason"]),
             ("time", microseconds(report["time_median_us"], report["time_kind"])),
-            ("ratio to baseline", _three_digits(ratio)),
+            ("ratio to baseline", ratio_in_band(report["ratio_to_baseline"], report["time_kind"], performance.get("band"))),
             ("registers", ptxas.get("registers")), ("spill bytes", ptxas.get("spill_bytes")),
             ("shared memory", _smem(ptxas)),
             ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),

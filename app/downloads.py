@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from app.confirmations import confirmation_out, peer_out
 from app.launch_header import launch_header
 from app.schemas import SearchOut, TrialDetailOut
 from app.wiring import Services
@@ -108,7 +109,8 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "launches": [{"entry": one.entry, "grid": [size.text for size in one.grid],
                       "block": [size.text for size in one.block], "cluster": [size.text for size in one.cluster],
                       "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launches],
-        "workloads": [_workload(kernel, template, kernel.workload(name), trial) for name in row.workloads]}
+        "workloads": [workload_description(kernel, template, kernel.workload(name), trial.parameters)
+                      for name in row.workloads]}
 
 
 def _arch(target: str) -> str:
@@ -117,8 +119,9 @@ def _arch(target: str) -> str:
     return device(which).arch if family == "emulator" else "sm_90"
 
 
-def _workload(kernel: KernelSpec, template: TemplateSpec, workload: Workload, trial: TrialDetail) -> dict[str, Any]:
-    laid_out = laid_out_workload(kernel, template, workload, trial.parameters)
+def workload_description(kernel: KernelSpec, template: TemplateSpec, workload: Workload,
+                         parameters: Mapping[str, Any]) -> dict[str, Any]:
+    laid_out = laid_out_workload(kernel, template, workload, parameters)
     return {
         "name": workload.name, "dims": dict(workload.dims), "options": dict(workload.options),
         "tiles": dict(laid_out.case.tiles), "flop": laid_out.work_flop, "bytes": laid_out.work_bytes,
@@ -161,9 +164,11 @@ def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
 # ---- evidence, environment, words ----
 
 def _evidence(services: Services, row: SearchRow, trial: TrialDetail, baseline: TrialDetail | None) -> dict[str, Any]:
-    counts = services.store.counts(row.id)
+    counts, found = services.store.counts(row.id), services.store.confirmation(row.id)
+    again = found if found is not None and found.confirmation.trial == trial.number else None
     return {
-        "schema": 1, "search": SearchOut.model_validate(row).model_dump(),
+        "schema": 1, "confirmation": confirmation_out(again, samples=True).model_dump() if again else None,
+        "peers": [peer_out(one).model_dump() for one in services.store.peers(row.id)] if again else [], "search": SearchOut.model_validate(row).model_dump(),
         "candidate": TrialDetailOut.model_validate(trial).model_dump(),
         "baseline": TrialDetailOut.model_validate(baseline).model_dump() if baseline else None,
         "counts": {"by_verdict": counts.by_verdict, "by_stage": counts.by_stage, "by_reason": counts.by_reason}}

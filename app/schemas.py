@@ -146,6 +146,8 @@ class TrialDetailOut(TrialOut):
 
 class BestOut(TrialOut):
     beats_baseline: bool
+    not_told_apart: int = Field(description="other right trials within `time_band` of this one's time: it has the lowest "
+                                            "time, and is not shown to be faster than they are; 0 for measured times")
 
 
 class ProgressOut(Output):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 from app.opened_bundle import OpenedBundle, kernel_of, open_bundle
 from app.wiring import Services
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.confirmation import BASELINE
 from search.digest import text_digest
 from search.errors import UsageError
 from search.evaluate import Bench
@@ -168,7 +169,7 @@ def _item(result: GateResult) -> Item:
 
 def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
     """Rechecked where the bundle's time was measured against its baseline on the same device model, and only there."""
-    recorded = recorded_timings(bundle)
+    recorded = recorded_runs(bundle)
     model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
     if not recorded:
         return Item("time", Finding.NOT_RECHECKED, "the bundle holds no time that was measured against its baseline")
@@ -192,14 +193,23 @@ def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
     return Item("time", finding, sentence)
 
 
-def recorded_timings(bundle: OpenedBundle) -> tuple[Timing, ...]:
-    """The measured times of the bundle's evidence, with their samples; () when it holds none."""
+def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
+    """Measured times of the bundle's evidence, with their samples, a process each: those of its confirmation against the
+    baseline, else those of the search itself; [] when it holds none."""
+    confirmation = bundle.evidence.get("confirmation") or {}
+    for one in confirmation.get("comparisons", ()):
+        if one["against"] == BASELINE:
+            return [_timings(process["timings"], "other_samples") for process in one["processes"]]
     candidate = bundle.evidence.get("candidate") or {}
     found = candidate.get("gates", {}).get("performance", {}).get("timings") or ()
-    return tuple(Timing(one["workload"], float(one["time_median_us"]), TimeKind.MEASURED, "", note=str(one.get("note", "")),
-                        samples=tuple(map(float, one["samples"])),
-                        baseline_samples=tuple(map(float, one["baseline_samples"])))
-                 for one in found if one.get("time_kind") == TimeKind.MEASURED and one.get("baseline_samples"))
+    timings = _timings([one for one in found if one.get("time_kind") == TimeKind.MEASURED], "baseline_samples")
+    return [timings] if timings else []
+
+
+def _timings(found: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, ...]:
+    return tuple(Timing(one["workload"], float(one["time_median_us"]), TimeKind.MEASURED, "",
+                        samples=tuple(map(float, one["samples"])), baseline_samples=tuple(map(float, one[others])))
+                 for one in found if one.get(others))
 
 
 def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, ...] | Failure:
@@ -210,12 +220,10 @@ def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, .
                               lambda execution: left_wrong(one, execution))
 
 
-def compare_times(recorded: Sequence[Timing], runs: Sequence[Sequence[Timing]]) -> tuple[Finding, str]:
-    """Two runs, each a ratio to the baseline with its interval, by the interval of their difference.
-
-    The recorded run is one process, the other one several; what processes differ by is in both intervals.
-    """
-    was, was_half = _run([recorded])
+def compare_times(recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[Timing]]) -> tuple[Finding, str]:
+    """Two runs of one or more processes, each a ratio to the baseline with its interval, by the interval of their
+    difference; what processes differ by is in both intervals."""
+    was, was_half = _run(recorded)
     now, now_half = _run(runs)
     difference, half = now - was, math.hypot(was_half, now_half)
     low, high = (math.exp(difference + sign * half) for sign in (-1, 1))

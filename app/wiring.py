@@ -125,8 +125,9 @@ class Services:
                              code="kernel_changed", mend="start a new search")
 
     def search_run(self, plan: SearchPlan, sink: Sink, history: History,
-                   on_trial: Callable[[Trial], None] = lambda trial: None) -> SearchRun:
-        return SearchRun(plan, self.bench(plan), sink, history, on_trial)
+                   on_trial: Callable[[Trial], None] = lambda trial: None,
+                   on_closing: Callable[[], None] = lambda: None) -> SearchRun:
+        return SearchRun(plan, self.bench(plan), sink, history, on_trial, on_closing)
 
     def environment(self, bench: Bench) -> dict[str, str]:
         """What results depend on beside the candidate; the target has been prepared."""

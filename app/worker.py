@@ -111,14 +111,15 @@ class RunReport:
 
 
 def run_claim(services: Services, claim: Claim, stop: Stop,
-              on_trial: Callable[[Trial], None] = lambda trial: None) -> RunReport:
+              on_trial: Callable[[Trial], None] = lambda trial: None,
+              on_closing: Callable[[], None] = lambda: None) -> RunReport:
     """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
 
     Faults of the database are raised: nothing could be recorded, and the lease gives the search to the next worker.
     """
     sink = StoppableSink(services.sink(claim), stop)
     try:
-        result = _run(services, claim, sink, stop, on_trial)
+        result = _run(services, claim, sink, stop, on_trial, on_closing)
     except GreenfastError as error:
         if error.code == "lease_lost":
             return RunReport(Left.LOST, why=str(error))
@@ -134,9 +135,9 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
 
 
 def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
-         on_trial: Callable[[Trial], None]) -> RunResult:
+         on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
     plan, history = services.store.plan(claim.search_id), services.store.history(claim)
-    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial), sink, history, stop)
+    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop)
     services.store.describe(claim, services.environment(run.bench))
     try:
         return run.run()
@@ -145,9 +146,9 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
 
 
 def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History,
-              on_trial: Callable[[Trial], None]) -> SearchRun:
+              on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
-    run = services.search_run(plan, sink, history, on_trial)
+    run = services.search_run(plan, sink, history, on_trial, on_closing)
     run.bench.target.prepare()
     return run
 

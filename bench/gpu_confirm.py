@@ -4,10 +4,10 @@
     python bench/gpu_confirm.py [--save] [--workload mission] [--candidates 12] [--processes 8]
 
 Every preset that the workload's space holds and random right candidates are timed against the baseline in several
-processes, twice in each, in another order each time; the first process has checked them before, as a search's has, the
-others are fresh. From the samples, which are kept: how far a median moves within
-a process and from one process to the next; in how many pairs of processes the interval of the difference holds 0, with
-the blocks and with the process as the unit; how many processes a claim of 1 % needs.
+processes, twice in each, each time on a new seed, in another order and with memory laid out elsewhere; the first
+process has checked them before, as a search's has, the others are fresh. From the samples, which are kept: how far a
+median moves within a process and from one process to the next; in how many pairs of processes the interval of the
+difference holds 0, with the blocks and with the process as the unit; how many processes a claim of 1 % needs.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ def measured(bench: Bench, baseline: Candidate, candidates: list[Candidate], pro
     """One row a candidate, process and pass, with all samples."""
     rows = []
     for process in range(processes):
-        seed = secrets.randbelow(2**31)
         if process:                              # the first one has checked all candidates, as a search's has
             bench.target.fresh()
-        order, seeded = random.Random(seed), replace(bench, seed=seed)
-        against = prepared(seeded, baseline)
-        subjects = [(number, prepared(seeded, one)) for number, one in enumerate(candidates)]
         started = time.perf_counter()
         for again in range(PASSES):
+            seed = secrets.randbelow(2**31)      # of inputs, the order, and where memory is laid out
+            order, seeded = random.Random(seed), replace(bench, seed=seed)
+            against = prepared(seeded, baseline)
+            subjects = [(number, prepared(seeded, one)) for number, one in enumerate(candidates)]
             for number, subject in order.sample(subjects, len(subjects)):
                 timings = timed_in_turns(subject, against)
                 if isinstance(timings, Failure):

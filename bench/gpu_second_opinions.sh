@@ -1,27 +1,24 @@
 #!/usr/bin/env bash
-# A small search on cuda:0, then NVIDIA's own tools and `greenfast verify` on its winner: bench/gpu_second_opinions.sh FOLDER
+# A small search on cuda:0, `greenfast verify` of its winner, NVIDIA's own tools: bench/gpu_second_opinions.sh FOLDER
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?a folder for the results}
 mkdir -p "$out"
-export GREENFAST_DATA="$out/home"
+export GREENFAST_DATA=/tmp/greenfast-second-opinions
 python=${PYTHON:-python3}
 greenfast() { "$python" -m app.cli "$@"; }
 
-greenfast search attention --workload mission --template wmma --target cuda:0 --trials 3 --seed 1 --json >"$out/search.json" 2>"$out/search.log"
+greenfast search attention --workload mission --template wmma --target cuda:0 --trials 8 --seed 1 --json >"$out/search.json" 2>"$out/search.log"
 search=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["id"])' "$out/search.json")
 echo "search $search"
-greenfast bundle "$search" -o "$out/bundle.zip" && greenfast verify "$out/bundle.zip" --target cuda:0
-echo "verify $?"
-greenfast profile "$search" --json | tee "$out/profile.json"
+greenfast bundle "$search" -o "$out/bundle.zip" && greenfast verify "$out/bundle.zip" --target cuda:0 --json | tee "$out/verify.json"
+echo "verify ${PIPESTATUS[0]}"
+timeout 60 "$python" -m app.cli profile "$search" --json | tee "$out/profile.json"
+mkdir -p /tmp/second-bundle && "$python" -m zipfile -e "$out/bundle.zip" /tmp/second-bundle
+timeout 60 ncu --csv --page raw --print-units base --log-file "$out/ncu.log" --launch-count 1 --section SpeedOfLight \
+    --section SchedulerStats --section ComputeWorkloadAnalysis "$python" app/profile_driver.py /tmp/second-bundle 1 mission
 for tool in memcheck racecheck synccheck initcheck; do
-    greenfast profile "$search" --sanitizer "$tool"
-    echo "$tool $?"
+    began=$SECONDS
+    timeout 60 "$python" -m app.cli profile "$search" --sanitizer "$tool"
+    echo "$tool $? in $((SECONDS - began)) s"
 done
-mkdir -p "$out/bundle" && "$python" -m zipfile -e "$out/bundle.zip" "$out/bundle"
-ncu --csv --page raw --print-units base --log-file "$out/ncu.log" --kernel-name-base function --launch-count 1 \
-    --section SpeedOfLight --section LaunchStats --section Occupancy --section ComputeWorkloadAnalysis \
-    --section MemoryWorkloadAnalysis --section MemoryWorkloadAnalysis_Tables --section SchedulerStats --section WarpStateStats \
-    "$python" app/profile_driver.py "$out/bundle" 1 mission
-compute-sanitizer --tool racecheck --log-file "$out/racecheck.log" --show-backtrace no "$python" app/profile_driver.py "$out/bundle" 1 mission
-rm -rf "$out/home" "$out/bundle"

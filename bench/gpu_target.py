@@ -71,9 +71,9 @@ class Sampler(threading.Thread):
             self.looks += 1
             for number, frame in sys._current_frames().items():
                 if number != self.ident:
-                    self.seen[self._name(frame)] += 1
+                    self.seen[self._where(frame)] += 1
 
-    def _name(self, frame) -> str:
+    def _where(self, frame) -> str:
         while frame is not None:
             code = frame.f_code
             if str(ROOT) in code.co_filename and ".venv" not in code.co_filename:

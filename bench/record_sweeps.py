@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -39,13 +40,13 @@ KERNEL = "attention"
 # name: workload, template, baseline, values. A fast baseline lets most candidates go after a few blocks.
 SWEEPS = {
     "mission-mma-h200": ("mission", "mma", "mma:short", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,256", "warps_n=1,2,4", "q_in=all", "split_kv=1,2,4",
+        "tile_m=all", "warps_m=all", "tile_n=32,64,128,256", "warps_n=1,2,4", "q_in=all", "split_kv=1,2,4",
         "pipeline_depth=1,2")),
     "long-mma-h200": ("long", "mma", "mma:wide", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,112,128,176", "q_in=registers,shared", "pipeline_depth=all",
+        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,128,176", "q_in=registers,shared", "pipeline_depth=all",
         "min_blocks=1,2", "lazy_rescale=all")),
     "d128-mma-h200": ("d128", "mma", "mma:fa2", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,112,128,176", "q_in=all", "warps_n=1,2",
+        "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,176", "q_in=all", "warps_n=1,2",
         "pipeline_depth=1,2,3", "min_blocks=1,2", "lazy_rescale=all")),
     "mission-wmma-h200": ("mission", "wmma", "wmma:fragments", (
         "tile_m=all", "tile_n=all", "warps_m=all", "warps_n=all", "pipeline_depth=all", "softmax_lanes=8,16", "o_in=all",
@@ -101,7 +102,7 @@ def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
         try:
             for name in names:
                 begin = time.monotonic()
-                made = Sweep(order_of(name, catalogue), target, toolchain, catalogue.include_dirs, "bench/record_sweeps.py")
+                made = Sweep(order_of(name, catalogue), target, toolchain, catalogue.include_dirs, greenfast_version())
                 left = made.run(folder / f"{name}{SUFFIX}", 2 * cores, seconds, Lines(name))
                 took = time.monotonic() - begin
                 rows = left.recording.rows if left.recording else ()
@@ -115,6 +116,13 @@ def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
             target.close()
             toolchain.close()
     return 0 if complete else 1
+
+
+def greenfast_version() -> str:
+    try:
+        return version("greenfast")
+    except PackageNotFoundError:
+        return "a checkout"
 
 
 class Lines:

@@ -79,6 +79,16 @@ class Trials(Part):
                 TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
             return trial_row(record, search_id) if record else None
 
+    def not_told_apart(self, trial: TrialRow) -> int:
+        """How many other right trials of its search have times within the band of this one's; of measured ones none."""
+        if trial.time_kind == "measured" or not trial.time_median_us or not trial.time_band:
+            return 0
+        low, high = trial.time_median_us / trial.time_band, trial.time_median_us * trial.time_band
+        with self._database.reading() as session:
+            return session.scalar(select(func.count()).select_from(TrialRecord).where(
+                TrialRecord.search_key == search_key(session, trial.search_id), IS_RIGHT,
+                TrialRecord.number != trial.number, TrialRecord.time_median_us.between(low, high))) or 0
+
     def best_so_far(self, search_id: str) -> tuple[Point, ...]:
         """Every right trial in order, with the best time up to it."""
         points: list[Point] = []

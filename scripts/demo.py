@@ -173,7 +173,8 @@ def conclusion(detail: dict[str, Any], best: dict[str, Any]) -> str:
         return f"the winner {faster}, as measured in turns with it in one process"
     faster = "beats the baseline by more than the model's band" if best["beats_baseline"] else \
         "is not told apart from the baseline: modelled times this close are not judged"
-    return f"the winner {faster}; a GPU decides"
+    ties = f", and {best['not_told_apart']} others are not told apart from it" if best["not_told_apart"] else ""
+    return f"the winner has the lowest modelled time{ties}; it {faster}; a GPU decides"
 
 
 if __name__ == "__main__":

@@ -35,12 +35,13 @@ class Executions:
 
 
 def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-               block: tuple[int, int, int], blocks: Sequence[int]) -> Executions:
+               block: tuple[int, int, int], blocks: Sequence[int], cluster: tuple[int, int, int] = (1, 1, 1)) -> Executions:
     """Follow `blocks`, numbers in the grid with x fastest. `arguments` are in the entry's order, None: a null pointer.
 
     Fault when the walk does not come to its end.
     """
-    lanes = Lanes(grid, block, blocks, {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)})
+    values = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
+    lanes = Lanes(grid, block, blocks, values, cluster)
     walk = _Walk(entry, lanes)
     while walk.step():
         pass

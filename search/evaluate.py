@@ -56,7 +56,7 @@ class Bench:
     def question(self, candidate: Candidate, source: RenderedSource, baseline: tuple[Timing, ...] | None) -> Question:
         """What a target that knows the answer without running anything is asked."""
         return Question(candidate, source.digest, tuple(one.name for one in self.workloads), self.limits, baseline,
-                        self.baseline.digest if self.baseline else "")
+                        self.baseline)
 
     @cached_property
     def rival(self) -> Subject | None:

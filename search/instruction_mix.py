@@ -53,9 +53,10 @@ class InstructionMix:
 
 
 def instruction_mix(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-                    block: tuple[int, int, int], blocks: Sequence[int]) -> InstructionMix:
+                    block: tuple[int, int, int], blocks: Sequence[int],
+                    cluster: tuple[int, int, int] = (1, 1, 1)) -> InstructionMix:
     """Of `blocks`, numbers in the grid. Fault when the entry's branches cannot be followed to their end."""
-    found = executions(entry, arguments, grid, block, blocks)
+    found = executions(entry, arguments, grid, block, blocks, cluster)
     sums: dict[str, float] = defaultdict(float)
     for one, count in zip(entry.instructions, found.by_instruction):
         for name, made in expansion(one) if count else ():

@@ -28,7 +28,7 @@ class Lanes:
     """The threads of `blocks` (numbers in the grid, x fastest), each block filled up to whole warps."""
 
     def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], blocks: Sequence[int],
-                 arguments: Mapping[str, int | float | None]) -> None:
+                 arguments: Mapping[str, int | float | None], cluster: tuple[int, int, int] = (1, 1, 1)) -> None:
         threads = block[0] * block[1] * block[2]
         padded = -(-threads // WARP) * WARP
         thread = np.tile(np.arange(padded), len(blocks))
@@ -46,6 +46,17 @@ class Lanes:
                 self.special[f"%{name}.{axis}"] = at
             for axis, size in zip("xyz", sizes):
                 self.special[f"%n{name}.{axis}"] = np.full(self.count, size, np.int64)
+        self._name_clusters(grid, cluster)
+
+    def _name_clusters(self, grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
+        rank, step = np.zeros(self.count, np.int64), 1
+        for axis, size, blocks in zip("xyz", cluster, grid):
+            at = self.special[f"%ctaid.{axis}"]
+            rank, step = rank + at % size * step, step * size
+            self.special |= {f"%cluster_ctaid.{axis}": at % size, f"%clusterid.{axis}": at // size,
+                             f"%cluster_nctaid.{axis}": np.full(self.count, size, np.int64),
+                             f"%nclusterid.{axis}": np.full(self.count, blocks // size, np.int64)}
+        self.special |= {"%cluster_ctarank": rank, "%cluster_nctarank": np.full(self.count, step, np.int64)}
 
     def constant(self, value: int) -> Value:
         return np.full(self.count, value, np.int64), self.all

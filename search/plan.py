@@ -96,7 +96,7 @@ def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
         raise unknown_name("strategy", strategy, STRATEGIES)
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
-    baseline = kernel.baseline if request.baseline in (None, CHAMPION) else request.baseline
+    baseline = _default_baseline(kernel, workloads[0]) if request.baseline in (None, CHAMPION) else request.baseline
     if baseline != NO_BASELINE:
         kernel.preset(baseline)[0].check_supports(workloads[0])
     trials, seconds = _budget(request)
@@ -110,6 +110,18 @@ def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
     if request.baseline == CHAMPION or request.baseline is None and family == "cuda":
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
     return plan
+
+
+def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
+    """The kernel's own choice; where its template does not serve the workload, the first preset that may."""
+    presets = [kernel.baseline, *(f"{template.name}:{preset.name}" for template in kernel.templates
+                                  for preset in template.presets)]
+    compiled = dict(workload.compile_time(kernel))
+    for one in presets:
+        template = kernel.preset(one)[0]
+        if all(compiled[name] in values for name, values in template.supports if name in compiled):
+            return one
+    return kernel.baseline
 
 
 def _against_champion(plan: SearchPlan, champion: tuple[str, Candidate] | None, *, required: bool) -> SearchPlan:

@@ -94,9 +94,11 @@ class SearchRun:
     """One search being run by this process."""
 
     def __init__(self, plan: SearchPlan, bench: Bench, sink: Sink, history: History,
-                 on_trial: Callable[[Trial], None] = lambda trial: None) -> None:
+                 on_trial: Callable[[Trial], None] = lambda trial: None,
+                 on_closing: Callable[[], None] = lambda: None) -> None:
         self.stop = threading.Event()
-        self.plan, self.sink, self.history, self.on_trial = plan, sink, history, on_trial
+        self.plan, self.sink, self.history = plan, sink, history
+        self.on_trial, self.on_closing = on_trial, on_closing
         baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
         self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
                              mode=plan.mode)
@@ -146,6 +148,7 @@ class SearchRun:
         work = closing(self.bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
         if work is None:
             return result
+        self.on_closing()
         future: Future[Closing] = executor.submit(work)
         try:
             while not future.done():

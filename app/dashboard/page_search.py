@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from app.confirmations import confirmation_out, peer_out
 from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
-from app.progress import beats_baseline, progress
+from app.progress import beats_baseline, progress, standing
 from app.wiring import Services
 from db.rows import Counts, SearchRow, TrialRow
 from db.store import Store
@@ -99,6 +99,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
         "controls": CONTROLS[row.status], "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
+        "standing": standing(best, store.not_told_apart(best)) if best else "",
         "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -165,29 +166,44 @@ class Rows:
 
 
 def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, scale: float,
-           storage: np.dtype) -> Rows:
+           storage: np.dtype, xp: Any = np) -> Rows:
     """Attention of q [rows, D] over k, v [keys, D], row r seeing the first visible[r] keys.
 
-    The two sums that only feed the bound are taken in float32: a bound needs two digits.
+    The two sums that only feed the bound are taken in float32: a bound needs two digits. What is as large as the
+    scores is worked on by `xp`, which is NumPy or CuPy; arrays go in and come out as NumPy's.
     """
-    hidden = np.arange(len(k)) >= visible[:, None]
-    exact = [array.astype(np.float64) for array in (q, k, v)]
+    exact = [xp.asarray(array.astype(np.float64)) for array in (q, k, v)]
+    size = [xp.abs(array.astype(np.float32)) for array in exact]
+    seen = xp.asarray(visible)
+    hidden = xp.arange(len(k)) >= seen[:, None]
     score = (exact[0] * scale) @ exact[1].T
-    abs_score = np.abs(q.astype(np.float32)) @ np.abs(k.astype(np.float32)).T
+    abs_score = size[0] @ size[1].T
     if hidden.any():
         score[hidden], abs_score[hidden] = -np.inf, 0.0
-    row_max = score.max(axis=1, initial=-np.inf)
-    score -= np.where(visible > 0, row_max, 0.0)[:, None]
-    p = np.exp(score, out=score)
+    # One more column, so that no keys at all have a maximum, too.
+    row_max = xp.concatenate([score, xp.full((len(q), 1), -np.inf)], axis=1).max(axis=1)
+    score -= xp.where(seen > 0, row_max, 0.0)[:, None]
+    p = xp.exp(score, out=score)
     l = p.sum(axis=1)
-    divisor = np.where(visible > 0, l, 1.0)[:, None]
-    rounded = ((p.astype(storage).astype(np.float64) @ exact[2]) / divisor).astype(storage)
-    return Rows(
-        value=(p @ exact[2]) / divisor,
-        rounded=rounded.astype(np.float64),
-        mean_abs_v=(p.astype(np.float32) @ np.abs(v.astype(np.float32))).astype(np.float64) / divisor,
-        row_max=row_max, l=l,
-        abs_score=scale * abs_score.max(axis=1, initial=0.0).astype(np.float64))
+    divisor = xp.where(seen > 0, l, 1.0)[:, None]
+    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor
+    found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
+                 mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
+                 abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
+                 .max(axis=1).astype(np.float64))
+    if xp is not np:
+        found = {name: xp.asnumpy(array) for name, array in found.items()}
+    return Rows(**{**found, "rounded": found["rounded"].astype(storage).astype(np.float64)})
+
+
+def _stored(p: np.ndarray, storage: np.dtype, xp: Any) -> np.ndarray:
+    """p, which is from 0 to 1, rounded to the storage type (to nearest, ties to even); CuPy need not know that type."""
+    if xp is np:
+        return p.astype(storage).astype(np.float64)
+    info = ml_dtypes.finfo(storage)
+    _, exponent = xp.frexp(p)
+    step = xp.ldexp(xp.ones_like(p), xp.maximum(exponent - 1 - info.nmant, info.minexp - info.nmant))
+    return xp.rint(p / step) * step
 
 
 def score_error(rows: Rows, head_dim: int) -> np.ndarray:
@@ -223,7 +239,7 @@ def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, d
 
 
 def reference(dims: Dims, options: Mapping[str, str],
-              inputs: Arrays) -> dict[str, dict[str, np.ndarray | None]]:
+              inputs: Arrays, xp: Any = np) -> dict[str, dict[str, np.ndarray | None]]:
     """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, their shape.
 
     `rounded` is O of a model in which only P and O are rounded. LSE has None: nothing of it is stored in less
@@ -238,7 +254,7 @@ def reference(dims: Dims, options: Mapping[str, str],
     for b, h, block in _blocks(shape):
         head = h * dims["H_kv"] // dims["H"]
         k, v, seen = inputs["k"][b, head], inputs["v"][b, head], visible[block]
-        rows = attend(inputs["q"][b, h, block], k, v, seen, scale, STORAGE[dtype])
+        rows = attend(inputs["q"][b, h, block], k, v, seen, scale, STORAGE[dtype], xp)
         at = (b, h, block)
         o["value"][at], o["rounded"][at] = rows.value, rows.rounded
         o["bound"][at] = output_bound(rows, seen, v, dtype)

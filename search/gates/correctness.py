@@ -9,7 +9,7 @@ import numpy as np
 from search.cases import Case, derived_cases, workload_case
 from search.gates.base import Subject, passed
 from search.memory import POISON, Problem, Tensor, problem
-from search.reference import Expected, answer
+from search.reference import Expected
 from search.targets.base import Execution
 from search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
 
@@ -50,7 +50,7 @@ def _problems(subject: Subject) -> list[Problem]:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
-    return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+    return [problem(subject.kernel, subject.template, subject.point, case, subject.target.answer(subject.kernel, case))
             for case in cases]
 
 
@@ -60,7 +60,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     if execution.failure is not None:
         sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
-    right = answer(subject.kernel, case)
+    right = subject.target.answer(subject.kernel, case)
     found, reason = [], None
     for tensor in execution.problem.tensors:
         image = execution.outputs.get(tensor.name)

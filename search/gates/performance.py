@@ -9,7 +9,6 @@ from search.cases import workload_case
 from search.gates.base import Subject, passed, unavailable
 from search.gates.correctness import compare
 from search.memory import Problem, problem
-from search.reference import answer
 from search.targets.base import Execution, Failure, Rival
 from search.targets.cuda.timing import LOOKS, SCREEN_RATIO, Decision, Interval, block_log_ratios, combined, decide
 from search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
@@ -73,8 +72,9 @@ def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
     """Each workload as it is timed: without the outputs that nobody has to ask for."""
     cases = [workload_case(one, subject.seed) for one in subject.workloads]
-    return tuple(replace(problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case),
-                                 optional_outputs=False), mode=subject.mode) for case in cases)
+    return tuple(replace(problem(subject.kernel, subject.template, subject.point, case,
+                                 subject.target.answer(subject.kernel, case), optional_outputs=False),
+                         mode=subject.mode) for case in cases)
 
 
 def left_wrong(subject: Subject, execution: Execution) -> Failure | None:

@@ -50,7 +50,8 @@ class Heading:
 
     name: str
     kernel: str
-    operation_digest: str                                # of what is computed, and how it is checked
+    operation_digest: str                                # of what is computed
+    checks_digest: str                                   # of how it was checked
     workloads: tuple[Workload, ...]
     template: str                                        # whose space was swept
     lattice: tuple[tuple[str, tuple[Value, ...]], ...]   # the values of each parameter
@@ -111,10 +112,19 @@ class Recording:
     def candidate(self, row: Row) -> Candidate:
         return Candidate(self.heading.kernel, row.template, self.parameters(row), Origin(OriginKind.SEEDED))
 
+    def row_of(self, candidate: Candidate) -> Row | None:
+        """The row of a candidate. Parameters that its template did not have then are left aside: a candidate that they
+        make another one has another source."""
+        return self._by_point.get((candidate.template, self._recorded(candidate)))
+
     @cached_property
-    def by_point(self) -> dict[tuple[str, Items], Row]:
-        """Rows by template and parameters."""
+    def _by_point(self) -> dict[tuple[str, Items], Row]:
         return {(one.template, self.parameters(one)): one for one in self.rows}
+
+    def _recorded(self, candidate: Candidate) -> Items:
+        names = next((one.parameters for one in self.heading.templates if one.name == candidate.template), ())
+        values = candidate.values()
+        return tuple((name, values[name]) for name in names if name in values)
 
     def workload_names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.heading.workloads)
@@ -128,14 +138,19 @@ def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Re
 
 
 def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str:
-    """Names what is computed for these workloads and how it is checked: other workloads, templates and the lists of
-    further allowed values may come and go."""
+    """Names what is computed for these workloads: other workloads, templates and the lists of further allowed values may
+    come and go."""
     return digest({
         "name": kernel.name, "options": [(one.name, one.default) for one in kernel.options],
         "dims": [(one.name, one.time, one.default) for one in kernel.dims], "arguments": kernel.arguments,
         "constants": kernel.constants, "work": (kernel.work_flop, kernel.work_bytes),
-        "alignment": (kernel.pointer_bytes, kernel.stride_elements), "checks": kernel.checks,
-        "reference": kernel.reference_text, "workloads": [(one.name, one.dims, one.options) for one in workloads]})
+        "alignment": (kernel.pointer_bytes, kernel.stride_elements),
+        "workloads": [(one.name, one.dims, one.options) for one in workloads]})
+
+
+def checks_digest(kernel: KernelSpec) -> str:
+    """Names the checks and the reference. When they are others today, a recording still says what was found then."""
+    return digest({"checks": kernel.checks, "reference": kernel.reference_text})
 
 
 def plan_digest(heading: Heading) -> str:

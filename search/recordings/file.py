@@ -41,6 +41,7 @@ def write(path: Path, recording: Recording) -> None:
     lines = [heading_json(recording.heading), *map(row_json, recording.rows),
              _dumps({"end": True, "rows": len(recording.rows)})]
     write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=9, mtime=0))
+    path.chmod(0o644)                # what is written atomically is its owner's alone
 
 
 def read(path: Path) -> Recording:
@@ -122,6 +123,7 @@ def heading_of(name: str, line: str) -> Heading:
     try:
         return Heading(
             name=found["name"], kernel=found["kernel"], operation_digest=found["operation_digest"],
+            checks_digest=found["checks_digest"],
             workloads=tuple(Workload(one["name"], one["title"], _pairs(one["dims"]), _pairs(one["options"]))
                             for one in found["workloads"]),
             template=found["template"], lattice=tuple((key, tuple(values)) for key, values in found["lattice"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from search.candidate import complete_parameters
 from search.recordings.contents import Recording
 from search.space import Space
 from search.spec import Items, TemplateSpec
@@ -14,7 +15,8 @@ class RecordedSpace(Space):
     """The recorded points of the swept template; the nearest of them stands in for any other."""
 
     def __init__(self, template: TemplateSpec, compiled: Items, recording: Recording) -> None:
-        swept = [recording.parameters(one) for one in recording.rows if one.template == template.name]
+        swept = [complete_parameters(template, dict(recording.parameters(one)), compiled)
+                 for one in recording.rows if one.template == template.name]
         known = set(swept)
         super().__init__(_narrowed(template, swept), compiled, recording.heading.device)
         self._swept, self._known, self._name = tuple(dict.fromkeys(swept)), known, recording.heading.name

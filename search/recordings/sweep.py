@@ -17,8 +17,8 @@ from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
 from search.gates.performance import PerformanceGate
 from search.gates.ptxas import PtxasGate
-from search.recordings.contents import (Heading, Protocol, RecordedTemplate, Recording, Row, Times, operation_digest,
-                                        recording_of)
+from search.recordings.contents import (Heading, Protocol, RecordedTemplate, Recording, Row, Times, checks_digest,
+                                        operation_digest, recording_of)
 from search.recordings.file import as_kept, rounded, write
 from search.recordings.journal import Journal, journal_path
 from search.recordings.lattice import Lattice, lattice_points
@@ -100,6 +100,7 @@ class Sweep:
         environment = {**dict(self._bench.toolchain.identity), **dict(self.target.identity()), "greenfast": self._greenfast}
         return Heading(
             name=order.name, kernel=kernel.name, operation_digest=operation_digest(kernel, order.workloads),
+            checks_digest=checks_digest(kernel),
             workloads=order.workloads, template=order.template, lattice=order.lattice, baseline=order.baseline,
             templates=tuple(RecordedTemplate(name, digest(kernel.template(name)),
                                              tuple(one.name for one in kernel.template(name).parameters)) for name in used),

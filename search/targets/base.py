@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from search.candidate import Candidate
+from search.cases import Case
 from search.devices import Device
 from search.memory import Problem
+from search.reference import Answer, answer
 from search.render import RenderedSource
 from search.space import Space
-from search.spec import Items, TemplateSpec
+from search.spec import Items, KernelSpec, TemplateSpec
 from search.toolchain import Cubin
 from search.verdict import LineCost, Reason, SafetyFinding, Timing, Verdict
 
@@ -64,7 +66,7 @@ class Question:
     workloads: tuple[str, ...]
     limits: Any                          # GateLimits
     baseline: tuple[Timing, ...] | None
-    against: str = ""                    # digest of the baseline's candidate
+    against: Candidate | None = None     # the baseline
 
 
 Inspect = Callable[[Execution], Failure | None]      # what the timed launches left, judged
@@ -82,6 +84,10 @@ class Target(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Build or claim what runs need, once. Fault with a mend when something is missing."""
+
+    def answer(self, kernel: KernelSpec, case: Case) -> Answer:
+        """Inputs and expected outputs of `case`, wherever they are computed fastest."""
+        return answer(kernel, case)
 
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from search.candidate import Candidate, Origin, OriginKind, preset_candidate
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
 from search.digest import digest
 from search.errors import Fault, UsageError, unknown_name
 from search.gates.base import GateLimits
@@ -55,7 +55,7 @@ class ReplayTarget(Target):
     def answers(self, question: Question) -> Verdict:
         """Fault for a candidate that was not recorded, or whose source is another one now."""
         heading, candidate = self._recording.heading, question.candidate
-        row = self._recording.by_point.get((candidate.template, candidate.parameters))
+        row = self._recording.row_of(candidate)
         if row is None:
             raise Fault(f"the recording {heading.name} holds no such candidate", code="not_recorded")
         if row.source_digest != question.source_digest:
@@ -103,7 +103,7 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
     if row.stage == Stage.CORRECTNESS:
         return _rejected([*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said)
     gates.append(GateResult("correctness", Outcome.PASSED, f"replayed from {name}: {row.outputs_checked} outputs were within "
-                            "both bounds; the one that used most of them is kept", checked))
+                            "both bounds of the checks of then; the one that used most of them is kept", checked))
     if row.stage is not None and reason not in COMPARED:
         return _rejected([*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said)
     gates.append(_replayed_time(recording, row, question))
@@ -121,7 +121,7 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
     ratio = interval = None
     words = ""
     if question.baseline is not None:
-        if question.against == recording.candidate(recording.rows[0]).digest:
+        if question.against is not None and recording.row_of(question.against) is recording.rows[0]:
             then = standing(tuple(one for _, one in chosen), heading.protocol.min_gain)
             ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
         else:
@@ -177,7 +177,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
         compiled = heading.workloads[0].compile_time(kernel)
         template, preset = kernel.preset(baseline)
         found = preset_candidate(template, preset.name, compiled)
-        if (found.template, found.parameters) not in recording.by_point:
+        if recording.row_of(found) is None:
             raise UsageError(f"replay:{which} holds no candidate {baseline}", code="not_recorded",
                              mend=f"its own baseline is {heading.baseline}")
     return replace(request, workloads=request.workloads or recording.workload_names(), templates=(heading.template,),
@@ -197,11 +197,13 @@ def require_current(recording: Recording, kernel: KernelSpec, include_dirs: tupl
     for then in heading.templates:
         template = kernel.template(then.name)
         today = digest(template)
-        if tuple(one.name for one in template.parameters) != then.parameters:
-            raise _stale(heading, then.name, today, "its parameters are others")
         rows = [one for one in recording.rows if one.template == then.name]
         for row in rows[::max(1, len(rows) // SOURCES_LOOKED_AT)]:
-            candidate = Candidate(kernel.name, then.name, recording.parameters(row), Origin(OriginKind.SEEDED))
+            try:
+                parameters = complete_parameters(template, dict(recording.parameters(row)), compiled)
+            except UsageError as error:
+                raise _stale(heading, then.name, today, error.message) from error
+            candidate = Candidate(kernel.name, then.name, parameters, Origin(OriginKind.SEEDED))
             source = render(kernel, template, candidate, resolve(template, candidate.parameters, compiled), include_dirs)
             if not isinstance(source, RenderedSource) or source.digest != row.source_digest:
                 raise _stale(heading, then.name, today, f"its candidate {row.number} renders differently")

@@ -14,7 +14,7 @@ HTML = {"Accept": "text/html"}
 def paths(site) -> list[str]:
     searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
     trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)]
-    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/negatives",
+    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/champions", "/negatives",
             f"/negatives?search={site.finished.row.id}&reason=spills"]
 
 
@@ -44,7 +44,7 @@ def test_no_page_is_wider_than_its_window(page, site, width):
 
 
 def test_every_field_has_a_label(page, site):
-    for path in ("/new", "/negatives", site.search):
+    for path in ("/new", "/negatives", site.search, f"/searches/{site.measured.row.id}"):
         page.goto(path)
         assert page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
                                 .filter((one) => one.labels.length === 0).map((one) => one.name)""") == [], path

@@ -69,7 +69,8 @@ def test_the_album_says_what_becomes_of_a_kernel(entry, judged):
         assert failed and all(one.sentence for one in failed)
 
 
-@pytest.mark.parametrize("preset", ["wmma:flashcore_a", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec"])
+@pytest.mark.parametrize("preset", ["wmma:flashcore_a", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec", "mma:fa2",
+                                    "mma:short", "mma:split"])
 @pytest.mark.parametrize("workload", ["mission", "mission_bf16", "mission_causal", "mission_gqa"])
 def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emulator, toolchain):
     kernel = catalogue.kernel("attention")

@@ -41,6 +41,10 @@ def test_targets_list_recordings_and_say_which_cannot_be_read(home, shelf):
     listed = {one["name"]: one for one in home.run("targets", "--json", GREENFAST_RECORDINGS=str(shelf)).json}
     assert listed["replay:axpy-small"]["time_kind"] == "replayed" and listed["replay:axpy-small"]["available"]
     assert listed["replay:axpy-small"]["title"].startswith("11 candidates of axpy right on odd")
+    shown = home.run("recording", "axpy-small", "--json", GREENFAST_RECORDINGS=str(shelf)).json
+    assert shown["space"] == {"threads": [32, 64, 128, 256], "per_thread": [1, 2, 4]} and shown["environment"]["gpu"]
+    assert shown["candidates"] == 11 == 1 + sum(shown["verdicts"].values()) and shown["fastest"][0]["time_kind"] == "replayed"
+    assert "replayed" in home.run("recording", "replay:axpy-small", GREENFAST_RECORDINGS=str(shelf)).out
     refused = home.run("search", "axpy", "--target", "replay:axpy-damaged", GREENFAST_RECORDINGS=str(shelf))
     assert refused.code == 2 and "is damaged" in refused.err and refused.err.count("\n") == 1
 

@@ -116,9 +116,22 @@ def runs(ratio, noise=0.002):
 
 
 def test_times_agree_within_what_processes_differ_by_and_disagree_beyond():
-    assert compare_times(timing(0.8, 1), runs(0.8))[0] is Finding.AGREES
-    assert compare_times(timing(0.8, 1), runs(0.808))[0] is Finding.AGREES
+    assert compare_times([timing(0.8, 1)], runs(0.8))[0] is Finding.AGREES
+    assert compare_times([timing(0.8, 1)], runs(0.808))[0] is Finding.AGREES
     for other in (0.72, 0.88):
-        finding, sentence = compare_times(timing(0.8, 1), runs(other))
+        finding, sentence = compare_times([timing(0.8, 1)], runs(other))
         assert finding is Finding.DISAGREES and "0.8" in sentence
-    assert compare_times(timing(0.8, 1, noise=0.3), runs(0.8, noise=0.3))[0] is Finding.CANNOT_TELL
+    assert compare_times([timing(0.8, 1, noise=0.3)], runs(0.8, noise=0.3))[0] is Finding.CANNOT_TELL
+
+
+def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
+    from app.opened_bundle import OpenedBundle
+    from app.verify import recorded_runs
+    search = {"gates": {"performance": {"timings": [{"workload": "line", "time_median_us": 9.0, "time_kind": "measured",
+                                                     "samples": [9.0] * 16, "baseline_samples": [10.0] * 16}]}}}
+    again = {"comparisons": [{"against": "runner-up", "processes": []}, {"against": "baseline", "processes": [
+        {"timings": [{"workload": "line", "time_median_us": 8.0, "samples": [8.0] * 80, "other_samples": [10.0] * 80}]}] * 3}]}
+    for evidence, count, time_us in (({"candidate": search, "confirmation": again}, 3, 8.0),
+                                     ({"candidate": search, "confirmation": None}, 1, 9.0), ({"candidate": None}, 0, 0)):
+        found = recorded_runs(OpenedBundle({}, {}, None, evidence, {}))
+        assert len(found) == count and all(one[0].time_median_us == time_us for one in found)

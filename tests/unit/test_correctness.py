@@ -45,7 +45,7 @@ def _run(attention, layout="padded", damage=lambda name, values, image: None):
             tensor.view(image)[...] = right.outputs[tensor.name].value.astype(tensor.dtype)
             damage(tensor.name, tensor.view(image), image)
             outputs[tensor.name] = image
-    return compare(SimpleNamespace(kernel=kernel), Execution(made, "forward", outputs, None))
+    return compare(SimpleNamespace(kernel=kernel, target=SimpleNamespace(answer=answer)), Execution(made, "forward", outputs, None))
 
 
 def _only(name, action):
@@ -114,7 +114,7 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
 
 def test_a_run_that_failed_is_evidence_with_its_sentence(attention):
     made = _problem(attention, "padded")
-    checks, reason = compare(SimpleNamespace(kernel=attention[0]),
+    checks, reason = compare(SimpleNamespace(kernel=attention[0], target=SimpleNamespace(answer=answer)),
                              Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")))
     assert reason is Reason.DEADLOCK
     assert checks[0].passed is False and checks[0].sentence.endswith("thread 3 waits for ever")

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from search.cases import Case
+from search.cases import Case, workload_case
 from search.devices import device
 from search.errors import Fault, UsageError
 from search.memory import POISON, LaunchPlan, Problem, Tensor
+from search.reference import answer
 from search.targets import TargetSettings, open_target
 from search.targets.base import Rival
 from search.targets.cuda import driver, gpu_count
@@ -174,6 +175,39 @@ def test_image_files_are_written_once_and_stay_while_they_are_used(tmp_path):
         assert paths[0] == paths[1] and paths[0] != more[0]
         assert all(path.stat().st_size == 80 for path in (*paths, *more))
     assert [path.exists() for path in (paths[0], more[0])].count(True) == 1
+
+
+# reference.py gives o 1e-6 more than is right wherever CuPy computes it, or has no idea of CuPy, or breaks under it.
+SHIFTED = """
+_right = reference
+def reference(dims, options, inputs, xp=np):
+    found = _right(dims, options, inputs)
+    if xp is not np:
+        found["o"]["value"] = found["o"]["value"] + 1e-6
+    return found
+"""
+UNAWARE = "\n_right = reference\ndef reference(dims, options, inputs):\n    return _right(dims, options, inputs)\n"
+BREAKS = SHIFTED.replace("xp is not np", "xp is not np and xp.no_such_function")
+
+
+@pytest.mark.parametrize(("added", "trusted"), [("", True), (SHIFTED, False), (UNAWARE, False), (BREAKS, False)])
+def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(added, trusted, target, catalogue, monkeypatch):
+    monkeypatch.setattr(cuda, "LARGE_FLOP", 0.0)
+    kernel = catalogue.kernel("attention")
+    kernel = replace(kernel, reference_text=kernel.reference_text + added)
+    case = workload_case(kernel.workload("small"), 3)
+    found, right = target.answer(kernel, case), answer(replace(kernel), case)
+    assert target._references[id(kernel), case.options][1] is trusted
+    for name, one in right.outputs.items():
+        assert np.array_equal(found.outputs[name].value, one.value)
+        assert np.array_equal(found.outputs[name].bound, one.bound)
+    assert all(np.array_equal(found.inputs[name], right.inputs[name]) for name in right.inputs)
+
+
+def test_a_small_reference_asks_no_gpu(target, catalogue):
+    kernel = catalogue.kernel("attention")
+    target.answer(kernel, workload_case(kernel.workload("small"), 4))
+    assert target._jobs == 0 and not target._references
 
 
 def test_other_peoples_work_is_told_from_our_own():

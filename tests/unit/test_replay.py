@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from drawn_gpu import DrawnGpu, law_us
+from search.candidate import Candidate, Origin, OriginKind
 from search.errors import Fault, UsageError
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
@@ -19,6 +20,7 @@ from search.recordings.shelf import PATH_VARIABLE, SHIPPED, recording_names
 from search.recordings.space import RecordedSpace
 from search.recordings.sweep import Sweep, SweepOrder
 from search.run import Control, Ended, History, SearchRun
+from search.spec import Parameter
 from search.targets import TargetSettings, check_target_name, open_target
 from search.targets.replay import require_current
 from search.verdict import Green, Outcome, Rejected, TimeKind, gate_result, performance_of, verdict_name
@@ -96,8 +98,8 @@ def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
     plan, result, trials = _search(album, bench, strategy)
     assert result.ended is Ended.COMPLETED and result.why == "every valid candidate was tried"
     assert plan.workloads == ("odd",) and plan.templates == ("right",) and plan.baseline == "right:plain"
-    tried = [(one.candidate.template, one.candidate.parameters) for one in trials]
-    assert sorted(tried) == sorted(shelf.by_point) and tried[0] == ("right", shelf.parameters(shelf.rows[0]))
+    tried = [one.candidate.parameters for one in trials]
+    assert sorted(tried) == sorted(map(shelf.parameters, shelf.rows)) and tried[0] == shelf.parameters(shelf.rows[0])
 
 
 def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album, bench):
@@ -168,7 +170,30 @@ def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album)
             require_current(shelf, changed, album.include_dirs)
         assert refused.value.code == "recording_stale"
     with pytest.raises(UsageError, match=r"another form of kernel axpy \(\w{12} then, \w{12} now\)"):
-        require_current(shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs)
+        require_current(shelf, replace(kernel, stride_elements=16), album.include_dirs)
+    require_current(shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs)     # says what was then
+
+
+def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_changes_nothing(shelf, album, bench):
+    kernel = album.kernel("axpy")
+    right = kernel.template("right")
+    unroll = Parameter("unroll", "int", (1, 2), 1, "", False, None)
+    changed = replace(right, parameters=(unroll, *right.parameters), text="{% if unroll == 2 %}// two{% endif %}" + right.text)
+    newer = replace(kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates))
+    require_current(shelf, newer, album.include_dirs)
+    space = RecordedSpace(changed, bench.compiled, shelf)
+    assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(shelf.rows)
+    candidate = Candidate("axpy", "right", space.points[0], Origin(OriginKind.SAMPLED))
+    newer_bench = replace(bench, kernel=newer)
+    assert verdict_name(evaluate(candidate, newer_bench, None).verdict) == verdict_name(
+        evaluate(shelf.candidate(shelf.row_of(candidate)), bench, None).verdict)
+    other = replace(candidate, parameters=(("unroll", 2), *candidate.parameters[1:]))
+    assert evaluate(other, newer_bench, None).verdict.code == "recording_stale"
+    fewer = replace(right, parameters=right.parameters[:1], constraints=(), text=right.text.replace("per_thread", "1"))
+    gone = replace(kernel, templates=tuple(fewer if one.name == "right" else one for one in kernel.templates))
+    with pytest.raises(UsageError, match="unknown parameter 'per_thread'") as refused:
+        require_current(shelf, gone, album.include_dirs)
+    assert refused.value.code == "recording_stale"
 
 
 def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf, bench):

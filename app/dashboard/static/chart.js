@@ -21,7 +21,7 @@
 
   function bestLine(data) {
     const steps = data.best.concat(data.best.length ? [[data.last_number, data.best[data.best.length - 1][1]]] : []);
-    return { type: "scatter", mode: "lines", name: "best so far", x: steps.map((one) => one[0]), y: steps.map((one) => one[1]),
+    return { type: "scatter", mode: "lines", name: data.kind === "measured" ? "best so far" : "lowest " + (data.kind || "") + " so far", x: steps.map((one) => one[0]), y: steps.map((one) => one[1]),
              line: { shape: "hv", width: 2, color: colour("good") }, hoverinfo: "skip" };
   }
 

@@ -25,6 +25,7 @@ from cupy.cuda import runtime
 from search.children import serve_requests
 from search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
 from search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
+from search.targets.cuda.large_reference import computed
 from search.targets.cuda.nvml import Health
 from search.targets.cuda.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
 
@@ -135,6 +136,24 @@ class Measurer:
                 for image in outputs(one, arena, part):
                     file.write(image.data)
         return {"damage": found}
+
+    def do_reference(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Outputs of a large reference, as float64, one field after the other in the file `outputs`."""
+        try:
+            found = computed(request, cupy)
+        except ERRORS:
+            raise
+        except Exception as error:               # CuPy lacks a function, or the author's text is not made for it
+            return {"unavailable": f"{type(error).__name__}: {error}"[:300]}
+        fields = []
+        with Path(request["outputs"]).open("wb") as file:
+            for name, one in found.items():
+                for field, array in one.items():
+                    fields.append([name, field, None if array is None else list(array.shape)])
+                    if array is not None:
+                        file.write(np.ascontiguousarray(array, np.float64).data)
+        cupy.get_default_memory_pool().free_all_blocks()
+        return {"fields": fields}
 
     def do_measure(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time one program alone, or two in turn, on rings of the first one's tensors; what they left as in `execute`."""

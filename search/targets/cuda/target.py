@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import shutil
 import tempfile
 import threading
@@ -18,14 +19,18 @@ from typing import Any
 
 import numpy as np
 
+from search.cases import Case
 from search.children import Child, ChildDied, ChildTimeout, Limits
 from search.errors import Fault
 from search.memory import Problem
+from search.reference import Answer, Arrays, answer
 from search.render import RenderedSource
+from search.spec import KernelSpec
 from search.targets.base import Execution, Failure, Inspect, Rival, Target
 from search.targets.cuda import driver
 from search.targets.cuda.arena import description
 from search.targets.cuda.images import ImageFiles
+from search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
 from search.targets.cuda.lock import GpuLock
 from search.targets.cuda.quarantine import Quarantine
 from search.targets.cuda.timing import CONFIDENCE, LOOKS, default_mode, floor_us, median
@@ -95,6 +100,8 @@ class CudaTarget(Target):
         self._busy, self._uuid = False, ""
         self._interrupts = self._jobs = 0
         self._count = itertools.count()
+        self._references: dict[Any, tuple[KernelSpec, bool]] = {}      # which kernel's reference the GPU gets right
+        self._references_lock = threading.Lock()
         self.spans: Counter[str] = Counter()     # seconds that the child was busy, by what with
 
     def prepare(self) -> None:
@@ -115,6 +122,32 @@ class CudaTarget(Target):
         weakref.finalize(program, program.path.unlink, missing_ok=True)
         return program
 
+    def answer(self, kernel: KernelSpec, case: Case) -> Answer:
+        large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
+        return answer(kernel, case, self._trusted_reference if large else None)
+
+    def _trusted_reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
+        """From the GPU, if what it says of a small case agrees with NumPy; None: NumPy has to do it."""
+        known = id(kernel), case.options
+        with self._references_lock:
+            if known not in self._references:
+                trusted = takes_cupy(kernel) and agrees(kernel, case, self._reference)
+                self._references[known] = kernel, trusted        # keeps the kernel alive: its id stays its own
+        return self._reference(kernel, case) if self._references[known][1] else None
+
+    def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
+        self.prepare()
+        reply, images = self._answered({"do": "reference", **described(kernel, case)}, alone=False)
+        if "error" in reply or "unavailable" in reply:
+            return None
+        found, position = {}, 0
+        for name, field, shape in reply["fields"]:
+            size = 0 if shape is None else 8 * math.prod(shape)
+            found.setdefault(name, {})[field] = (
+                None if shape is None else images[position:position + size].view(np.float64).reshape(shape))
+            position += size
+        return found
+
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         """All problems in one request, or a few where they are large."""
         self.prepare()
@@ -124,12 +157,12 @@ class CudaTarget(Target):
     def _executed(self, program: Program, batch: Sequence[Problem]) -> Iterator[Execution]:
         if not batch:
             return
-        with self._images.held(batch) as images:
+        with self._images.held(batch) as files:
             request = {"do": "execute", "cubin": str(program.path), "deadline_s": self._run_deadline_s,
-                       "problems": [description(*both) for both in zip(batch, images)]}
-            reply, outputs = self._answered(request, batch, alone=False)
+                       "problems": [description(*both) for both in zip(batch, files)]}
+            reply, images = self._answered(request, alone=False)
         if "error" not in reply:
-            for one, found, damage in zip(batch, outputs, reply["damage"]):
+            for one, found, damage in zip(batch, outputs_of(batch, images), reply["damage"]):
                 failure = Failure(Reason(damage[0]), damage[1]) if damage else None
                 yield Execution(one, "device", {} if failure else found, failure)
             return
@@ -145,16 +178,16 @@ class CudaTarget(Target):
         timings = []
         for number, one in enumerate(problems):
             pair = (one,) if against is None else (one, against.problems[number])
-            with self._images.held(pair) as images:
-                request = self._measure_request(program, one, against, pair, images, number)
+            with self._images.held(pair) as files:
+                request = self._measure_request(program, one, against, pair, files, number)
                 request["screen"] = len(problems) == 1 and request["looks"] == LOOKS
-                reply, outputs = self._answered(request, (one,), alone=True)
+                reply, left = self._answered(request, alone=True)
             if "error" in reply:
                 return self._failure(one, reply)
             if reply["damage"][0]:
                 reason, sentence = reply["damage"][0]
                 return Failure(Reason(reason), sentence)
-            failure = inspect(Execution(one, "timed", outputs[0], None)) if inspect is not None else None
+            failure = inspect(Execution(one, "timed", outputs_of((one,), left)[0], None)) if inspect is not None else None
             if failure is not None:
                 return failure
             timings.append(self._timing(one, reply, request["mode"]))
@@ -250,9 +283,9 @@ class CudaTarget(Target):
         if child is not None and not child.close():
             raise self._quarantine.begin("its measuring process cannot be ended: the driver holds it")
 
-    def _answered(self, request: dict[str, Any], problems: Sequence[Problem], *,
-                  alone: bool) -> tuple[dict[str, Any], list[dict[str, np.ndarray]]]:
-        """The child's reply, and each problem's outputs unless it is an error. One request at a time."""
+    def _answered(self, request: dict[str, Any], *,
+                  alone: bool) -> tuple[dict[str, Any], np.ndarray]:
+        """The child's reply, and the bytes that it left, unless it is an error. One request at a time."""
         path = self._folder / f"outputs-{next(self._count)}"
         try:
             with self._one_at_a_time, self._turn(self._uuid), self._lock.held(alone=alone):
@@ -260,7 +293,7 @@ class CudaTarget(Target):
                 reply = self._call({**request, "outputs": str(path)})
                 self.spans[request["do"]] += time.perf_counter() - begin
                 self.spans.update({f"{request['do']}: {name}": spent for name, spent in reply.get("spans", {}).items()})
-            return reply, [] if "error" in reply else outputs_of(problems, np.fromfile(path, np.uint8))
+            return reply, np.fromfile(path, np.uint8) if path.exists() else np.empty(0, np.uint8)
         finally:
             path.unlink(missing_ok=True)
 

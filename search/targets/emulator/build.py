@@ -51,6 +51,7 @@ KERNEL_FLAGS = (
     "-ffp-contract=fast",  # CUDA code puns types, and nvcc contracts a * b + c
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
     "-fstack-clash-protection",  # a large frame must meet its stack's guard page
+    "-fno-stack-protector",  # Ubuntu's g++ turns it on, but not with -nostdlib: then the prelude would not fit
     "-fsanitize=alignment",
     "-fno-sanitize-recover=alignment",  # the runtime answers the check, and stops the block
 )
@@ -237,6 +238,7 @@ class EmulatorBuild:
         folder.mkdir()
         header = INCLUDE / "gf_emulator" / "prelude.h"
         made = folder / "prelude.h.gch"
+        (folder / "prelude.h").write_text('#include "gf_emulator/prelude.h"\n')      # if the compiler refuses that
         self._must([*self._kernel_flags(flavour), "-x", "c++-header", str(header), "-o", str(made)])
 
     def _must(self, arguments: Sequence[str]) -> None:

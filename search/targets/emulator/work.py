@@ -26,7 +26,7 @@ def mixes_of(problem: Problem, cubin: Cubin, sampled: int) -> tuple[InstructionM
     try:
         entries = read_entries(cubin.ptx)
         return tuple(instruction_mix(entries[one.entry], arguments_of(problem, one), one.grid, one.block,
-                                     sampled_blocks(one, sampled)) for one in problem.launches)
+                                     sampled_blocks(one, sampled), one.cluster) for one in problem.launches)
     except (Fault, KeyError, ValueError):
         return ()
 
@@ -76,9 +76,19 @@ def whole_mix(problem: Problem, mixes: Sequence[InstructionMix]) -> tuple[tuple[
 
 def sampled_blocks(launch: LaunchPlan, sampled: int) -> tuple[int, ...]:
     """The blocks that a counted run executes: `sampled` of them, evenly spread, in whole clusters."""
-    blocks, cluster = math.prod(launch.grid), math.prod(launch.cluster)
-    executed = min(-(-sampled // cluster) * cluster, blocks)
-    return tuple(number * blocks // executed for number in range(executed))
+    size = math.prod(launch.cluster)
+    clusters = math.prod(launch.grid) // size
+    executed = min(-(-sampled // size), clusters)
+    return tuple(_block_of(launch, number * clusters // executed, rank) for number in range(executed) for rank in range(size))
+
+
+def _block_of(launch: LaunchPlan, cluster: int, rank: int) -> int:
+    """The number of a cluster's block; both count x first (PTX ISA, "%cluster_ctarank")."""
+    columns, rows = launch.grid[0] // launch.cluster[0], launch.grid[1] // launch.cluster[1]
+    x = cluster % columns * launch.cluster[0] + rank % launch.cluster[0]
+    y = cluster // columns % rows * launch.cluster[1] + rank // launch.cluster[0] % launch.cluster[1]
+    z = cluster // columns // rows * launch.cluster[2] + rank // launch.cluster[0] // launch.cluster[1]
+    return (z * launch.grid[1] + y) * launch.grid[0] + x
 
 
 def arguments_of(problem: Problem, launch: LaunchPlan) -> tuple[int | float | None, ...]:

@@ -22,7 +22,7 @@ __forceinline__ __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturat
     if (x == x) return code;
     // From a double, a NaN keeps its sign, and in e5m2 its two highest fraction bits.
     const auto bits = gf_emulator::bit_cast<std::uint64_t>(x);
-    return __nv_fp8_storage_t(bits >> 56 & 0x80 |
+    return __nv_fp8_storage_t((bits >> 56 & 0x80) |
                               (format == __NV_E4M3 ? 0x7f : 0x7e | unsigned(bits >> 50 & 3)));
 }
 __forceinline__ __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw x, __nv_saturation_t saturate,

@@ -63,7 +63,7 @@ extern "C" void gf_emulator_async_copy_wait(int groups_left_in_flight) {
         const AsyncCopy& copy = self.copies[landed];
         if (copy.group + unsigned(groups_left_in_flight) >= self.copy_group) break;
         if (checker) checker->copy_landed(copy);
-        std::memcpy(copy.destination, copy.source, std::size_t(copy.valid_bytes));
+        if (copy.valid_bytes) std::memcpy(copy.destination, copy.source, std::size_t(copy.valid_bytes));
         std::memset(copy.destination + copy.valid_bytes, 0, std::size_t(copy.bytes - copy.valid_bytes));
     }
     self.copies.erase(self.copies.begin(), self.copies.begin() + long(landed));

@@ -24,7 +24,7 @@ struct Float8Format {
             code = ((magnitude + (1u << (dropped - 1)) - 1 + (magnitude >> dropped & 1u)) >> dropped) -
                    (std::uint32_t(127 - bias) << fraction_bits);
         if (code > largest) code = saturate ? largest : beyond;
-        return std::uint8_t(bits >> 24 & 0x80u | code);
+        return std::uint8_t((bits >> 24 & 0x80u) | code);
     }
     static float to_float(std::uint8_t code) {
         const std::uint32_t sign = std::uint32_t(code & 0x80u) << 24, magnitude = code & 0x7fu;

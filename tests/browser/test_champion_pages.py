@@ -7,6 +7,8 @@ import pytest
 from db.store import Store
 from example_searches import accepted_search
 
+pytestmark = pytest.mark.browser
+
 
 @pytest.fixture(scope="module")
 def confirmed(site, catalogue):

@@ -1,0 +1,255 @@
+"""docs/h200.md's tables and its plots, made from bench/results/: `python bench/h200_page.py --save` writes them.
+
+What no result backs is left out with the words "not measured yet"; nothing here computes what a result does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.svg import Axis, Series, linear_axis, log_axis, plot
+
+DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
+PAGE = DOCS / "h200.md"
+BEGIN, END = "<!-- {}: begin (bench/h200_page.py) -->", "<!-- {}: end -->"
+NOT_YET = "*not measured yet*"
+BAND = 2.5                           # of modelled times (docs/architecture.md)
+Row = dict[str, Any]
+
+
+def result(name: str) -> Row:
+    """A result file by its name in bench/results, {} when it is not there."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def rows(name: str, what: str | None = None) -> list[Row]:
+    found = result(name).get("rows", [])
+    return found if what is None else [one for one in found if one.get("what") == what]
+
+
+def table(titles: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    if not lines:
+        return NOT_YET
+    return "\n".join(["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles),
+                      *("| " + " | ".join(map(str, one)) + " |" for one in lines)])
+
+
+# ---- sections: each gives the text between its markers ----
+
+def machine() -> str:
+    found = result("h200/gpu_target").get("environment", {})
+    named = (("GPU", "gpu"), ("driver", "driver"), ("CUDA of the driver", "cuda_driver"), ("NVRTC", "nvidia-cuda-nvrtc"),
+             ("CuPy", "cupy"), ("Python", "python"), ("host cores", "cores"), ("date", "date"))
+    return table(("", ""), [(name, found[key]) for name, key in named if key in found])
+
+
+def ceilings() -> str:
+    """Known times and this GPU's ceilings, as measured by the protocol that candidates are timed with."""
+    lines = []
+    for one in rows("h200/gpu_target", "known time"):
+        if one["workload"] == "large":
+            what = "copy beyond the L2"
+            note = f"{one['tb_per_s']:.2f} TB/s; the peak allows no less than {one['floor_us']:.1f} us"
+        elif one["cycles"]:
+            what = f"spin of {one['cycles']:,} cycles"
+            note = f"{one['cycles'] / one['sm_clock_mhz']:.2f} us at {one['sm_clock_mhz']:.0f} MHz"
+        else:
+            what, note = "empty kernel in a graph", "the least that a launch costs"
+        lines.append((what, f"{one['us']:.2f}", note, one["note"]))
+    for one in rows("h200/gpu_target", "ceiling"):
+        lines.append((one["name"], f"{one['us']:.2f}", one.get("figure", ""), one.get("note", "")))
+    return table(("kernel", "us, measured", "", "how"), lines)
+
+
+def decisions() -> str:
+    order = ("faster", "same", "ambiguous", "too_noisy", "slower")
+    lines = [(one["twin"], *(one["said"].get(word, 0) for word in order), f"{one['median_of_widths']:.2%}")
+             for one in rows("h200/gpu_target", "comparisons")]
+    return table(("a 51 us kernel against its twin", *(word.replace("_", " ") for word in order), "width of the interval"), lines)
+
+
+def throughput() -> str:
+    lines = []
+    for one in rows("h200/gpu_target", "search"):
+        spent = {**one.get("thread_seconds", {}), **{name: value for name, value in one.get("gpu_child_seconds", {}).items()
+                                                    if ":" not in name}}
+        lines.append((f"{len(one['trials'])} trials, mission", f"{one['trials_per_minute']:.0f}",
+                      f"{one['second_half_trials_per_minute']:.0f}", f"{one['seconds']:.1f}",
+                      ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items())))
+    found = result("h200/search").get("found")
+    if found:
+        lines.append((f"{found['trials']} trials, {found['workload']}, {found['strategy']}, with safety",
+                      f"{found['trials_per_minute']:.0f}", "", f"{found['search_s']:.1f}",
+                      f"safety {found['safety_thread_s']:.1f} in {found['safety_checks']} checks; then confirmation "
+                      f"{found['confirmation_s']:.1f} s"))
+    hang = "".join(f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the latest "
+                   f"(deadline {one['deadline_s']:g} s), and the next result is there after another "
+                   f"{max(one['rejected_to_next_result_s']):.2f} s." for one in rows("h200/gpu_target", "hang"))
+    return table(("search", "trials a minute", "second half", "seconds", "seconds in each stage, all threads"), lines) + hang
+
+
+def confirmation() -> str:
+    found = result("h200/confirm").get("found")
+    if not found:
+        return again()
+    blocks, processes = found["difference_holds_0_blocks_as_unit"], found["difference_holds_0_process_as_unit"]
+    same = found["same_process_difference_holds_0_blocks_as_unit"]
+    lines = [
+        ("candidates, processes", f"{found['candidates']}, {found['processes']}"),
+        ("scatter of a ratio within a process (sigma)", f"{found['within_a_process_sigma_percent']:.2f} %"),
+        ("scatter between processes (sigma)", f"{found['between_processes_sigma_percent']:.2f} %"),
+        ("largest difference of two processes", f"{found['largest_difference_of_two_processes_percent']:.2f} %"),
+        ("half width of one process's interval, median", f"{found['median_half_width_of_blocks_percent']:.2f} %"),
+        ("two passes of one process agree, blocks as the unit", f"{same['held']} of {same['of']} ({same['share']:.1%})"),
+        ("two processes agree, blocks as the unit", f"{blocks['held']} of {blocks['of']} ({blocks['share']:.1%})"),
+        ("**two processes agree, the process as the unit**",
+         f"**{processes['held']} of {processes['of']} ({processes['share']:.1%})**"),
+        ("processes for an interval of +-1 %", found["processes_for_an_interval_of_1_percent"]),
+        ("processes to find 1 % in 90 of 100", found["processes_to_find_1_percent_in_90_of_100"])]
+    return table(("", "figure"), lines)
+
+
+def again() -> str:
+    """The first study: the best of a search, measured again in fresh processes."""
+    found = rows("h200/gpu_target", "again")
+    numbers = dict.fromkeys(one["number"] for one in found)
+    lines = []
+    for number in numbers:
+        mine = [one for one in found if one["number"] == number]
+        lines.append((f"trial {number}", f"{mine[0]['first']:.4f}", ", ".join(f"{one['ratio']:.4f}" for one in mine),
+                      f"{max(abs(one['ratio'] / mine[0]['first'] - 1) for one in mine):.2%}"))
+    return table(("", "ratio in the search", "in fresh processes", "largest difference"), lines)
+
+
+def emulator() -> str:
+    lines = []
+    for one in rows("gpu_check", "agreement"):
+        lines += [("attention candidates, green on the emulator", f"{one['candidates']}", "gpu_check"),
+                  ("... of which wrong on the GPU", f"**{one['green_but_wrong_on_gpu']}**", "gpu_check"),
+                  ("comparisons of outputs on the GPU", f"{one['checks_on_gpu']:,}", "gpu_check")]
+    for one in rows("gpu_conformance", "summary"):
+        lines.append(("primitives compared bit for bit", f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, "
+                                                         f"{one['different']} different", "gpu_conformance"))
+    for one in rows("h200/gpu_target", "album"):
+        lines += [("album on the GPU: entries", one["entries"], "h200/gpu_target"),
+                  ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
+                  ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]), "h200/gpu_target")]
+    return table(("what", "figure", "from"), [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
+
+
+def modelled() -> str:
+    lines = [(one["template"], one["candidates"], f"{one['spearman']:.2f}",
+              f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}", name)
+             for name in ("gpu_check", "model_check") for one in rows(name, "modelled against measured")]
+    if not lines:
+        return NOT_YET
+    return table(("template", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
+                 [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines]) + \
+        "\n\n![Modelled against measured times of attention candidates](h200_modelled.svg)"
+
+
+def peers() -> str:
+    lines = []
+    for winner in rows("h200/peers", "winner"):
+        for one in rows("h200/peers", "peer"):
+            if one["workload"] != winner["workload"]:
+                continue
+            found = one["comparison"]
+            figure = (f"{found['ratio']:.3f} [{found['ratio_low']:.3f}, {found['ratio_high']:.3f}]" if found else "-")
+            lines.append((one["workload"], f"`{winner['template']}:{winner['preset']}`", one["name"], one["version"],
+                          f"{one['time_median_us']:.2f}" if one["time_median_us"] else "-", figure,
+                          found["decision"] if found else one["sentence"].partition(": ")[2]))
+    if not lines:
+        return NOT_YET
+    made = table(("workload", "ours", "peer", "version", "its us", "our time / its time", ""), lines)
+    return made + ("\n\n![Our time over the peers' times, with intervals](h200_peers.svg)" if duels() else "")
+
+
+def winners() -> str:
+    found = result("h200/search")
+    if not found:
+        return NOT_YET
+    sentence = found["found"]["why"].partition("; ")[2] or found["found"]["why"]
+    return f"`{found['found']['workload']}`, {found['found']['trials']} trials: {sentence}." + \
+        ("\n\n![Times of a search's candidates](h200_search.svg)" if searched() else "")
+
+
+SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
+            "confirmation": confirmation, "emulator": emulator, "modelled": modelled, "peers": peers, "winners": winners}
+
+
+# ---- plots ----
+
+def modelled_plot() -> str:
+    both = [one for name in ("gpu_check", "model_check") for one in rows(name) if "modelled_us" in one and "measured_us" in one]
+    series = [Series(name, tuple((one["modelled_us"], one["measured_us"]) for one in both if one["template"] == name))
+              for name in sorted({one["template"] for one in both})]
+    return plot("Modelled against measured, attention on an H200", log_axis("modelled, us", [one["modelled_us"] for one in both]),
+                log_axis("measured, us", [one["measured_us"] for one in both]), series,
+                guides=((1.0, 1.0), (BAND, 1.0), (1 / BAND, 1.0)))
+
+
+def duels() -> list[Row]:
+    return [one for one in rows("h200/peers", "peer") if one["comparison"]]
+
+
+def peers_plot() -> str:
+    found = duels()
+    workloads = tuple(dict.fromkeys(one["workload"] for one in found))
+    names = tuple(dict.fromkeys(one["name"] for one in found))
+    series = []
+    for number, name in enumerate(names):
+        mine = [one for one in found if one["name"] == name]
+        shift = (number - (len(names) - 1) / 2) * 0.15
+        series.append(Series(name, tuple((workloads.index(one["workload"]) + shift, one["comparison"]["ratio"]) for one in mine),
+                             tuple((one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]) for one in mine)))
+    x = Axis("workload", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=workloads)
+    y = linear_axis("our time / its time, measured", 0.0, max(one["comparison"]["ratio_high"] for one in found), 0.25)
+    return plot("Below 1 ours is faster", x, y, series, guides=((1.0, 0.0),))
+
+
+def searched() -> list[Row]:
+    found = result("h200/search")
+    return [one for one in found.get("rows") or found.get("trials") or () if one.get("us")]
+
+
+def search_plot() -> str:
+    found = searched()
+    series = [Series(name, tuple((one["at_s"], one["us"]) for one in found if one["template"] == name))
+              for name in sorted({one["template"] for one in found})]
+    end = max(one["at_s"] for one in found)
+    return plot("Candidates of one search", linear_axis("seconds since the search began", 0.0, end, 5.0 if end < 60 else 20.0),
+                log_axis("measured, us", [one["us"] for one in found]), series)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file as it should be."""
+    text = PAGE.read_text()
+    for name, section in SECTIONS.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise SystemExit(f"{PAGE.name} has no place for {name}: {begin}")
+        text = f"{before}{begin}\n{section()}\n{end}{rest.partition(end)[2]}"
+    made = {PAGE: text, DOCS / "h200_modelled.svg": modelled_plot()}
+    if duels():
+        made[DOCS / "h200_peers.svg"] = peers_plot()
+    if searched():
+        made[DOCS / "h200_search.svg"] = search_plot()
+    return made
+
+
+if __name__ == "__main__":
+    for path, content in pages().items():
+        if "--save" in sys.argv:
+            path.write_text(content)
+        elif path == PAGE:
+            print(content)

@@ -1,0 +1,118 @@
+"""Small SVG plots with axes, for pages that GitHub shows: no script, no font, readable on any background."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 48
+COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#9a6700")      # one a series, in order
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points (x, y), and intervals (low, high) around y where there are any."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    intervals: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range with its ticks. `names` replace numbers on an axis of things."""
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    log: bool = False
+    names: tuple[str, ...] = ()
+
+    def share(self, value: float) -> float:
+        """0 at the low end, 1 at the high end."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def log_axis(title: str, values: Sequence[float]) -> Axis:
+    """From a tick below all values to one above, ticks at 1, 2 and 5 of each decade."""
+    decades = range(math.floor(math.log10(min(values))) - 1, math.ceil(math.log10(max(values))) + 1)
+    ticks = sorted(digit * 10.0**decade for decade in decades for digit in (1, 2, 5))
+    low = max(one for one in ticks if one <= min(values))
+    high = min(one for one in ticks if one >= max(values) and one > low)
+    return Axis(title, low, high, tuple(one for one in ticks if low <= one <= high), log=True)
+
+
+def linear_axis(title: str, low: float, high: float, step: float) -> Axis:
+    """Ticks at multiples of `step`."""
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return Axis(title, first * step, last * step, tuple(round(number * step, 10) for number in range(first, last + 1)))
+
+
+def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], *, guides: Sequence[tuple[float, float]] = ()) -> str:
+    """An SVG file. `guides` are lines y = factor * x^power, given as (factor, power), drawn in grey."""
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+             'font-family="sans-serif" font-size="12" fill="#1f2328">',
+             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+             f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
+             *_frame(x, y), *(_guide(x, y, *one) for one in guides)]
+    for number, one in enumerate(series):
+        parts += _marks(x, y, one, COLOURS[number % len(COLOURS)])
+    parts += _legend(series)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _x(axis: Axis, value: float) -> float:
+    return round(LEFT + axis.share(value) * (WIDTH - LEFT - RIGHT), 1)
+
+
+def _y(axis: Axis, value: float) -> float:
+    return round(HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def _frame(x: Axis, y: Axis) -> list[str]:
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    parts = [f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" fill="none" stroke="#8c959f"/>']
+    for number, tick in enumerate(x.ticks):
+        name = x.names[number] if x.names else f"{tick:g}"
+        parts.append(f'<line x1="{_x(x, tick)}" x2="{_x(x, tick)}" y1="{TOP}" y2="{bottom}" stroke="#eaeef2"/>')
+        parts.append(f'<text x="{_x(x, tick)}" y="{bottom + 16}" text-anchor="middle">{escape(name)}</text>')
+    for tick in y.ticks:
+        parts.append(f'<line x1="{LEFT}" x2="{right}" y1="{_y(y, tick)}" y2="{_y(y, tick)}" stroke="#eaeef2"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{_y(y, tick) + 4}" text-anchor="end">{tick:g}</text>')
+    middle = (TOP + bottom) // 2
+    parts.append(f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(x.title)}</text>')
+    parts.append(f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{escape(y.title)}</text>')
+    return parts
+
+
+def _guide(x: Axis, y: Axis, factor: float, power: float) -> str:
+    """A line of the plane, cut at the frame."""
+    steps = [x.low * (x.high / x.low)**(number / 200) for number in range(201)] if x.log else \
+        [x.low + (x.high - x.low) * number / 200 for number in range(201)]
+    inside = [(one, factor * one**power) for one in steps if y.low <= factor * one**power <= y.high]
+    points = " ".join(f"{_x(x, one)},{_y(y, other)}" for one, other in inside)
+    return f'<polyline points="{points}" fill="none" stroke="#8c959f" stroke-dasharray="4 3"/>'
+
+
+def _marks(x: Axis, y: Axis, series: Series, colour: str) -> list[str]:
+    parts = []
+    for (one, _), (low, high) in zip(series.points, series.intervals):
+        parts.append(f'<line x1="{_x(x, one)}" x2="{_x(x, one)}" y1="{_y(y, low)}" y2="{_y(y, high)}" stroke="{colour}" '
+                     'stroke-width="2"/>')
+    return parts + [f'<circle cx="{_x(x, one)}" cy="{_y(y, other)}" r="3" fill="{colour}" fill-opacity="0.7"/>'
+                    for one, other in series.points]
+
+
+def _legend(series: Sequence[Series]) -> list[str]:
+    parts, place = [], WIDTH - RIGHT
+    for number, one in reversed(list(enumerate(series))):
+        place -= 7 * len(one.name) + 24
+        parts.append(f'<circle cx="{place}" cy="16" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>')
+        parts.append(f'<text x="{place + 8}" y="20">{escape(one.name)}</text>')
+    return parts

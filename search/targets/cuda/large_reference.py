@@ -1,0 +1,80 @@
+"""References of large workloads on the GPU: the kernel's own reference.py, in float64, with CuPy for its arrays.
+
+A `reference` that takes a fourth argument, `xp`, says that it works with CuPy's arrays, too. It is believed after it
+agreed with NumPy on a small case of the same options. Otherwise, and where CuPy lacks something, NumPy does it all.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from search.cases import Case, derived_cases
+from search.reference import Arrays, reference_module
+from search.spec import KernelSpec
+
+LARGE_FLOP = 4e9                     # below, NumPy is done before a GPU has begun
+TILES = {"tile_q": 64, "tile_kv": 64, "depth": 2}
+# Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; the model of
+# rounding may round twice where NumPy does.
+CLOSE = {"value": 1e-12, "bound": 1e-4}
+ROUNDED_CLOSE = 0.1                  # Frobenius, of what rounding costs
+
+
+def takes_cupy(kernel: KernelSpec) -> bool:
+    module = reference_module(kernel.folder.name, kernel.reference_text)
+    return "xp" in inspect.signature(module.reference).parameters
+
+
+def described(kernel: KernelSpec, case: Case) -> dict[str, Any]:
+    """What a child needs to compute it by itself; inputs follow from the seed."""
+    return {"name": kernel.folder.name, "text": kernel.reference_text, "dims": dict(case.dims),
+            "options": dict(case.options), "inputs": case.inputs, "seed": case.seed, "tiles": dict(case.tiles)}
+
+
+def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
+    """In the child: the reference of what `described` made."""
+    module = reference_module(request["name"], request["text"])
+    inputs = module.make_inputs(request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"])
+    return module.reference(request["dims"], request["options"], inputs, xp)
+
+
+def small_case(kernel: KernelSpec, case: Case) -> Case:
+    """The largest of the kernel's checks with the options of `case`."""
+    dims = dict(case.dims)
+    compiled = (*((one.name, dims[one.name]) for one in kernel.dims if one.time == "compile"), *case.options)
+    return max(derived_cases(kernel, compiled, TILES, case.seed), key=lambda one: kernel.work_flop(one.values(kernel)))
+
+
+def agrees(kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]) -> bool:
+    """Whether `compute` gives what NumPy does on a small case of the same options."""
+    small = small_case(kernel, case)
+    found = compute(kernel, small)
+    return found is not None and close(found, computed(described(kernel, small), np))
+
+
+def close(found: Arrays, right: Arrays) -> bool:
+    """Field by field, by the tolerances above; infinities in the same places."""
+    if {name: set(one) for name, one in found.items()} != {name: set(one) for name, one in right.items()}:
+        return False
+    for name, fields in right.items():
+        for field, one in fields.items():
+            other = found[name][field]
+            if (one is None) != (other is None):
+                return False
+            if one is not None and not _close(field, other, one, fields["value"]):
+                return False
+    return True
+
+
+def _close(field: str, found: np.ndarray, right: np.ndarray, value: np.ndarray) -> bool:
+    finite = np.isfinite(right)
+    if found.shape != right.shape or not np.array_equal(found[~finite], right[~finite]):
+        return False
+    difference = np.abs(found[finite] - right[finite])
+    if field == "rounded":
+        return bool(np.linalg.norm(difference) <= ROUNDED_CLOSE * np.linalg.norm((right - value)[finite]))
+    return bool((difference <= CLOSE[field] * np.abs(right[finite]).max(initial=0.0)).all())

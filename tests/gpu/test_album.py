@@ -1,0 +1,34 @@
+"""The album's right kernels are right on a GPU too: clusters, stmatrix, fp8 and tf32 fragments among them."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.album import Entry, catalogue_of, entries
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.gates.correctness import CorrectnessGate
+from search.render import RenderedSource
+from search.toolchain import Cubin
+from search.verdict import Outcome
+
+RIGHT = [one for one in entries() if one.kind == "right"]
+
+
+@pytest.mark.parametrize("entry", RIGHT, ids=lambda one: one.id)
+def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain, tmp_path):
+    catalogue = catalogue_of(entry, tmp_path)
+    kernel = catalogue.kernel(entry.kernel)
+    workload = kernel.workload(entry.workload)
+    compiled = workload.compile_time(kernel)
+    bench = Bench(kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    template = kernel.template(entry.template)
+    candidate = Candidate(kernel.name, template.name, complete_parameters(template, entry.parameters, compiled),
+                          Origin(OriginKind.SEEDED))
+    source = bench.render(candidate)
+    assert isinstance(source, RenderedSource)
+    cubin = toolchain.compile(source, gpu.device.arch)
+    assert isinstance(cubin, Cubin), cubin
+    result = CorrectnessGate().judge(bench.subject(candidate, source, cubin, None))
+    assert result.outcome is Outcome.PASSED, result.sentence

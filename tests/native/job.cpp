@@ -1,0 +1,94 @@
+// The parent's words: read as they are meant, or refused.
+#include "job.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <unistd.h>
+
+#include "claims.h"
+
+using namespace gf_emulator;
+
+namespace {
+
+const std::string whole =
+    "nonce 0123abcd\n"
+    "module /somewhere/kernel.so\n"
+    "run 4\n"
+    "order seeded 17\n"
+    "count 0\n"
+    "check 1\n"
+    "block_sample 8\n"
+    "outputs /work/out-\n"
+    "buffer x input 64 image /work/x\n"
+    "buffer y output 32 poison\n"
+    "buffer scratch workspace 16 zero\n"
+    "argument pointer 0 4\n"
+    "argument null\n"
+    "argument scalar 4294967291\n"
+    "launch k 6 4 2 32 2 1 1024 2 1 1\n"
+    "launch other 1 1 1 64 1 1 0 1 1 1\n"
+    "own_arguments\n"
+    "launch_argument pointer 1 0\n";
+
+bool reads(const std::string& text, Job& job) {
+    char path[] = "/tmp/gf-job-XXXXXX";
+    close(mkstemp(path));
+    std::ofstream(path) << text;
+    const bool read = read_job(path, job);
+    unlink(path);
+    return read;
+}
+
+std::string replaced(const std::string& old, const std::string& with) {
+    std::string text = whole;
+    const std::size_t at = text.find(old);
+    CLAIM(at != std::string::npos);
+    return text.replace(at, old.size(), with);
+}
+
+}  // namespace
+
+CASE(a_job_is_read_as_it_is_meant) {
+    Job job;
+    CLAIM(reads(whole, job));
+    SAME(job.nonce, "0123abcd");
+    SAME(job.module_path, "/somewhere/kernel.so");
+    SAME(job.runs.size(), 1u);
+    const RunSpec& run = job.runs[0];
+    SAME(run.index, 4);
+    CLAIM(run.order.is_seeded() && !run.count && run.check);
+    SAME(run.block_sample, 8u);
+    SAME(run.output_prefix, "/work/out-");
+    SAME(run.buffers.size(), 3u);
+    CLAIM(run.buffers[0].is_input && run.buffers[0].fill == BufferSpec::Fill::image && run.buffers[0].bytes == 64);
+    SAME(run.buffers[0].image_path, "/work/x");
+    CLAIM(run.buffers[1].is_output && run.buffers[1].fill == BufferSpec::Fill::poison);
+    CLAIM(!run.buffers[2].is_input && !run.buffers[2].is_output && run.buffers[2].fill == BufferSpec::Fill::zero);
+    SAME(run.arguments.size(), 3u);
+    CLAIM(run.arguments[0].is_pointer && run.arguments[0].buffer == 0 && run.arguments[0].value == 4);
+    CLAIM(run.arguments[1].is_pointer && run.arguments[1].buffer == -1);
+    CLAIM(!run.arguments[2].is_pointer && run.arguments[2].value == 4294967291u);
+    SAME(run.launches.size(), 2u);
+    const LaunchSpec& launch = run.launches[0];
+    SAME(launch.entry, "k");
+    CLAIM(launch.grid.x == 6 && launch.grid.y == 4 && launch.grid.z == 2 && launch.block.x == 32 && launch.block.y == 2);
+    CLAIM(launch.cluster.x == 2 && launch.dynamic_bytes == 1024 && !launch.own_arguments);
+    CLAIM(run.launches[1].own_arguments && run.launches[1].arguments.size() == 1);
+}
+
+CASE(what_does_not_read_as_a_job_is_refused) {
+    for (const std::string& text :
+         {std::string(), std::string("nonce a\nmodule b\n"), replaced("nonce 0123abcd\n", ""),
+          replaced("module /somewhere/kernel.so\n", ""), replaced("run 4\n", ""), replaced("seeded 17", "sideways"),
+          replaced("seeded 17", "seeded"), replaced("count 0", "count"), replaced("zero", "noise"),
+          replaced("16 zero", "many zero"), replaced("image /work/x", "image"), replaced("1024 2 1 1", "1024 2 1"),
+          replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
+          replaced("argument pointer 0 4", "argument pointer 0"), replaced("argument scalar 4294967291", "argument scalar x"),
+          replaced("block_sample 8", "blocks 8")}) {
+        Job job;
+        claims::hold(!reads(text, job), __FILE__, __LINE__, "this was read as a job:\n" + text);
+    }
+    Job job;
+    CLAIM(!read_job("/nowhere/at/all", job));
+}

@@ -1,0 +1,104 @@
+"""The emulator's own C++, case by case: tests/native/*.cpp are small programs, linked with the whole runtime.
+
+Both are compiled with every warning as an error, and watched by the address and undefined-behaviour sanitizers (but for
+the address sanitizer's stack checks, which take fibers for overflows).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
+from search.targets.emulator.host_compiler import find_host_compiler
+
+HERE = Path(__file__).parent
+FLAGS = (*(one for one in COMMON_FLAGS if one != "-O2"), "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread",
+         "-fno-optimize-sibling-calls", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+NO_STACK_CHECKS = {"g++": ("--param", "asan-stack=0"), "clang++": ("-mllvm", "-asan-stack=0")}
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}    # dropped fibers leak
+DEADLINE_S = 60
+
+
+def _text(path: Path) -> str:
+    """A program's text with the programs that it includes."""
+    return re.sub(r'^#include "(\w+\.cpp)"$', lambda found: _text(HERE / found.group(1)), path.read_text(), flags=re.M)
+
+
+CASES = [(path.stem, case) for path in sorted(HERE.glob("*.cpp"))
+         for case in re.findall(r"^CASE\((\w+)\)", _text(path), re.M)]
+
+
+class Programs:
+    """Compiles what is asked for, on all cores, and keeps it under the digest of all that it is made of."""
+
+    def __init__(self, cache: Path, names: list[str]) -> None:
+        self._compiler = find_host_compiler()
+        self._flags = (*FLAGS, *NO_STACK_CHECKS[self._compiler.kind], *self._compiler.machine_flags, f"-I{INCLUDE}",
+                       f"-I{NATIVE}", f"-I{HERE}")
+        self._folder = cache / f"native-tests-{self._digest()[:16]}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        runtime = self._folder / "runtime.cpp"
+        runtime.write_text("".join(f'#include "{one.name}"\n' for one in sorted(NATIVE.glob("*.cpp"))
+                                   if one.name != "main.cpp"))
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._runtime = self._pool.submit(self._object, runtime)
+        self._objects: dict[str, Future[Path]] = {one: self._pool.submit(self._object, HERE / f"{one}.cpp")
+                                                  for one in names}
+
+    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        path = self._folder / program
+        if not path.exists():
+            self._compile(path, str(self._objects[program].result()), str(self._runtime.result()), "-ldl")
+        return subprocess.run([path, *words], env={**os.environ, **SANITIZERS}, capture_output=True, text=True,
+                              timeout=DEADLINE_S)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _digest(self) -> str:
+        files = sorted([*HERE.glob("*.[ch]*"), *NATIVE.iterdir(), *INCLUDE.rglob("*.*h*")])
+        parts = [self._compiler.digest, *self._flags, *(one.read_text() for one in files if one.is_file())]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _object(self, source: Path) -> Path:
+        path = self._folder / f"{source.stem}.o"
+        if not path.exists():
+            self._compile(path, "-c", str(source))
+        return path
+
+    def _compile(self, path: Path, *words: str) -> None:
+        made = path.with_name(f".{path.name}.{os.getpid()}")
+        done = subprocess.run([self._compiler.path, *self._flags, *words, "-o", made], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        made.replace(path)
+
+
+@pytest.fixture(scope="module")
+def programs(request, artifacts):
+    wanted = {one.callspec.params["program"] for one in request.session.items
+              if one.module is request.module and hasattr(one, "callspec")}
+    made = Programs(artifacts, sorted(wanted))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("program", "case"), CASES, ids=[f"{program}-{case}" for program, case in CASES])
+def test_native(programs, program, case):
+    done = programs.run(program, case)
+    assert done.returncode == 0, f"\n{done.stdout}{done.stderr[-4000:]}"
+
+
+def test_a_claim_that_does_not_hold_is_shown_with_its_line(artifacts, tmp_path):
+    source = tmp_path / "wrong.cpp"
+    source.write_text('#include "claims.h"\nCASE(wrong) {\n    const int two = 3;\n    SAME(two, 2);\n'
+                      '    CLAIM(two == 2);\n}\n')
+    subprocess.run([find_host_compiler().path, f"-I{HERE}", source, "-o", tmp_path / "wrong"], check=True)
+    done = subprocess.run([tmp_path / "wrong", "wrong"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, f"{source}:4: two is 3, not 2\n{source}:5: two == 2\n")
