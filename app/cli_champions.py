@@ -1,4 +1,4 @@
-"""Commands about champions: show them, and promote a confirmed winner."""
+"""Commands about champions: show them, confirm a winner once more, and promote it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import typer
 
 from app.cli_lists import SearchId, opened_services
 from app.cli_output import console, microseconds, print_json, say, table
+from app.cli_search import exit_code, run_here, show_search
 from app.cli_trial import AsJson
 from app.confirmations import champion_out, interval
+from app.progress import search_detail
 from app.schemas import ChampionOut
+from app.worker import Left, Stop
 from db.store import Store
 from search.errors import UsageError
+from search.run import Ended
 
 
 def add_champion_commands(app: typer.Typer) -> None:
-    for command in (champions, promote):
+    for command in (champions, promote, confirm):
         app.command(command.__name__)(command)
 
 
@@ -55,6 +59,23 @@ def promote(search: SearchId,
     say(f"trial {found.trial.number} of search {found.trial.search_id} is the champion of {scope.kernel} "
         f"{', '.join(scope.workloads)} on {scope.device} with {scope.toolchain}")
     return 0
+
+
+def confirm(search: SearchId, as_json: AsJson = False) -> int:
+    """Time the winner of a completed search again, in fresh processes and beside its peers. 0: confirmed; 1: not."""
+    with opened_services() as services:
+        stop = Stop(services.settings.drain_s, on_force=services.interrupt)
+        stop.on_signals()
+        services.require_same_kernel(services.store.plan(search))
+        before = services.store.confirmation(search)
+        services.store.request_confirmation(search)
+        report = run_here(services, search, stop)
+        found = services.store.confirmation(search)
+        detail = search_detail(services.store, search)
+    print_json(detail.model_dump()) if as_json else show_search(detail)
+    if report.left is Left.STOPPED or report.ended is Ended.FAILED:
+        return exit_code(report, detail)
+    return 0 if found is not None and found != before and found.confirmation.confirmed else 1
 
 
 def confirmed_trial(store: Store, search_id: str) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from app.cli_output import console, print_json, styled, table
 from app.cli_trial import AsJson
-from app.doctor import Check, examine
+from app.doctor import Check, examine, settings_in_force
 from app.settings import Settings
 
 EXIT_WORKS, EXIT_LACKS = 0, 3
@@ -20,13 +20,16 @@ def add_doctor_commands(app: typer.Typer) -> None:
 
 def doctor(as_json: AsJson = False) -> int:
     """What greenfast needs, what is there, and what to do about the rest. Exits 0 when the emulator path works."""
-    checks = examine(Settings.from_environment())
+    settings = Settings.from_environment()
+    checks = examine(settings)
     if as_json:
         print_json([_json(one) for one in checks])
     else:
         console().print(table(("", "", "found", "what to do"),
                               [(styled(_word(one)), one.name + ("" if one.needed else " (optional)"), one.detail, one.mend)
                                for one in checks]))
+        print()
+        console().print(table(("setting", "value", "what it is for"), settings_in_force(settings)))
     return EXIT_WORKS if all(one.ok for one in checks if one.needed) else EXIT_LACKS
 
 

@@ -39,9 +39,11 @@ def add_profile_commands(app: typer.Typer) -> None:
 
 
 def profile(search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
-            trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="Its number; without one: the best.")] = None,
+            trial: Annotated[int | None,
+                             typer.Argument(metavar="TRIAL", help="Its number; without one: the best.")] = None,
             best: Annotated[bool, typer.Option("--best", help="The best trial, as without TRIAL.")] = False,
-            workload: Annotated[str | None, typer.Option("--workload", help="One of the search's; the first one.")] = None,
+            workload: Annotated[str | None,
+                                typer.Option("--workload", help="One of the search's; the first one.")] = None,
             target: Annotated[str, typer.Option("--target", help="The GPU to use.")] = "cuda:0",
             sanitizer: Annotated[Sanitizer | None,
                                  typer.Option("--sanitizer", help="Look for defects instead of counting.")] = None,
@@ -55,7 +57,8 @@ def profile(search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
     require_tool("ncu" if sanitizer is None else "compute-sanitizer")
     with opened_services() as services, tempfile.TemporaryDirectory(prefix="greenfast-profile-") as folder:
         launch = unpacked(services, search, trial, Path(folder))
-        name = _workload(launch, workload) if workload or sanitizer is None else with_smallest(services, launch, Path(folder))
+        small = sanitizer is not None and not workload
+        name = with_smallest(services, launch, Path(folder)) if small else _workload(launch, workload)
         log = Path(folder) / "tool.log"
         if sanitizer is None:
             entries = [one["entry"] for one in launch["launches"]]
@@ -102,7 +105,8 @@ def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> s
 def _workload(launch: dict[str, Any], wanted: str | None) -> str:
     names = [one["name"] for one in launch["workloads"]]
     if wanted is not None and wanted not in names:
-        raise UsageError(f"the search has no workload {wanted!r}", code="unknown_workload", mend="known: " + ", ".join(names))
+        raise UsageError(f"the search has no workload {wanted!r}", code="unknown_workload",
+                         mend="known: " + ", ".join(names))
     return wanted or names[0]
 
 
@@ -117,7 +121,8 @@ def show_profiles(profiles: tuple[KernelProfile, ...], search: str, workload: st
         rows += [(f"stalled: {reason.replace('_', ' ')}", f"{cycles:.2f} cycles an instruction")
                  for reason, cycles in one.stalls]
         console().print(table(("", ""), rows, title=f"{one.entry} on {workload}, under Nsight Compute"))
-    print("\nThe duration is the profiler's, of one replayed launch; a trial's time is measured by blocks against its baseline.")
+    print("\nThe duration is the profiler's, of one replayed launch; a trial's time is measured in blocks, against its "
+          "baseline.")
 
 
 def _figure(value: float | None) -> str:

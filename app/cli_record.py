@@ -44,13 +44,13 @@ def record(kernel: Kernel,
            workload: Workloads = None,
            target: Annotated[str, typer.Option("--target", help="A GPU.")] = "cuda:0",
            settings: Annotated[list[str] | None, typer.Option(
-               "--set", metavar="NAME=VALUE,...", help="Values of a parameter, or NAME=all; others keep their default.")] = None,
-           preset: Annotated[str | None, typer.Option("--preset", help="Other parameters are as in this preset.")] = None,
-           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset to time in turns with.")] = None,
+               "--set", metavar="NAME=VALUE,...", help="A parameter's values, or NAME=all; others by default.")] = None,
+           preset: Annotated[str | None, typer.Option("--preset", help="Others as in this preset.")] = None,
+           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, timed in turns.")] = None,
            check_seeds: Annotated[int, typer.Option("--check-seeds", min=1, help="Seeds of each check, at most.")] = 1,
            seed: Seed = None,
-           seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after; the same command goes on.")] = None,
-           finish: Annotated[bool, typer.Option("--finish", help="Write what an unfinished sweep left; needs no GPU.")] = False,
+           seconds: Annotated[float | None, typer.Option("--seconds", help="Then stop; run it again to go on.")] = None,
+           finish: Annotated[bool, typer.Option("--finish", help="Write what an unfinished sweep left.")] = False,
            dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the candidates and stop.")] = False,
            as_json: AsJson = False) -> int:
     """Sweep every valid point of the chosen values on a GPU. Ctrl-C keeps what is measured; the same command goes on.
@@ -63,11 +63,12 @@ def record(kernel: Kernel,
         return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
     services = Services(Settings.from_environment())
     try:
-        order = _order(services, name, kernel, tuple(workload or ()), template, tuple(settings or ()), preset, baseline,
-                       check_seeds, seed or 0)
+        order = _order(services, name, kernel, tuple(workload or ()), template, tuple(settings or ()), preset,
+                       baseline, check_seeds, seed or 0)
         if dry_run:
             return _count(order, target, as_json)
-        sweep = Sweep(order, services.target(target), services.toolchain, services.catalogue.include_dirs, own_version())
+        sweep = Sweep(order, services.target(target), services.toolchain, services.catalogue.include_dirs,
+                      own_version())
         say(f"{sweep.total} candidates of {kernel} {template}, the baseline {order.baseline} among them")
         try:
             left = sweep.run(out, 2 * (os.cpu_count() or 1), seconds, ProgressLines())
@@ -79,7 +80,7 @@ def record(kernel: Kernel,
     return _ended(left, out, as_json)
 
 
-def recording(name: Annotated[str, typer.Argument(metavar="NAME", help="Of replay:NAME, as `greenfast targets` lists it.")],
+def recording(name: Annotated[str, typer.Argument(metavar="NAME", help="Of replay:NAME; see `greenfast targets`.")],
               as_json: AsJson = False) -> int:
     """What a recording holds: its space, where and how it was made, what came out, and its fastest candidates."""
     found = find_recording(name.removeprefix("replay:"))
@@ -95,22 +96,24 @@ def recording(name: Annotated[str, typer.Argument(metavar="NAME", help="Of repla
                     "space": {key: list(values) for key, values in heading.lattice}, "candidates": heading.candidates,
                     "timed": heading.timed, "complete": heading.complete, "verdicts": dict(said),
                     "device": heading.device.title, "environment": dict(heading.environment),
-                    "protocol": asdict(heading.protocol), "checks": checks, "recorded_at": heading.recorded_at, "sha256": found.sha256,
-                    "fastest": [{"parameters": dict(found.parameters(one)), "time_us": [time_us(each) for each in one.times],
-                                 "time_kind": "replayed"} for one in fastest]})
+                    "protocol": asdict(heading.protocol), "checks": checks, "recorded_at": heading.recorded_at,
+                    "sha256": found.sha256, "fastest": [
+                        {"parameters": dict(found.parameters(one)), "time_us": [time_us(each) for each in one.times],
+                         "time_kind": "replayed"} for one in fastest]})
         return EXIT_DONE
     out = console()
     out.print(table(("", ""), [
         ("candidates", f"{heading.candidates}, {heading.timed} timed" + ("" if heading.complete else "; incomplete")),
         ("of", f"{heading.kernel} {heading.template} on {', '.join(found.workload_names())}"),
-        ("baseline", heading.baseline), ("checks", checks), ("verdicts", ", ".join(f"{count} {what}" for what, count in said.most_common())),
+        ("baseline", heading.baseline), ("checks", checks),
+        ("verdicts", ", ".join(f"{count} {what}" for what, count in said.most_common())),
         ("recorded", f"{heading.recorded_at} on {heading.device.title}"), ("sha256", found.sha256)]))
     out.print(table(("space", "values"), [(key, ", ".join(map(str, values))) for key, values in heading.lattice]))
     out.print(table(("environment", ""), [*heading.environment, *asdict(heading.protocol).items()]))
+    fixed = {key for key, values in heading.lattice if len(values) == 1}
     out.print(table(("fastest", "parameters"), [
         (", ".join(microseconds(time_us(each), "replayed") for each in one.times),
-         " ".join(f"{key}={value}" for key, value in found.parameters(one) if len(dict(heading.lattice).get(key, ())) != 1))
-        for one in fastest]))
+         " ".join(f"{key}={value}" for key, value in found.parameters(one) if key not in fixed)) for one in fastest]))
     return EXIT_DONE
 
 
@@ -127,7 +130,8 @@ def recording_name(out: Path) -> str:
 
 
 def _order(services: Services, name: str, kernel_name: str, workloads: tuple[str, ...], template_name: str,
-           settings: tuple[str, ...], preset: str | None, baseline: str | None, check_seeds: int, seed: int) -> SweepOrder:
+           settings: tuple[str, ...], preset: str | None, baseline: str | None, check_seeds: int,
+           seed: int) -> SweepOrder:
     kernel = services.catalogue.kernel(kernel_name)
     chosen = tuple(kernel.workload(one) for one in workloads or default_workloads(kernel))
     shared_compile_time(kernel, list(chosen))
@@ -144,7 +148,8 @@ def _count(order: SweepOrder, target: str, as_json: bool) -> int:
     compiled = order.workloads[0].compile_time(order.kernel)
     space = Space(order.kernel.template(order.template), compiled, target_device(target))
     found = len(lattice_points(space, order.lattice))
-    print_json({"candidates": found}) if as_json else print(f"{found} candidates of {order.kernel.name} {order.template}")
+    text = f"{found} candidates of {order.kernel.name} {order.template}"
+    print_json({"candidates": found}) if as_json else print(text)
     return EXIT_DONE
 
 
@@ -160,7 +165,8 @@ class ProgressLines:
             return
         self._next = now + LOOK_S
         left = f", {duration(progress.seconds_left)} left" if progress.seconds_left else ""
-        say(f"{progress.done}/{progress.total} candidates, {progress.timed} timed, {progress.per_second:.1f} a second{left}")
+        say(f"{progress.done}/{progress.total} candidates, {progress.timed} timed, {progress.per_second:.1f} a second"
+            f"{left}")
 
 
 def _ended(left: Sweeping, out: Path, as_json: bool) -> int:
@@ -168,7 +174,8 @@ def _ended(left: Sweeping, out: Path, as_json: bool) -> int:
         say(f"greenfast: not recorded: {one}")
     complete = left.recording is not None and left.recording.heading.complete
     if left.recording is None:
-        say(f"{left.done} of {left.total} candidates are recorded; the same command goes on, --finish writes what is there")
+        say(f"{left.done} of {left.total} candidates are recorded; the same command goes on, --finish writes what is "
+            "there")
     else:
         say(f"written to {out}: {left.done} candidates, {left.recording.heading.timed} timed; use it as "
             f"replay:{left.recording.heading.name}")

@@ -9,6 +9,7 @@ import typer
 
 from app.cli_lists import opened_services
 from app.cli_output import console, duration, microseconds, print_json, ratio_in_band, say, styled, table
+from app.cli_tables import peers_table
 from app.cli_trial import AsJson, Seed, Target, Workloads
 from app.progress import progress, search_detail, standing
 from app.schemas import SearchDetailOut
@@ -38,7 +39,7 @@ def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel."
            seconds: Annotated[float | None, typer.Option("--seconds", help="Budget of seconds.")] = None,
            seed: Seed = None,
            name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
-           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, or none.")] = None,
+           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, champion, or none.")] = None,
            min_gain: Annotated[float | None, typer.Option("--min-gain", help="Share that counts as faster.")] = None,
            confirm: Annotated[bool, typer.Option("--confirm/--no-confirm", help="Where times are measured, time the "
                                                  "winner again in fresh processes.")] = True,
@@ -158,6 +159,8 @@ def show_search(detail: SearchDetailOut) -> None:
         out.print(said)
     if closing:                                      # what the confirmation said
         out.print(closing[0].upper() + closing[1:] + ".")
+    if detail.peers:
+        out.print(peers_table(detail.peers))
     counts = detail.counts
     out.print(table(("verdicts", "stages", "reasons"),
                     [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))]))

@@ -25,7 +25,7 @@ def add_verify_commands(app: typer.Typer) -> None:
 
 def verify(bundle: Annotated[Path, typer.Argument(metavar="BUNDLE.zip", help="As `greenfast bundle` writes it.")],
            target: Target = None, seed: Seed = None,
-           trust: Annotated[bool, typer.Option("--trust", help="Run the bundle's own reference.py and template.")] = False,
+           trust: Annotated[bool, typer.Option("--trust", help="Run the bundle's own reference and template.")] = False,
            as_json: AsJson = False) -> int:
     """Recheck a bundle: sums, compiling, right on new seeds, and its time on the same GPU model.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from app.settings import Settings
 from app.wiring import Services
@@ -19,6 +20,7 @@ from search.targets.cuda import driver, gpu_count
 LEAST_PYTHON = (3, 11)
 NO_DEVICE = 100                      # CUDA_ERROR_NO_DEVICE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+LACKING = "import importlib.util as u; print(*(n for n in ('torch', 'cupy', 'ml_dtypes') if not u.find_spec(n)))"
 CUDA_TOOLKIT = "install the CUDA toolkit, or add its bin folder to PATH"
 LEAST_DISK_BYTES = 1 << 30
 
@@ -32,6 +34,19 @@ class Check:
     ok: bool
     detail: str
     mend: str = ""
+
+
+def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
+    """(variable, value, what it is for); secrets are only said to be set."""
+    return tuple((one.metadata["variable"], _shown(one.name, getattr(settings, one.name)), one.metadata["doc"])
+                 for one in fields(Settings))
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "token":
+        return "(set)" if value else "(not set)"
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:(hidden)@", text) or "(not set)"
 
 
 def examine(settings: Settings) -> tuple[Check, ...]:
@@ -180,7 +195,8 @@ def _wheel(name: str, module: str, what_for: str) -> Check:
         extra = "cuda12" if served and major(served) == 12 else "cuda13"
         return Check(name, False, False, "not installed", f"needed {what_for} only; pip install 'greenfast[{extra}]'")
     versions = importlib.metadata.packages_distributions().get(module, [])
-    return Check(name, False, True, ", ".join(f"{one} {importlib.metadata.version(one)}" for one in versions) or "installed")
+    found = ", ".join(f"{one} {importlib.metadata.version(one)}" for one in versions)
+    return Check(name, False, True, found or "installed")
 
 
 def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Check:
@@ -194,8 +210,7 @@ def _peers() -> Check:
     from search.peers.compare import PYTHON_VARIABLE, python
     interpreter = python()
     try:
-        done = subprocess.run([interpreter, "-c", "import importlib.util as u; print(*(n for n in ('torch', 'cupy', 'ml_dtypes')"
-                               " if not u.find_spec(n)))"], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([interpreter, "-c", LACKING], capture_output=True, text=True, timeout=20)
         lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
     except (OSError, subprocess.TimeoutExpired):
         lacking = ["a working Python"]

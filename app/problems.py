@@ -19,7 +19,7 @@ from search.errors import Fault, GreenfastError
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = ("unknown_search", "unknown_trial", "unknown_source", "no_best")
-CONFLICT = ("bad_transition", "kernel_changed", "not_confirmed", "not_compared")
+CONFLICT = ("bad_transition", "kernel_changed", "not_confirmed", "not_compared", "not_measured")
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
 CONTENT_SECURITY_POLICY = ("default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

@@ -97,11 +97,12 @@ def _require_trust(services: Services, bundle: OpenedBundle, *, rendered: bool, 
     own = services.catalogue.kernel(kernel) if kernel in services.catalogue.names() else None
     ours = {"reference.py": own.reference_text if own else None}
     if rendered:
-        ours["template.cu.j2"] = next((one.text for one in own.templates if one.name == template), None) if own else None
+        templates = {one.name: one.text for one in own.templates} if own else {}
+        ours["template.cu.j2"] = templates.get(template)
     foreign = [name for name, text in ours.items() if bundle.files[name] != (text or "").encode()]
     if foreign and not trust:
-        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does not know",
-                         code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
+        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
+                         "not know", code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
 
 
 def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
@@ -117,7 +118,8 @@ def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, tar
     """Cheap first; what builds on something that failed is not reached."""
     workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
     bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, target, services.toolchain,
-                  services.catalogue.include_dirs, GateLimits(max_spill_bytes=None), seed)
+                  services.catalogue.include_dirs, GateLimits(max_spill_bytes=None), seed,
+                  mode=str(bundle.environment.get("plan", {}).get("mode", "auto")))
     target.prepare()
     subject = _subject(bench, bundle.launch, bundle.text("kernel.cu"))
     if isinstance(subject, Item):
@@ -229,7 +231,8 @@ def compare_times(recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[
     low, high = (math.exp(difference + sign * half) for sign in (-1, 1))
     medians = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in runs[-1])
     sentence = (f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
-                f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] ({medians})")
+                f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] "
+                f"({medians})")
     if not half <= NOISY_HALF_WIDTH:
         return Finding.CANNOT_TELL, f"{sentence}: too noisy to tell"
     return (Finding.AGREES if low <= 1 <= high else Finding.DISAGREES), sentence

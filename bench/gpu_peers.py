@@ -1,4 +1,6 @@
-"""The fastest preset of attention beside other people's kernels, on a GPU: `python bench/gpu_peers.py OUT.json [WORKLOAD ...]`.
+"""The fastest preset of attention beside other people's kernels, on a GPU.
+
+    python bench/gpu_peers.py OUT.json [WORKLOAD ...]
 
 For each workload all presets are taken through the gates on cuda:0, and the fastest right one is timed in turns with
 every peer in three fresh processes. Each row is written as soon as it is there, with all samples.
@@ -29,7 +31,7 @@ from search.targets import TargetSettings, open_target
 from search.toolchain import Toolchain
 from search.verdict import Accepted, Green, performance_of
 
-WORKLOADS = ("mission", "mission_causal", "mission_bf16", "mission_gqa", "long")
+WORKLOADS = ("mission", "long", "mission_causal", "d128", "mission_bf16", "mission_gqa", "mission_512")
 PROCESSES = 3
 
 
@@ -64,7 +66,7 @@ def main(out: Path, workloads: tuple[str, ...]) -> None:
 
 
 def fastest_preset(catalogue, target, toolchain, workload_name: str):
-    """The right preset of any template that is fastest on the workload; a preset that the space excludes is passed over."""
+    """The right preset of any template that is fastest on the workload; what the space excludes is passed over."""
     kernel = catalogue.kernel("attention")
     workload = kernel.workload(workload_name)
     compiled = workload.compile_time(kernel)

@@ -1,4 +1,4 @@
-"""A whole search on a GPU, as `greenfast search` runs it: safety for contenders on the emulator, confirmation at the end.
+"""A whole search on a GPU: safety of contenders on the emulator, a confirmation at the end.
 
     python bench/gpu_search.py [--save] [--trials 200] [--workload mission] [--strategy tpe] [--seconds S]
 

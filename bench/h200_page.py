@@ -15,12 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.svg import Axis, Series, linear_axis, log_axis, plot
+from search.targets.emulator.model import BAND
 
 DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
 PAGE = DOCS / "h200.md"
 BEGIN, END = "<!-- {}: begin (bench/h200_page.py) -->", "<!-- {}: end -->"
 NOT_YET = "*not measured yet*"
-BAND = 2.5                           # of modelled times (docs/architecture.md)
 Row = dict[str, Any]
 
 
@@ -64,7 +64,7 @@ def ceilings() -> str:
         else:
             what, note = "empty kernel in a graph", "the least that a launch costs"
         lines.append((what, f"{one['us']:.2f}", note, one["note"]))
-    for one in rows("h200/gpu_target", "ceiling"):
+    for one in rows("h200/ceilings", "ceiling"):
         lines.append((one["name"], f"{one['us']:.2f}", one.get("figure", ""), one.get("note", "")))
     return table(("kernel", "us, measured", "", "how"), lines)
 
@@ -73,14 +73,15 @@ def decisions() -> str:
     order = ("faster", "same", "ambiguous", "too_noisy", "slower")
     lines = [(one["twin"], *(one["said"].get(word, 0) for word in order), f"{one['median_of_widths']:.2%}")
              for one in rows("h200/gpu_target", "comparisons")]
-    return table(("a 51 us kernel against its twin", *(word.replace("_", " ") for word in order), "width of the interval"), lines)
+    words = (word.replace("_", " ") for word in order)
+    return table(("a 51 us kernel against its twin", *words, "width of the interval"), lines)
 
 
 def throughput() -> str:
     lines = []
     for one in rows("h200/gpu_target", "search"):
-        spent = {**one.get("thread_seconds", {}), **{name: value for name, value in one.get("gpu_child_seconds", {}).items()
-                                                    if ":" not in name}}
+        child = {name: value for name, value in one.get("gpu_child_seconds", {}).items() if ":" not in name}
+        spent = {**one.get("thread_seconds", {}), **child}
         lines.append((f"{len(one['trials'])} trials, mission", f"{one['trials_per_minute']:.0f}",
                       f"{one['second_half_trials_per_minute']:.0f}", f"{one['seconds']:.1f}",
                       ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items())))
@@ -90,8 +91,8 @@ def throughput() -> str:
                       f"{found['trials_per_minute']:.0f}", "", f"{found['search_s']:.1f}",
                       f"safety {found['safety_thread_s']:.1f} in {found['safety_checks']} checks; then confirmation "
                       f"{found['confirmation_s']:.1f} s"))
-    hang = "".join(f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the latest "
-                   f"(deadline {one['deadline_s']:g} s), and the next result is there after another "
+    hang = "".join(f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the "
+                   f"latest (deadline {one['deadline_s']:g} s), and the next result is there after another "
                    f"{max(one['rejected_to_next_result_s']):.2f} s." for one in rows("h200/gpu_target", "hang"))
     return table(("search", "trials a minute", "second half", "seconds", "seconds in each stage, all threads"), lines) + hang
 
@@ -136,13 +137,15 @@ def emulator() -> str:
                   ("... of which wrong on the GPU", f"**{one['green_but_wrong_on_gpu']}**", "gpu_check"),
                   ("comparisons of outputs on the GPU", f"{one['checks_on_gpu']:,}", "gpu_check")]
     for one in rows("gpu_conformance", "summary"):
-        lines.append(("primitives compared bit for bit", f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, "
-                                                         f"{one['different']} different", "gpu_conformance"))
+        figure = f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, {one['different']} different"
+        lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
     for one in rows("h200/gpu_target", "album"):
         lines += [("album on the GPU: entries", one["entries"], "h200/gpu_target"),
                   ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
-                  ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]), "h200/gpu_target")]
-    return table(("what", "figure", "from"), [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
+                  ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]),
+                   "h200/gpu_target")]
+    return table(("what", "figure", "from"),
+                 [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
 
 
 def modelled() -> str:
@@ -151,9 +154,15 @@ def modelled() -> str:
              for name in ("gpu_check", "model_check") for one in rows(name, "modelled against measured")]
     if not lines:
         return NOT_YET
-    return table(("template", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
-                 [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines]) + \
-        "\n\n![Modelled against measured times of attention candidates](h200_modelled.svg)"
+    pairs = [(f"{one['modelled_ratio_from']:g}", one["pairs"], f"{one['share']:.1%}", name)
+             for name in ("gpu_check", "model_check") for one in rows(name, "pairs ordered wrongly")]
+    return "\n\n".join((
+        table(("template", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
+              [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines]),
+        table(("modelled apart by a factor from", "pairs of candidates", "measured the other way round", "from"),
+              [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in pairs]),
+        f"The grey lines are equality and the band of {BAND:g} that a modelled time claims.",
+        "![Modelled against measured times of attention candidates](h200_modelled.svg)"))
 
 
 def peers() -> str:
@@ -189,11 +198,11 @@ SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "t
 # ---- plots ----
 
 def modelled_plot() -> str:
-    both = [one for name in ("gpu_check", "model_check") for one in rows(name) if "modelled_us" in one and "measured_us" in one]
+    both = [one for name in ("gpu_check", "model_check") for one in rows(name) if {"modelled_us", "measured_us"} <= one.keys()]
     series = [Series(name, tuple((one["modelled_us"], one["measured_us"]) for one in both if one["template"] == name))
               for name in sorted({one["template"] for one in both})]
-    return plot("Modelled against measured, attention on an H200", log_axis("modelled, us", [one["modelled_us"] for one in both]),
-                log_axis("measured, us", [one["measured_us"] for one in both]), series,
+    return plot("Modelled against measured, attention on an H200",
+                log_axis("modelled, us", [one["modelled_us"] for one in both]), log_axis("measured, us", [one["measured_us"] for one in both]), series,
                 guides=((1.0, 1.0), (BAND, 1.0), (1 / BAND, 1.0)))
 
 
@@ -209,7 +218,8 @@ def peers_plot() -> str:
     for number, name in enumerate(names):
         mine = [one for one in found if one["name"] == name]
         shift = (number - (len(names) - 1) / 2) * 0.15
-        series.append(Series(name, tuple((workloads.index(one["workload"]) + shift, one["comparison"]["ratio"]) for one in mine),
+        places = [workloads.index(one["workload"]) + shift for one in mine]
+        series.append(Series(name, tuple(zip(places, (one["comparison"]["ratio"] for one in mine))),
                              tuple((one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]) for one in mine)))
     x = Axis("workload", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=workloads)
     y = linear_axis("our time / its time, measured", 0.0, max(one["comparison"]["ratio_high"] for one in found), 0.25)
@@ -226,8 +236,8 @@ def search_plot() -> str:
     series = [Series(name, tuple((one["at_s"], one["us"]) for one in found if one["template"] == name))
               for name in sorted({one["template"] for one in found})]
     end = max(one["at_s"] for one in found)
-    return plot("Candidates of one search", linear_axis("seconds since the search began", 0.0, end, 5.0 if end < 60 else 20.0),
-                log_axis("measured, us", [one["us"] for one in found]), series)
+    x = linear_axis("seconds since the search began", 0.0, end, 5.0 if end < 60 else 20.0)
+    return plot("Candidates of one search", x, log_axis("measured, us", [one["us"] for one in found]), series)
 
 
 def pages() -> dict[Path, str]:

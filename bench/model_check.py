@@ -1,9 +1,11 @@
 """The model and the mix of instructions against a real GPU.
 
     python bench/model_check.py gpu OUT.json       on a machine with CuPy and a GPU: times, and instructions by ncu
-    python bench/model_check.py merge OUT.json     here: mixes and modelled times beside them; --save keeps it
+    python bench/model_check.py merge OUT.json     here: mixes and modelled times beside them; --save keeps instruction_mix.json
+    python bench/model_check.py searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
+                                                   in the database of a machine with a GPU; --save keeps model_check.json
 
-Candidates: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
+Candidates of `gpu`: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
 points of the template `mma`, which it was not fitted to.
 """
 
@@ -15,6 +17,7 @@ import json
 import math
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -29,6 +32,7 @@ from search.candidate import Candidate, Origin, OriginKind, preset_candidate
 from search.cases import workload_case
 from search.catalogue import Catalogue
 from search.devices import device
+from search.errors import GreenfastError
 from search.memory import Scalar, problem
 from search.reference import answer
 from search.render import render
@@ -169,7 +173,39 @@ def merge(gpu_path: Path) -> None:
             rows.append({**row, "modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits),
                          "mix": dict(whole_mix(made, mixes_of(made, cubin, math.prod(made.launches[0].grid))))})
         toolchain.close()
-    publish("model_check", [{"what": "device", "device": measured["device"]}, *_agreement(rows), *_counted(rows), *rows])
+    publish("instruction_mix", [{"what": "device", "device": measured["device"]}, *_agreement(rows), *_counted(rows), *rows])
+
+
+def searched(database: Path) -> None:
+    """All trials of the workload with a measured time whose source is still made by the templates that are here."""
+    from bench.environment import publish
+    from bench.gpu_check import modelled
+    from db import convert
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
+        trials = opened.execute("select trials.candidate, source_digest, min(time_median_us), plan from trials "
+                                "join searches on searches.key = trials.search_key "
+                                "where time_kind = 'measured' group by source_digest").fetchall()
+    rows = []
+    for document, source, time_us, plan in trials:
+        candidate, searched_for = convert.candidate_of(document), convert.plan_of(plan)
+        if candidate.kernel == "attention" and searched_for.workloads == (WORKLOAD,) and _still_made(candidate, source):
+            rows.append({"candidate": candidate.digest, "source": source, "template": candidate.template,
+                         "parameters": candidate.values(), "measured_us": time_us})
+    for row, timing in zip(rows, modelled(rows)):
+        row |= {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits), "mix": dict(timing.mix)}
+    publish("model_check", [{"what": "trials with a measured time", "trials": len(trials), "still made": len(rows)},
+                            *_agreement(rows), *rows])
+
+
+def _still_made(candidate: Candidate, source: str) -> bool:
+    catalogue = Catalogue.from_environment()
+    kernel = catalogue.kernel(candidate.kernel)
+    template, compiled = kernel.template(candidate.template), kernel.workload(WORKLOAD).compile_time(kernel)
+    try:
+        point = resolve(template, candidate.parameters, compiled)
+        return getattr(render(kernel, template, candidate, point, catalogue.include_dirs), "digest", "") == source
+    except GreenfastError:
+        return False
 
 
 def _agreement(rows: list[dict]) -> list[dict]:
@@ -200,6 +236,8 @@ if __name__ == "__main__":
             on_gpu(Path(path))
         case ["launch", path]:
             launch_each(Path(path))
+        case ["searched", path, *_]:
+            searched(Path(path))
         case ["merge", path, *_]:
             merge(Path(path))
         case _:

@@ -2,7 +2,7 @@
 
     python bench/record_sweeps.py --count                        how many candidates each sweep has (no GPU needed)
     python bench/record_sweeps.py --count 24                     and what compiles of so many of each, at random
-    python bench/record_sweeps.py FOLDER [--seconds S] NAME ...  sweep them, S seconds each at most; a second call goes on
+    python bench/record_sweeps.py FOLDER [--seconds S] NAME ...  sweep them, S seconds each; a second call goes on
     python bench/record_sweeps.py FOLDER --finish NAME ...       write what the journals hold, marked as incomplete
 
 Needs no more than the GPU target does: CuPy, NumPy, Jinja2, ml_dtypes and NVRTC's wheels.
@@ -49,8 +49,8 @@ SWEEPS = {
         "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,176", "q_in=all", "warps_n=1,2",
         "pipeline_depth=1,2,3", "min_blocks=1,2", "lazy_rescale=all")),
     "mission-wmma-h200": ("mission", "wmma", "wmma:fragments", (
-        "tile_m=all", "tile_n=all", "warps_m=all", "warps_n=all", "pipeline_depth=all", "softmax_lanes=8,16", "o_in=all",
-        "p_in_place=all")),
+        "tile_m=all", "tile_n=all", "warps_m=all", "warps_n=all", "pipeline_depth=all", "softmax_lanes=8,16",
+        "o_in=all", "p_in_place=all")),
 }
 
 
@@ -80,7 +80,8 @@ def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Coun
 
         def one(point) -> str:
             candidate = Candidate(order.kernel.name, template.name, point, Origin(OriginKind.SEEDED))
-            source = render(order.kernel, template, candidate, resolve(template, point, compiled), catalogue.include_dirs)
+            resolved = resolve(template, point, compiled)
+            source = render(order.kernel, template, candidate, resolved, catalogue.include_dirs)
             cubin = toolchain.compile(source, "sm_90")
             if isinstance(cubin, CompileFailed):
                 return cubin.reason.value

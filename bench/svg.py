@@ -87,7 +87,8 @@ def _frame(x: Axis, y: Axis) -> list[str]:
         parts.append(f'<text x="{LEFT - 6}" y="{_y(y, tick) + 4}" text-anchor="end">{tick:g}</text>')
     middle = (TOP + bottom) // 2
     parts.append(f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(x.title)}</text>')
-    parts.append(f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{escape(y.title)}</text>')
+    parts.append(f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">'
+                 f'{escape(y.title)}</text>')
     return parts
 
 

@@ -80,7 +80,7 @@ def _confirmed(session: Session, search: SearchRecord, trial: TrialRecord) -> Co
         ConfirmationRecord.key.desc()).limit(1)).first()
     missing = ""
     if trial.verdict != "accepted":
-        missing = f"its verdict is {trial.verdict or 'not there yet'}, not accepted"
+        missing = _why_not_accepted(trial)
     elif newest is None:
         missing = "it was not timed again in fresh processes"
     elif not newest.confirmed:
@@ -89,6 +89,15 @@ def _confirmed(session: Session, search: SearchRecord, trial: TrialRecord) -> Co
         raise UsageError(f"trial {trial.number} of search {search.id} cannot be promoted: {missing}",
                          code="not_confirmed", mend="only the confirmed winner of a search can become champion")
     return newest
+
+
+def _why_not_accepted(trial: TrialRecord) -> str:
+    if trial.verdict is None:
+        return "it has no verdict yet"
+    open_gates = [gate for gate, outcome in (one.split("=") for one in (trial.outcomes or "").split())
+                  if outcome == "unavailable"]
+    why = f": {' and '.join(open_gates)} could not be judged where it ran" if trial.verdict == "green" else ""
+    return f"its verdict is {trial.verdict}, not accepted{why}"
 
 
 def _check_compared(session: Session, search: SearchRecord, trial: TrialRecord, standing: ChampionRecord) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -15,7 +16,7 @@ from search.errors import Fault
 LEASE_S = 30.0
 FRESH_S = 2.0                    # a lease is renewed, and lent to whoever waits, not more often
 POLL_S = 0.1
-DEADLINE_S = 600.0               # of waiting for other workers
+DEADLINE_S = 120.0               # of waiting for other workers
 
 
 class DeviceTurns:
@@ -27,16 +28,22 @@ class DeviceTurns:
         self._lease_s, self._fresh_s, self._deadline_s = lease_s, fresh_s, deadline_s
         self._lock = threading.Lock()
         self._held: dict[str, tuple[DeviceLease, float]] = {}        # by UUID: the lease, and when it was renewed
+        self._uses: Counter[str] = Counter()                         # by UUID: turns in progress
+        self._idle: threading.Event | None = None                    # ends the thread that renews, while there is one
 
     @contextmanager
     def turn(self, uuid: str) -> Iterator[None]:
-        """Have the GPU alone among the workers of the database. Threads of one worker have to take turns themselves.
+        """Have the GPU alone among the workers of the database. Threads of one worker share their turns.
 
-        Fault `gpu_busy` when others keep it beyond the deadline, DeviceLost when another took it before we were
-        done: then what was timed may have been disturbed.
+        Fault `gpu_busy` when others keep it beyond the deadline; DeviceLost when another took it before we were
+        done, as after this process was stopped for longer than the lease: what was timed may have been disturbed.
         """
         self._take(uuid)
-        yield
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._uses[uuid] -= 1
         with self._lock:
             lease, renewed = self._held[uuid]
             if time.monotonic() - renewed >= self._lease_s:          # so long that another may have had it
@@ -46,6 +53,9 @@ class DeviceTurns:
     def give_back(self) -> None:
         """Release every GPU: nothing is to run for a while. Where that fails, the lease runs out."""
         with self._lock, suppress(Fault):
+            if self._idle is not None:
+                self._idle.set()
+                self._idle = None
             while self._held:
                 self._store.release_device(self._held.popitem()[1][0])
 
@@ -59,24 +69,50 @@ class DeviceTurns:
             time.sleep(POLL_S)
 
     def _have(self, uuid: str) -> bool:
+        """Whether the GPU is ours now, and counted as used."""
         with self._lock:
             lease, renewed = self._held.get(uuid, (None, 0.0))
             now = time.monotonic()
-            if lease is not None and now - renewed < self._fresh_s:
-                return True
-            if lease is not None:
+            if lease is None:
+                self._ask(uuid, now)
+            elif now - renewed >= self._fresh_s:
                 self._renew_or_let_go(uuid, lease, now)
-            elif (taken := self._store.lease_device(uuid, self._worker, self._lease_s)) is not None:
-                self._held[uuid] = taken, now
-            return uuid in self._held
+            if uuid not in self._held:
+                return False
+            self._uses[uuid] += 1
+            return True
+
+    def _ask(self, uuid: str, now: float) -> None:
+        taken = self._store.lease_device(uuid, self._worker, self._lease_s)
+        if taken is None:
+            return
+        self._held[uuid] = taken, now
+        if self._idle is None:
+            self._idle = threading.Event()
+            threading.Thread(target=self._keep_alive, args=(self._idle,), name="gpu leases", daemon=True).start()
 
     def _renew_or_let_go(self, uuid: str, lease: DeviceLease, now: float) -> None:
-        del self._held[uuid]                     # whatever comes: then it is asked for anew
+        in_use = self._uses[uuid] > 0
         try:
-            if not self._store.renew_device(lease, self._lease_s):
-                self._held[uuid] = lease, now
-                return
+            wanted = self._store.renew_device(lease, self._lease_s)
         except DeviceLost:
-            return                               # nothing was in progress
-        self._store.release_device(lease)
-        time.sleep(3 * POLL_S)                   # whoever waits looks sooner than we do
+            if in_use:
+                raise
+            del self._held[uuid]                 # nothing was in progress: it is asked for anew
+            return
+        self._held[uuid] = lease, now
+        if wanted and not in_use:
+            del self._held[uuid]
+            self._store.release_device(lease)
+            time.sleep(3 * POLL_S)               # whoever waits looks sooner than we do
+
+    def _keep_alive(self, idle: threading.Event) -> None:
+        """Renew the leases in use: some uses take longer than a lease."""
+        while not idle.wait(self._lease_s / 3):
+            with self._lock:
+                for uuid, (lease, renewed) in self._held.items():
+                    now = time.monotonic()
+                    if self._uses[uuid] and self._lease_s / 3 <= now - renewed < self._lease_s:
+                        with suppress(Fault):    # the end of the use looks again
+                            self._store.renew_device(lease, self._lease_s)
+                            self._held[uuid] = lease, now

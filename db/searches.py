@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from dataclasses import replace
 from typing import Any, Literal
 
 from sqlalchemy import insert, select, text
@@ -18,6 +19,7 @@ from db.paging import after, check_limit, page_of, values_of
 from db.rows import Page, SearchRow
 from search.errors import UsageError
 from search.plan import SearchPlan
+from search.verdict import TimeKind
 
 STATUSES = ("queued", "running", "paused", "completed", "cancelled", "failed")
 Wanted = Literal["pause", "resume", "cancel"]
@@ -83,6 +85,26 @@ class Searches(Part):
                 record.wanted = _flag(record, wanted)
             else:
                 _move(record, wanted)
+            session.flush()
+            return _row(session, search_id)
+
+    def request_confirmation(self, search_id: str) -> SearchRow:
+        """Queue a completed search once more, whose budget is spent: what is left to do is to time its winner again.
+
+        UsageError `bad_transition` for one that has not ended by itself, `not_measured` where there is nothing to confirm.
+        """
+        with self._database.writing() as session:
+            record = found_search(session, search_id, lock=True)
+            if record.status != "completed":
+                raise UsageError(f"search {record.id} is {record.status}, so its winner cannot be confirmed now",
+                                 code="bad_transition", mend="a search that measures confirms its winner when it completes")
+            if session.scalar(select(TrialRecord.number).where(
+                    TrialRecord.search_key == record.key, TrialRecord.time_kind == TimeKind.MEASURED,
+                    IS_RIGHT).limit(1)) is None:
+                raise UsageError(f"search {record.id} measured no right candidate, so there is nothing to confirm",
+                                 code="not_measured", mend="search on a target that measures, such as cuda:0")
+            record.plan = convert.plan_json(replace(convert.plan_of(record.plan), confirm=True))
+            record.status, record.why, record.finished_at = "queued", "", None
             session.flush()
             return _row(session, search_id)
 

@@ -1,6 +1,6 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
-    Searches    submit, search, searches, plan, request_control
+    Searches    submit, search, searches, plan, request_control, request_confirmation
     Claims      claim, renew, describe, finish, release, history
     Recording   begin, record
     Trials      trials, trial, recorded, best, best_so_far, counts

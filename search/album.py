@@ -25,8 +25,7 @@ from search.toolchain import Cubin, Toolchain
 from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Verdict, verdict_name
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "kernels"
-PATCHED_TEMPLATE = "wmma.cu.j2"
-PATCHED_PRESET = "wmma:flashcore_a"
+PATCHED_PRESETS = {"wmma": "flashcore_a", "mma": "fa2"}      # unless the entry names another
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Entry:
     finds: tuple[str, ...] = ()
     old: str = ""                                # of a patch
     new: str = ""
+    preset: str = ""
 
     @property
     def id(self) -> str:
@@ -78,7 +78,9 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
         parameters = {"defect": table["name"]}
     name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
     table.pop("verdict", None)                   # "green": no stage
-    template = {"right": "right", "defect": "broken", "patch": "wmma"}[kind]
+    template = {"right": "right", "defect": "broken"}.get(kind) or table.pop("template", "wmma")
+    if kind == "patch":
+        table.setdefault("preset", PATCHED_PRESETS[template])
     workload = table.pop("workload", workloads[kernel])
     lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
     return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
@@ -90,10 +92,10 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
         return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
     target = folder / entry.kernel
     shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, target)
-    path = target / PATCHED_TEMPLATE
+    path = target / f"{entry.template}.cu.j2"
     text = path.read_text()
     if text.count(entry.old) != 1:
-        raise SpecError(f"{entry.id}: the text to change stands {text.count(entry.old)} times in {PATCHED_TEMPLATE}")
+        raise SpecError(f"{entry.id}: the text to change stands {text.count(entry.old)} times in {path.name}")
     path.write_text(text.replace(entry.old, entry.new))
     return Catalogue([REPOSITORY_TEMPLATES, folder])
 
@@ -134,7 +136,7 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
 
 def _candidate(entry: Entry, bench: Bench) -> Candidate:
     if entry.kind == "patch":
-        template, preset = bench.kernel.preset(PATCHED_PRESET)
+        template, preset = bench.kernel.preset(f"{entry.template}:{entry.preset}")
         return preset_candidate(template, preset.name, bench.compiled)
     template = bench.kernel.template(entry.template)
     parameters = complete_parameters(template, entry.parameters, bench.compiled)

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from search.comparison import Confirmation, Peer
-from search.confirmation import Contender, Standing, confirm, prepared, standing, unconfirmed
+from search.confirmation import Contender, confirm, prepared, standing, unconfirmed
 from search.errors import GreenfastError
 from search.evaluate import Bench
 
+WINNERS = 3                          # that may prove wrong, one after the other
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Closing:
-    """`said` is for people: what the confirmation found, or why there is none."""
+    """`said` is for people: what the confirmations found, or why there are none."""
 
-    confirmation: Confirmation | None
+    confirmations: tuple[Confirmation, ...]      # the last one counts; those before it proved wrong on new inputs
     peers: tuple[Peer, ...]
     said: str
 
@@ -28,22 +29,31 @@ def closing(bench: Bench, baseline: Contender | None, contenders: Iterable[Conte
     the search is complete without it."""
     if baseline is None:
         return None
-    who = standing(baseline, contenders)
-    return lambda: _close(bench, baseline, who)
+    ranked = tuple(contenders)
+    return lambda: _close(bench, baseline, ranked)
 
 
-def _close(bench: Bench, baseline: Contender, who: Standing | None) -> Closing:
-    confirmation, said = None, "no candidate was measured faster than the baseline"
-    if who is not None:
-        confirmation, fault = _kept(lambda: confirm(bench, who))
-        confirmation = confirmation or unconfirmed(who.winner, fault)
-        said = confirmation.sentence
+def _close(bench: Bench, baseline: Contender, contenders: tuple[Contender, ...]) -> Closing:
+    confirmations, best = _confirmed(bench, baseline, list(contenders))
+    said = "; ".join(one.sentence for one in confirmations) or "no candidate was measured faster than the baseline"
     peers: tuple[Peer, ...] | None = ()
     if bench.compare_peers is not None and not bench.cancelled():
-        best = who.winner if who is not None else baseline
         peers, fault = _kept(lambda: bench.compare_peers(prepared(bench, best.candidate), cancelled=bench.cancelled))
         said += f"; peers were not compared: {fault}" if fault else ""
-    return Closing(confirmation, peers or (), said)
+    return Closing(confirmations, peers or (), said)
+
+
+def _confirmed(bench: Bench, baseline: Contender,
+               contenders: list[Contender]) -> tuple[tuple[Confirmation, ...], Contender]:
+    """The winner's confirmation, and the winner; where new inputs prove one wrong, the next one takes its place."""
+    found: list[Confirmation] = []
+    while len(found) < WINNERS and (who := standing(baseline, contenders)) is not None:
+        confirmation, fault = _kept(lambda: confirm(bench, who))
+        found.append(confirmation or unconfirmed(who.winner, fault))
+        if fault or found[-1].comparisons:
+            return tuple(found), who.winner
+        contenders.remove(who.winner)
+    return tuple(found), baseline
 
 
 def _kept(work: Callable[[], T]) -> tuple[T | None, str]:

@@ -27,7 +27,6 @@ from search.toolchain import Cubin
 from search.verdict import Accepted, Green, Outcome, TimeKind, Timing, Trial, gate_result, performance_of
 
 PROCESSES = 3
-ATTEMPTS = 2                         # of a process that a fault of ours ended
 BASELINE, RUNNER_UP = "baseline", "runner-up"
 LARGEST_SEED = 2**31
 
@@ -88,7 +87,7 @@ def confirm(bench: Bench, who: Standing, processes: int = PROCESSES,
     lost = ""                            # why the winner is not compared with the runner-up
     try:
         for _ in range(processes):
-            for role, times in _process_again(bench, who, tuple(found), new_seed).items():
+            for role, times in _process_or_another(bench, who, tuple(found), new_seed).items():
                 if isinstance(times, ProcessTimes):
                     found[role].append(times)
                 else:
@@ -118,15 +117,15 @@ def prepared(bench: Bench, candidate: Candidate) -> Subject:
     return bench.subject(candidate, source, cubin, None)
 
 
-def _process_again(bench: Bench, who: Standing, roles: tuple[str, ...],
+def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...],
                    new_seed: Callable[[], int]) -> dict[str, ProcessTimes | str]:
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _process(bench, who, roles, new_seed())
-        except Fault:
-            if attempt == ATTEMPTS or bench.cancelled():
-                raise
-    raise AssertionError("unreachable")
+    """A process, and another in its place when a fault of ours ended it."""
+    try:
+        return _process(bench, who, roles, new_seed())
+    except Fault:
+        if bench.cancelled():
+            raise
+    return _process(bench, who, roles, new_seed())
 
 
 def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int) -> dict[str, ProcessTimes | str]:

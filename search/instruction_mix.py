@@ -11,7 +11,7 @@ from functools import cache
 from search.control_flow import executions
 from search.toolchain.ptx import Entry, Instruction
 
-CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "async copy", "conversion", "shuffle", "control",
+CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy", "conversion", "shuffle", "control",
            "barrier", "other")
 BUFFER_ADDRESS = 1 << 24             # any that is not null
 
@@ -35,6 +35,9 @@ EXPANSIONS: tuple[tuple[re.Pattern[str], dict[str, float]], ...] = tuple((re.com
     (r"wmma\.(load|store)\.\w\..*\.global\.", {"global": 4}),
     (r"wmma\.mma\..*m(16n16|32n8|8n32)k16", {"mma": 2}),    # HMMA.16816 computes 16 x 8
 ))
+# Hopper has no warp-level products of fp8: they are taken apart into fp16.
+FP8_PRODUCT = re.compile(r"mma\.sync\..*m16n8k32.*\.e[45]m[23]\.")
+FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,15 @@ def instruction_mix(entry: Entry, arguments: Sequence[int | float | None], grid:
     found = executions(entry, arguments, grid, block, blocks, cluster)
     sums: dict[str, float] = defaultdict(float)
     for one, count in zip(entry.instructions, found.by_instruction):
-        for name, made in expansion(one) if count else ():
+        for name, made in expansion(one, entry.sm) if count else ():
             sums[name] += count * made
     return InstructionMix(tuple((name, sums[name] / found.blocks) for name in CLASSES),
                           found.undecided / found.branches if found.branches else 0.0)
 
 
-def expansion(one: Instruction) -> tuple[tuple[str, float], ...]:
+def expansion(one: Instruction, sm: int) -> tuple[tuple[str, float], ...]:
     """(class, machine instructions) of a PTX instruction."""
-    return _expansion(one.opcode)
+    return FP8_ON_HOPPER if sm == 90 and FP8_PRODUCT.match(one.opcode) else _expansion(one.opcode)
 
 
 @cache
@@ -79,7 +82,7 @@ def _expansion(opcode: str) -> tuple[tuple[str, float], ...]:
 
 
 def class_of(opcode: str) -> str:
-    """Which of CLASSES. An access of memory of no named kind is called global."""
+    """Which of CLASSES. `generic` are accesses of any memory: how a block reaches another one's of its cluster."""
     name, *modifiers = opcode.split(".")
     parts = frozenset(modifiers)
     if "mma" in parts or name in ("mma", "wgmma"):
@@ -87,7 +90,9 @@ def class_of(opcode: str) -> str:
     if name == "cp":
         return "async copy"
     if name in ("ld", "st", "ldmatrix", "stmatrix", "atom", "red", "wmma", "prefetch"):
-        return "shared" if "shared" in parts or name in ("ldmatrix", "stmatrix") else "global"
+        if parts & {"shared", "shared::cta"} or name in ("ldmatrix", "stmatrix"):
+            return "shared"
+        return "global" if name in ("wmma", "prefetch") or parts & {"global", "const", "local"} else "generic"
     if name in ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"):
         return "special"
     if name in ("bra", "brx", "ret", "exit", "call", "trap"):

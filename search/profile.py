@@ -26,7 +26,8 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # Sections rather than metrics: a section names what the GPU at hand has, a metric that it lacks is an error.
 SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
             "MemoryWorkloadAnalysis_Tables", "SchedulerStats", "WarpStateStats")
-TIME_UNITS_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
+TIME_UNITS_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6,
+                 "second": 1e6}
 # Field -> metrics that hold it, the first one present counts: names differ between GPU generations.
 METRICS = {
     "duration_us": ("gpu__time_duration.sum",),
@@ -81,7 +82,8 @@ class SanitizerFinding:
 
 # ---- Nsight Compute ----
 
-def ncu_command(python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str], workload: str) -> list[str]:
+def ncu_command(python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str],
+                workload: str) -> list[str]:
     """One pass of the workload under the profiler, at the clocks and caches that the kernel meets."""
     sections = [word for one in SECTIONS for word in ("--section", one)]
     names = "|".join(re.escape(one) for one in dict.fromkeys(entries))
@@ -112,7 +114,8 @@ def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
         found["issue_slots_percent"] = 100 * values[ISSUED]
     if found["duration_us"] is not None:
         found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
-    conflicts = next((sum(values[one] for one in names) for names in CONFLICTS if all(one in values for one in names)), None)
+    conflicts = next((sum(values[one] for one in names) for names in CONFLICTS
+                      if all(one in values for one in names)), None)
     stalls = sorted(((match.group(1), value) for name, value in values.items()
                      if (match := _STALL.match(name)) and match.group(1) not in _NO_STALLS), key=lambda one: -one[1])
     return KernelProfile(entry=row.get("Kernel Name", "").partition("(")[0], shared_bank_conflicts=conflicts,
@@ -150,8 +153,8 @@ def sanitizer_command(tool: str, python: str, driver_file: Path, folder: Path, l
 # `kernel(float *)+0x70 in /tmp/x.cu:12`; an extern "C" entry may come without its signature.
 _PLACE = re.compile(r"\bat\s+(?:void\s+)?(?P<entry>\w+)(?:\(.*\))?\+0x[0-9a-fA-F]+(?:\s+in\s+\S+?:(?P<line>\d+))?")
 _SUMMARY = re.compile(r"^(?:ERROR|RACECHECK|SYNCCHECK|INITCHECK|MEMCHECK|LEAK) SUMMARY", re.I)
-_HEADS = ("Invalid ", "Misaligned ", "Uninitialized ", "Barrier error", "Error: ", "Warning: ", "Program hit ", "Race reported",
-          "Potential ", "Unused ", "Stack ", "Fatal ", "Malloc/Free error", "Mismatched ", "Missing ", "Async")
+_HEADS = ("Invalid ", "Misaligned ", "Uninitialized ", "Barrier error", "Error: ", "Warning: ", "Program hit ",
+          "Race reported", "Potential ", "Unused ", "Stack ", "Fatal ", "Malloc/Free error", "Mismatched ", "Missing ", "Async")
 
 
 def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:

@@ -162,8 +162,8 @@ class SearchRun:
             if not future.done():
                 self._interrupt()
         done = future.result()
-        if done.confirmation is not None:
-            self.sink.confirm(done.confirmation)
+        for confirmation in done.confirmations:
+            self.sink.confirm(confirmation)
         for peer in done.peers:
             self.sink.beside(peer)
         return RunResult(result.ended, f"{result.why}; {done.said}")

@@ -13,6 +13,7 @@ from app.confirmations import confirmation_out, peer_out
 from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
 from app.progress import beats_baseline, progress, standing
+from app.schemas import PeerOut
 from app.wiring import Services
 from db.rows import Counts, SearchRow, TrialRow
 from db.store import Store
@@ -114,7 +115,15 @@ def timed_again(store: Store, row: SearchRow) -> dict[str, Any]:
         champion = store.champion(scope_of(store.plan(row.id), found.environment))
         promotable = found.confirmation.confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted"
     return {"confirmation": confirmation_out(found) if found else None, "champion": champion,
-            "promotable": promotable, "peers": [peer_out(one) for one in store.peers(row.id)]}
+            "promotable": promotable, "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
+
+
+def ranked(peers: list[PeerOut]) -> list[PeerOut]:
+    """Those that were timed first, the fastest of a workload before the others."""
+    def place(one: PeerOut) -> tuple[bool, str, float]:
+        ratio = one.comparison.ratio if one.comparison else None
+        return ratio is None, one.workload if ratio else "", -(ratio or 0.0)
+    return sorted(peers, key=place)
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:
@@ -154,6 +163,8 @@ def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: Tr
         return f"Within {within}: {kind} times this close are not told apart, so it does not count as faster."
     if beats:
         return f"Faster than the baseline by at least the {row.min_gain:.3g} that was asked for, measured."
+    if best.verdict == "green" and best.ratio_to_baseline <= 1 - row.min_gain:
+        return "Measured faster than the baseline; its safety could not be judged, so it is not accepted."
     return f"Not faster by the {row.min_gain:.3g} that was asked for."
 
 

@@ -43,7 +43,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     for one in (words.time_us, words.ratio, words.error, words.kibibytes, words.count, words.share,
                 words.seconds, words.significant, words.ago, words.moment, words.value, words.visible,
-                words.visible_lines, words.finding):
+                words.visible_lines, words.finding, words.first_upper):
         found.filters[one.__name__] = one
     found.filters["interval"] = interval
     found.globals["static"] = static_url

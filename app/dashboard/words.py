@@ -106,6 +106,11 @@ def parse_moment(text: str | float) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def first_upper(text: str) -> str:
+    """A sentence's first letter; names in it stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def value(one: object) -> str:
     """A parameter's value as it is written on the command line."""
     return str(one).lower() if isinstance(one, bool) else visible(str(one))

@@ -39,6 +39,13 @@ def search(search: str, store: TheStore) -> SearchDetailOut:
     return search_detail(store, search)
 
 
+@router.post("/{search}/confirm")
+def confirm(search: str, services: TheServices) -> SearchOut:
+    """Queue a completed search, so that its winner is timed again in fresh processes; 409 where that cannot be."""
+    services.require_same_kernel(services.store.plan(search))
+    return SearchOut.model_validate(services.store.request_confirmation(search))
+
+
 @router.post("/{search}/{wanted}")
 def control(search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore) -> SearchOut:
     """Ask for a pause, a resumption or an end. A running search gets there within a second or so."""

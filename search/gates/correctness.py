@@ -9,7 +9,7 @@ import numpy as np
 from search.cases import Case, derived_cases, workload_case
 from search.gates.base import Subject, passed
 from search.memory import POISON, Problem, Tensor, problem
-from search.reference import Expected
+from search.reference import Expected, frobenius_norm
 from search.targets.base import Execution
 from search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
 
@@ -140,7 +140,7 @@ def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, flo
     if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
     finite = error if expected.finite.all() else error[expected.finite]
-    return float(np.linalg.norm(finite)) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
+    return frobenius_norm(finite) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
 
 
 def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:

@@ -51,7 +51,8 @@ def load_offers(path: Path) -> dict[str, Any]:
     return found
 
 
-def one_peer(offers: dict[str, Any], name: str, workload: dict[str, Any], duel, request: dict[str, Any]) -> dict[str, Any]:
+def one_peer(offers: dict[str, Any], name: str, workload: dict[str, Any], duel,
+             request: dict[str, Any]) -> dict[str, Any]:
     """What came of one peer on one workload; whatever it raises is its own."""
     version = ""
     with warnings.catch_warnings(record=True) as heard:      # PyTorch says in warnings why a back end was not taken

@@ -105,8 +105,9 @@ def _described(winner: Subject, problem: Problem, folder: Path, l2_bytes: int) -
     """A workload as the child needs it: the launch, and for the peers tensors and scalars by argument name."""
     scalars = [{"name": argument.name, "value": given.value}
                for argument, given in zip(winner.kernel.arguments, problem.arguments) if isinstance(given, Scalar)]
+    data_bytes = sum(one.image.size for one in problem.tensors)
     return {"name": problem.case.name, "dims": dict(problem.case.dims), "options": dict(problem.case.options),
-            "mode": default_mode(sum(one.image.size for one in problem.tensors), l2_bytes), "scalars": scalars,
+            "mode": problem.mode if problem.mode != "auto" else default_mode(data_bytes, l2_bytes), "scalars": scalars,
             "tensors": [{"name": one.name, "role": one.role, "dtype": DTYPE_NAMES[one.dtype],
                          "shape": list(one.shape), "strides": list(one.strides)} for one in problem.tensors],
             "problem": describe(problem, folder / f"images-{problem.case.name}")}
@@ -181,8 +182,7 @@ def heard(lines: Iterable[str]) -> Heard:
 
 def _round(winner: Subject, problem: Problem, row: Mapping[str, Any]) -> Round:
     """A reply with its outputs judged by the bounds that our own kernels are held to."""
-    base = Round(row["peer"], row["version"], row["workload"], row["outcome"], row.get("why", ""), winner.seed,
-                 problem.case.name)
+    base = Round(row["peer"], row["version"], row["workload"], row["outcome"], row.get("why", ""), winner.seed)
     if row["outcome"] != "ran":
         return base
     images = {name: np.fromfile(path, np.uint8) for name, path in row["winner_outputs"].items()}
@@ -195,7 +195,8 @@ def _round(winner: Subject, problem: Problem, row: Mapping[str, Any]) -> Round:
         return replace(base, outcome="wrong", why=wrong)
     detail = (("sets", float(row["sets"])), ("nodes", float(row["nodes"])), ("peer_nodes", float(row["other_nodes"])),
               *sorted(row["health"].items()))
-    return replace(base, outcome="timed", times=(tuple(row["samples"]), tuple(row["others"])), detail=detail)
+    return replace(base, outcome="timed", mode=row["mode"], times=(tuple(row["samples"]), tuple(row["others"])),
+                   detail=detail)
 
 
 def _image(tensor, path: str) -> np.ndarray:

@@ -78,14 +78,15 @@ class Duel:
             watch(), peer_watch()
         samples, others = race(watch, peer_watch, request["seed"], looks=(request["blocks"],))
         health = self._health.now()
-        self._upload(memory.ptr + first, start)          # outputs poisoned again: what the timed launches leave is compared
+        self._upload(memory.ptr + first, start)          # poisoned again: what the timed launches leave is compared
         watch.again()
         wait(self._stream, self._deadline_s)
         peer_watch.again()
         wait(self._stream, self._deadline_s)
         folder = Path(request["folder"])
-        return {"samples": samples, "others": others, "sets": sets, "nodes": watch.nodes, "other_nodes": peer_watch.nodes,
-                "health": health, "winner_outputs": self._winner_outputs(workload, arena, memory.ptr + first, folder),
+        return {"samples": samples, "others": others, "mode": workload["mode"], "sets": sets,
+                "nodes": watch.nodes, "other_nodes": peer_watch.nodes, "health": health,
+                "winner_outputs": self._winner_outputs(workload, arena, memory.ptr + first, folder),
                 "outputs": _peer_outputs(peers[0].outputs, workload, folder / f"{name}-{workload['name']}")}
 
     def _inputs(self, workload: dict[str, Any], arena: Arena, base: int, owner) -> dict[str, torch.Tensor]:

@@ -23,7 +23,7 @@ class Round:
     outcome: str                         # as Peer.outcome
     why: str
     seed: int
-    case: str
+    mode: str = ""                       # how the caches were found: hot or cold
     times: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     detail: tuple[tuple[str, float], ...] = ()
 
@@ -44,7 +44,7 @@ def _peer(winner: str, rounds: Sequence[Round]) -> Peer:
     theirs = median([median(one.times[1]) for one in rounds])
     ours = median([median(one.times[0]) for one in rounds])
     decision = Decision(comparison.decision)
-    sentence = (f"measured: {winner} takes {comparison.ratio:.3f} [{comparison.ratio_low:.3f}, "
+    sentence = (f"measured {rounds[0].mode}: {winner} takes {comparison.ratio:.3f} [{comparison.ratio_low:.3f}, "
                 f"{comparison.ratio_high:.3f}] of {named.peer}'s time, {ours:.2f} us against {theirs:.2f} us, in "
                 f"{len(rounds)} fresh process{'es' if len(rounds) > 1 else ''}: {WORDS[decision]}")
     return Peer(named.peer, version, named.workload, "timed", sentence, theirs, comparison)
@@ -60,5 +60,5 @@ def _comparison(rounds: Sequence[Round]) -> Comparison:
 def _timing(one: Round) -> Timing:
     """The winner's time, with the peer's samples where the baseline's stand elsewhere."""
     samples, others = one.times
-    return Timing(one.workload, median(samples), TimeKind.MEASURED, "not counted", one.detail,
-                  f"in turns with {one.peer}", samples=samples, baseline_samples=others)
+    return Timing(one.workload, median(samples), TimeKind.MEASURED, "", one.detail,
+                  f"{one.mode}, in turns with {one.peer}", samples=samples, baseline_samples=others)

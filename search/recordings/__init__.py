@@ -1,4 +1,4 @@
-"""Recordings: sweeps of a template's space on a real GPU, kept as one small file each, and what can be asked of them."""
+"""Recordings: sweeps of a template's space on a real GPU, a small file each, and what can be asked of them."""
 
 from search.recordings.contents import Heading, Recording, Row, Times
 from search.recordings.shelf import find_recording, recording_names

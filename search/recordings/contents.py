@@ -138,8 +138,7 @@ def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Re
 
 
 def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str:
-    """Names what is computed for these workloads: other workloads, templates and the lists of further allowed values may
-    come and go."""
+    """Names what is computed for these workloads: other workloads, templates and further allowed values come and go."""
     return digest({
         "name": kernel.name, "options": [(one.name, one.default) for one in kernel.options],
         "dims": [(one.name, one.time, one.default) for one in kernel.dims], "arguments": kernel.arguments,

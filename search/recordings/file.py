@@ -49,7 +49,8 @@ def read(path: Path) -> Recording:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"the recording {path.name} cannot be read: {error.strerror}", code="recording_unreadable") from error
+        raise UsageError(f"the recording {path.name} cannot be read: {error.strerror}",
+                         code="recording_unreadable") from error
     text = _inflated(path.name, data)
     first, _, rest = text.partition("\n")
     heading = heading_of(path.name, first)
@@ -155,7 +156,8 @@ def _inflated(name: str, data: bytes) -> str:
     try:
         text = inflater.decompress(data, LARGEST_BYTES)
         if not inflater.eof:
-            raise ValueError("it is cut off" if not inflater.unconsumed_tail else f"it holds more than {LARGEST_BYTES} bytes")
+            too_long = f"it holds more than {LARGEST_BYTES} bytes"
+            raise ValueError(too_long if inflater.unconsumed_tail else "it is cut off")
         return text.decode()
     except (zlib.error, ValueError) as error:
         raise _damaged(name, str(error)) from error
@@ -168,7 +170,8 @@ def _damaged(name: str, why: str) -> UsageError:
 
 def as_kept(check: CheckEvidence) -> CheckEvidence:
     """With its error figures as a file holds them. What is not finite is None in the evidence already."""
-    return replace(check, **{name: rounded(value) for name in CHECK if isinstance(value := getattr(check, name), float)})
+    figures = {name: getattr(check, name) for name in CHECK}
+    return replace(check, **{name: rounded(value) for name, value in figures.items() if isinstance(value, float)})
 
 
 def _dumps(value: Any) -> str:

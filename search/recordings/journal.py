@@ -1,4 +1,4 @@
-"""The journal beside a recording in the making: a line a row as soon as it is there, so that nothing is measured twice."""
+"""The journal beside a recording in the making: a line a row at once, so that nothing is measured twice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def finish(out: Path) -> Recording:
 
 
 def _first_line(heading: Heading) -> str:
-    return json.dumps({"sweep": plan_digest(heading), "recorded_at": heading.recorded_at, "heading": heading_json(heading)})
+    return json.dumps({"sweep": plan_digest(heading), "heading": heading_json(heading)})
 
 
 def _read(path: Path, heading: Heading) -> list[Row]:
@@ -83,8 +83,8 @@ def _read(path: Path, heading: Heading) -> list[Row]:
     except (ValueError, KeyError, TypeError):
         sweep = None
     if sweep != plan_digest(heading):
-        raise UsageError(f"{path} is the journal of another sweep, or was made with other files, another GPU, driver or "
-                         "toolchain", code="journal_differs", mend="remove it, or choose another file with --out")
+        raise UsageError(f"{path} is the journal of another sweep, or was made with other files, another GPU, driver "
+                         "or toolchain", code="journal_differs", mend="remove it, or choose another file with --out")
     return _rows(lines)
 
 

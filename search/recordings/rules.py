@@ -1,14 +1,14 @@
-"""What stored times say: the performance gate's rule as a pure function of a row's samples. Anybody can compute it again."""
+"""What stored times say: the performance gate's rule as a pure function of samples. Anybody can compute it again."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import median
 
 from search.gates.performance import REASONS, WORDS, measured_decision
 from search.recordings.contents import Times
-from search.targets.cuda.timing import Decision
+from search.recordings.file import rounded
+from search.targets.cuda.timing import LOOKS, Decision
 from search.verdict import Reason, TimeKind, Timing
 
 
@@ -24,8 +24,8 @@ class Standing:
 
 
 def time_us(times: Times) -> float:
-    """The median of the samples."""
-    return median(times.samples)
+    """The median of the samples, with the digits that they have."""
+    return rounded(median(times.samples))
 
 
 def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
@@ -38,14 +38,11 @@ def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
         Timing("", time_us(one), TimeKind.MEASURED, "", samples=one.samples, baseline_samples=one.baseline_samples)
         for one in times))
     low, ratio, high = interval.ratios
+    blocks = min(len(one.samples) // 2 for one in times)
+    if blocks < LOOKS[0]:                    # let go before there was an interval
+        words = f"{WORDS[decision]}: {ratio:.4f} of its time in {blocks} blocks, too few for an interval"
+        return Standing(REASONS.get(decision), ratio, None, words)
     reason, words = REASONS.get(decision), WORDS[decision]
     if decision is Decision.FASTER and ratio > 1 - min_gain:
         reason, words = Reason.SAME, f"faster by less than {min_gain:.1%}"
     return Standing(reason, ratio, (low, high), f"{words}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]")
-
-
-def spread(times: Times) -> float:
-    """Half the distance of the quartiles over the median."""
-    ordered, count = sorted(times.samples), len(times.samples)
-    low, high = ordered[count // 4], ordered[-1 - count // 4]
-    return (high - low) / 2 / time_us(times) if count else math.nan

@@ -1,4 +1,4 @@
-"""Sweeping a lattice on a target that measures: compile ahead on all cores, check once, time in turns with the baseline."""
+"""Sweeping a lattice on a target that measures: compile ahead, check once, time in turns with the baseline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from search.toolchain import CompileFailed, Toolchain
 from search.verdict import (CheckEvidence, CorrectnessEvidence, GateResult, PerformanceEvidence, PtxasEvidence, Stage,
                             TimeKind)
 
-GATES = (PtxasGate(), CorrectnessGate(), PerformanceGate())     # safety is nothing to be replayed: the emulator tells it
+# Safety is nothing to be replayed: the emulator tells it.
+GATES = (PtxasGate(), CorrectnessGate(), PerformanceGate())
+PROTOCOL_DETAIL = ("sets", "nodes")              # of a timing's details, what its note says too; the others are health
 FAULT_TRIES = 3
 FAULTS_IN_A_ROW = 5
 
@@ -83,10 +85,12 @@ class Sweep:
         compiled = order.workloads[0].compile_time(order.kernel)
         few = tuple(replace(one, seeds=min(one.seeds, order.check_seeds)) for one in order.kernel.checks)
         self._baseline = preset_candidate(*_preset(order), compiled)
-        self._bench = Bench(replace(order.kernel, checks=few), compiled, order.workloads, target, toolchain, include_dirs,
-                            GateLimits(max_spill_bytes=order.max_spill_bytes), order.seed, self.stopping.is_set,
-                            baseline=self._baseline, min_gain=order.min_gain)
-        self.points = lattice_points(Space(order.kernel.template(order.template), compiled, target.device), order.lattice)
+        limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
+        self._bench = Bench(replace(order.kernel, checks=few), compiled, order.workloads, target, toolchain,
+                            include_dirs, limits, order.seed, self.stopping.is_set, baseline=self._baseline,
+                            min_gain=order.min_gain)
+        space = Space(order.kernel.template(order.template), compiled, target.device)
+        self.points = lattice_points(space, order.lattice)
         self._greenfast, self._timings = greenfast, None
 
     @property
@@ -96,14 +100,15 @@ class Sweep:
     def heading(self) -> Heading:
         """Needs the target prepared: it names the device and the driver."""
         order, kernel = self.order, self.order.kernel
-        used = dict.fromkeys((order.template, self._baseline.template))
-        environment = {**dict(self._bench.toolchain.identity), **dict(self.target.identity()), "greenfast": self._greenfast}
+        used = [kernel.template(name) for name in dict.fromkeys((order.template, self._baseline.template))]
+        environment = {**dict(self._bench.toolchain.identity), **dict(self.target.identity()),
+                       "greenfast": self._greenfast}
         return Heading(
             name=order.name, kernel=kernel.name, operation_digest=operation_digest(kernel, order.workloads),
             checks_digest=checks_digest(kernel),
             workloads=order.workloads, template=order.template, lattice=order.lattice, baseline=order.baseline,
-            templates=tuple(RecordedTemplate(name, digest(kernel.template(name)),
-                                             tuple(one.name for one in kernel.template(name).parameters)) for name in used),
+            templates=tuple(RecordedTemplate(one.name, digest(one), tuple(each.name for each in one.parameters))
+                            for one in used),
             device=self.target.device,
             protocol=Protocol(order.seed, order.check_seeds, order.max_spill_bytes, order.min_gain),
             environment=tuple(sorted(environment.items())), recorded_at=time.strftime("%Y-%m-%d", time.gmtime()))
@@ -259,8 +264,5 @@ def _times(timings) -> tuple[Times, ...]:
         detail = dict(one.detail)
         floor = detail.pop("floor_us", 0.0)
         found.append(Times(tuple(map(rounded, one.samples)), tuple(map(rounded, one.baseline_samples)), floor, one.note,
-                           tuple((name, value) for name, value in detail.items() if name in HEALTH)))
+                           tuple((name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL)))
     return tuple(found)
-
-
-HEALTH = ("sm_clock_mhz", "power_w", "temperature_c", "throttled", "gpu_processes")

@@ -74,7 +74,8 @@ class Strategy(ABC):
     def tell(self, proposal: Proposal, told: Told) -> None:
         """The only way back. Never called for a fault."""
         self._note(proposal.candidate, told)
-        self.learn(proposal, told)
+        if proposal.candidate.template in self.spaces:       # a baseline may be of another template
+            self.learn(proposal, told)
 
     def restore(self, past: Sequence[Past]) -> None:
         """Rebuild from stored trials, in order: what was tried is not tried again, what was told is known."""
@@ -83,7 +84,8 @@ class Strategy(ABC):
             self._mark(one.candidate)
             if one.told is not None:
                 self._note(one.candidate, one.told)
-                self.relearn(Proposal(one.candidate, one.sampler), one.told)
+                if one.candidate.template in self.spaces:
+                    self.relearn(Proposal(one.candidate, one.sampler), one.told)
 
     @abstractmethod
     def propose(self, template: str, rng: random.Random) -> Proposal:

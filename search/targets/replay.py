@@ -1,4 +1,4 @@
-"""`replay:NAME`: answers from a recording. Nothing is compiled and nothing runs, so a search takes milliseconds a trial.
+"""`replay:NAME`: answers from a recording. Nothing is compiled, nothing runs: a search takes milliseconds a trial.
 
 What comes out is never `accepted`: a replayed time was measured once, elsewhere, and is not measured now. The gate of
 performance is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
@@ -59,9 +59,9 @@ class ReplayTarget(Target):
         if row is None:
             raise Fault(f"the recording {heading.name} holds no such candidate", code="not_recorded")
         if row.source_digest != question.source_digest:
-            raise Fault(f"candidate {row.number} of the recording {heading.name} had the source {row.source_digest[:12]} and "
-                        f"renders as {question.source_digest[:12]} now", code="recording_stale",
-                        mend="record it again with `greenfast record`")
+            raise Fault(f"candidate {row.number} of the recording {heading.name} had the source "
+                        f"{row.source_digest[:12]} and renders as {question.source_digest[:12]} now",
+                        code="recording_stale", mend="record it again with `greenfast record`")
         return _verdict(self._recording, row, question)
 
     def load(self, source: RenderedSource, cubin: Any) -> Any:
@@ -77,7 +77,8 @@ class ReplayTarget(Target):
         """The recording and its own environment: with it, its toolchain."""
         heading = self._recording.heading
         found = dict(heading.environment)
-        return (*((name, value) for name, value in heading.environment if name not in ("target", "greenfast", "toolchain")),
+        own = ("target", "greenfast", "toolchain")
+        return (*((name, value) for name, value in heading.environment if name not in own),
                 ("toolchain", f"nvrtc {found.get('nvidia-cuda-nvrtc', 'unknown')}"), ("target", self.name),
                 ("recording", self._recording.sha256), ("recorded_on", found.get("target", "unknown")),
                 ("recorded_at", heading.recorded_at), ("recorded_with", found.get("greenfast", "unknown")))
@@ -102,13 +103,13 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
     checked = CorrectnessEvidence((row.worst,) if row.worst else ())
     if row.stage == Stage.CORRECTNESS:
         return _rejected([*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said)
-    gates.append(GateResult("correctness", Outcome.PASSED, f"replayed from {name}: {row.outputs_checked} outputs were within "
-                            "both bounds of the checks of then; the one that used most of them is kept", checked))
+    gates.append(GateResult("correctness", Outcome.PASSED, f"replayed from {name}: {row.outputs_checked} outputs were "
+                            "within both bounds of the checks of then; the one nearest to them is kept", checked))
     if row.stage is not None and reason not in COMPARED:
         return _rejected([*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said)
     gates.append(_replayed_time(recording, row, question))
-    gates.append(GateResult("safety", Outcome.UNAVAILABLE, "a recording tells nothing about races and uninitialised reads; "
-                                                           "the emulator does"))
+    gates.append(GateResult("safety", Outcome.UNAVAILABLE,
+                            "a recording tells nothing about races and uninitialised reads; the emulator does"))
     return Green(tuple(gates))
 
 
@@ -129,14 +130,15 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
             ratio = math.exp(sum(math.log(one.time_median_us / base[one.workload]) for one in timings) / len(timings))
             words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
     times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in timings)
-    sentence = (f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times within "
-                f"a factor of {BAND:g} are not told apart")
+    sentence = (f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
+                f"within a factor of {BAND:g} are not told apart")
     return GateResult("performance", Outcome.UNAVAILABLE, sentence, PerformanceEvidence(timings, ratio, BAND, interval))
 
 
 def _rejected(gates: list[GateResult], sentence: str) -> Rejected:
     failed = gates[-1]
-    skipped = [GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed") for name in GATE_NAMES[len(gates):]]
+    skipped = [GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed")
+               for name in GATE_NAMES[len(gates):]]
     return Rejected(Stage(failed.gate), failed.reason, sentence, (*gates, *skipped))
 
 
@@ -171,6 +173,10 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             spills["max_spill_bytes"] is None or spills["max_spill_bytes"] > heading.protocol.max_spill_bytes):
         raise UsageError(f"replay:{which} holds no times of candidates that spill more than "
                          f"{heading.protocol.max_spill_bytes} bytes", code="not_recorded")
+    if request.mode not in (None, "auto") and not all(
+            one.note.startswith(request.mode) for row in recording.rows for one in row.times):
+        raise UsageError(f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
+                         code="not_recorded", mend="modes are never compared; leave it out")
     require_current(recording, kernel, include_dirs)
     baseline = request.baseline or heading.baseline
     if baseline != "none":
@@ -204,12 +210,14 @@ def require_current(recording: Recording, kernel: KernelSpec, include_dirs: tupl
             except UsageError as error:
                 raise _stale(heading, then.name, today, error.message) from error
             candidate = Candidate(kernel.name, then.name, parameters, Origin(OriginKind.SEEDED))
-            source = render(kernel, template, candidate, resolve(template, candidate.parameters, compiled), include_dirs)
+            point = resolve(template, candidate.parameters, compiled)
+            source = render(kernel, template, candidate, point, include_dirs)
             if not isinstance(source, RenderedSource) or source.digest != row.source_digest:
                 raise _stale(heading, then.name, today, f"its candidate {row.number} renders differently")
 
 
 def _stale(heading: Heading, template: str, today: str, why: str) -> UsageError:
     then = heading.recorded_template(template).text_digest
-    return UsageError(f"{heading.name} was recorded with another template {template} ({then[:12]} then, {today[:12]} now): {why}",
+    return UsageError(f"{heading.name} was recorded with another template {template} ({then[:12]} then, "
+                      f"{today[:12]} now): {why}",
                       code="recording_stale", mend="record it again with `greenfast record`")

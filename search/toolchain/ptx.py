@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from search.errors import Fault
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TARGET = re.compile(r"\.target\s+sm_(\d+)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)[^{]*\{")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)")
 _LABEL = re.compile(r"([\w$]+)\s*:(?!:)")
@@ -34,21 +35,24 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel. `labels` name positions in `instructions`."""
+    """A kernel for compute capability `sm` / 10. `labels` name positions in `instructions`."""
 
     name: str
     parameters: tuple[tuple[str, str], ...]      # (name, type), in order
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
+    sm: int
 
 
 def read_entries(text: str) -> dict[str, Entry]:
     """The module's entries by name; Fault for text that is not PTX as the compiler writes it."""
     text = _COMMENT.sub(" ", text)
+    target = _TARGET.search(text)
+    sm = int(target[1]) if target else 0
     found = {}
     for match in _ENTRY.finditer(text):
         parameters = tuple((name, kind) for kind, name in _PARAMETER.findall(match[2]))
-        found[match[1]] = Entry(match[1], parameters, *_body(text, match.end()))
+        found[match[1]] = Entry(match[1], parameters, *_body(text, match.end()), sm)
     return found
 
 

@@ -81,6 +81,29 @@ class TestConfirmations:
         assert rows[1].peer == values.peer("torch-flash") and rows[1].recorded_at.endswith("Z")
 
 
+class TestConfirmingAgain:
+    def test_a_completed_search_is_queued_with_its_budget_spent_and_its_confirmation_asked_for(self, store):
+        search = searched(store, confirmed=None, confirm=False)
+        row = store.request_confirmation(search)
+        assert (row.status, row.why, row.finished_at, row.trials_done) == ("queued", "", None, 2)
+        assert store.plan(search) == dataclasses.replace(values.plan(), compiled=COMPILED, target="cuda:0", confirm=True)
+        claim = store.claim("worker", values.LEASE_S)
+        assert claim.search_id == search and len(store.history(claim).trials) == 2
+        store.record_confirmation(claim, values.confirmation(1))
+        store.finish(claim, Ended.COMPLETED, "")
+        assert store.confirmation(search).confirmation.confirmed
+
+    def test_what_goes_on_or_was_not_measured_is_refused(self, store, claim):
+        for code, finish in (("bad_transition", False), ("not_measured", True)):
+            if finish:
+                values.run_trial(store, claim, 0)
+                store.finish(claim, Ended.COMPLETED, "")
+            with pytest.raises(UsageError) as refused:
+                store.request_confirmation(claim.search_id)
+            assert refused.value.code == code
+        assert store.search(claim.search_id).status == "completed"
+
+
 class TestPromotion:
     def test_a_confirmed_winner_becomes_the_champion_of_its_scope(self, store):
         search = searched(store)
@@ -117,7 +140,7 @@ class TestPromotion:
     def test_a_green_trial_is_not_promoted_even_if_somebody_confirmed_it(self, store, claim):
         values.run_trial(store, claim, 1)
         store.record_confirmation(claim, values.confirmation(1))
-        with pytest.raises(UsageError, match="its verdict is green, not accepted"):
+        with pytest.raises(UsageError, match="its verdict is green, not accepted: performance and safety could not be judged"):
             store.promote(claim.search_id, 1)
 
     def test_unknown_searches_and_trials_are_refused(self, store):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,6 +19,19 @@ from search.errors import Fault
 
 GPU, OTHER_GPU = "GPU-5f3a", "GPU-77c1"
 LEASE_S = 30.0
+STOPPED = f"""
+import sys
+from db.device_turns import DeviceTurns
+from db.store import Store
+from search.errors import Fault
+turns = DeviceTurns(Store.open(sys.argv[1]), "one", lease_s=1.0)
+try:
+    with turns.turn("{GPU}"):
+        print("in use", flush=True)
+        sys.stdin.readline()
+except Fault as fault:
+    print(fault.code, flush=True)
+"""
 
 
 @pytest.fixture
@@ -74,7 +91,7 @@ class TestLeases:
 
 class TestTurns:
     def test_workers_take_turns_and_never_overlap(self, store, second):
-        using, overlaps, turns = [], [], {"one": 0, "two": 0}
+        using, overlaps, turns, before = [], [], {"one": 0, "two": 0}, set(threading.enumerate())
         lock = threading.Lock()
         end = time.monotonic() + 3.0
 
@@ -96,6 +113,9 @@ class TestTurns:
         for thread in threads:
             thread.join()
         assert overlaps == [] and min(turns.values()) > 10, turns
+        for one in set(threading.enumerate()) - before:
+            one.join(10)
+            assert not one.is_alive(), "what was started ends with giving back"
 
     def test_what_is_given_back_is_free_at_once(self, store, second):
         turns = DeviceTurns(store, "one")
@@ -105,16 +125,41 @@ class TestTurns:
         turns.give_back()
         assert second.lease_device(GPU, "two", LEASE_S) is not None
 
-    def test_a_use_during_which_the_gpu_was_taken_over_is_a_fault_of_ours(self, store, second):
-        turns = DeviceTurns(store, "one", lease_s=0.05)
-        with pytest.raises(DeviceLost), turns.turn(GPU):
-            time.sleep(0.1)
-            assert second.lease_device(GPU, "two", LEASE_S) is not None
+    def test_a_use_may_take_longer_than_a_lease(self, store, second):
+        with DeviceTurns(store, "one", lease_s=0.3).turn(GPU):
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:
+                assert second.lease_device(GPU, "two", LEASE_S) is None
+                time.sleep(0.05)
 
-    def test_a_use_that_outlasts_its_lease_undisturbed_is_none(self, store):
-        turns = DeviceTurns(store, "one", lease_s=0.05)
+    def test_what_another_thread_uses_is_not_lent(self, store, second):
+        turns = DeviceTurns(store, "one", fresh_s=0.0)
         with turns.turn(GPU):
-            time.sleep(0.1)
+            assert second.lease_device(GPU, "two", LEASE_S) is None
+            with turns.turn(GPU):                                    # which hears that another waits
+                assert second.device_holder(GPU) == "one"
+
+    def test_a_process_that_was_stopped_past_its_lease_hears_that_its_use_was_disturbed(self, url, store):
+        process = subprocess.Popen([sys.executable, "-c", STOPPED, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert process.stdout.readline() == "in use\n"
+        process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 30
+        while store.lease_device(GPU, "two", LEASE_S) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGCONT)
+        out, _ = process.communicate("\n", timeout=30)
+        assert out == "gpu_lease_lost\n" and store.device_holder(GPU) == "two"
+
+    def test_a_killed_worker_s_gpu_is_free_after_its_lease(self, url, store):
+        process = subprocess.Popen([sys.executable, "-c", STOPPED, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert process.stdout.readline() == "in use\n"
+        process.kill()
+        process.communicate()
+        with DeviceTurns(store, "two", deadline_s=30).turn(GPU):
+            assert store.device_holder(GPU) == "two"
 
     def test_who_waits_too_long_hears_who_has_it(self, store, second):
         second.lease_device(GPU, "two", LEASE_S)

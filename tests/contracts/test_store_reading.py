@@ -78,6 +78,13 @@ class TestReading:
         assert (row.best_time_us, row.time_kind) == (97.0, "modelled")
         assert store.searches().items[0] == row
 
+    def test_trials_within_the_bests_band_are_counted_as_not_told_apart(self, store, claim):
+        for number, time_us in enumerate((100.0, 124.0, 126.0)):         # the band of store_values is 1.25
+            values.run_trial(store, claim, number, values.green(number, time_us))
+        values.run_trial(store, claim, 3, values.rejected(Stage.SAFETY, Reason.RACE))
+        best = store.best(claim.search_id)
+        assert best.number == 0 and store.not_told_apart(best) == 1
+
     def test_there_is_no_best_before_a_right_trial(self, store, claim):
         values.run_trial(store, claim, 0, values.rejected(Stage.PERFORMANCE, Reason.SLOWER))
         assert store.best(claim.search_id) is None and store.best_so_far(claim.search_id) == ()

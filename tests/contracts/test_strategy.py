@@ -9,7 +9,7 @@ import pytest
 from search.candidate import preset_candidate
 from search.devices import device
 from search.space import Space
-from search.strategies import STRATEGIES, Infeasible, Objective, Past
+from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,16 @@ def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_
         restored.append([one.candidate.digest for one in _drive(strategy, 30)])
     assert restored[0] == restored[1]
     assert not set(restored[0]) & {one.candidate.digest for one in first}
+
+
+def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(strategy_type, large_spaces):
+    """The kernel's preset or the scope's champion may be of another template than those that the search names."""
+    other = large_spaces["wmma"]
+    baseline = Proposal(preset_candidate(other.template, "flashcore_a", other.compiled))
+    strategy, restored = (strategy_type("attention", {"scalar": large_spaces["scalar"]}, [], 3) for _ in range(2))
+    strategy.tell(baseline, Objective(0.0))
+    restored.restore([Past(baseline.candidate, {}, Objective(0.0))])
+    assert all(len(_drive(one, 5)) == 5 for one in (strategy, restored))
 
 
 def test_several_may_be_in_flight(strategy_type, large_spaces):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from search.evaluate import evaluate
@@ -28,6 +30,12 @@ def test_known_bytes_move_at_less_than_the_peak_and_more_than_half_of_it(gpu, be
     rate = 8 * 2**24 / timing.time_median_us
     assert 0.5 * gpu.device.dram_bytes_per_us < rate < gpu.device.dram_bytes_per_us, (rate, timing.note)
     assert timing.note.startswith("cold")
+
+
+def test_a_small_workload_that_is_asked_for_cold_is_timed_over_a_ring_beyond_the_l2(bench_of):
+    hot, cold = (timing_of(evaluate(spin(0), replace(bench_of(), mode=mode), None).verdict) for mode in ("hot", "cold"))
+    assert hot.note.startswith("hot, ring of 1,") and cold.note.startswith("cold, ring of ")
+    assert dict(cold.detail)["nodes"] >= dict(cold.detail)["sets"] > 1
 
 
 def compared(bench, candidate):

@@ -20,9 +20,11 @@ struct Shape {
     bool count = false;
 };
 
-// The report's lines. `kinds`: of its faults, notes and findings.
+// The report's lines, and what a counted run counted.
 struct Told {
     std::vector<std::string> lines;
+    std::map<Access, SiteTotals> counted;
+    EventTotals events;
 
     bool says(const std::string& words) const {
         for (const std::string& line : lines)
@@ -65,6 +67,8 @@ inline Told run(const Shape& shape, const std::function<void()>& kernel, const s
     worker.run_blocks(launch);
 
     Told told;
+    told.events = worker.counting().events;
+    for (const auto& [site, totals] : worker.counting().sites()) told.counted[site.second].add(totals);
     std::string line;
     char letter;
     lseek(file, 0, SEEK_SET);

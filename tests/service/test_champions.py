@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 import store_values as values
-from service_home import one_sentence
+from service_home import axpy, one_sentence
 
+from app.cli_search import show_search
 from app.client import ServiceError
+from app.progress import search_detail
 from app.settings import Settings
 from app.wiring import Services
 from db.store import Store
@@ -96,6 +98,14 @@ class TestRest:
             service.champions(device="h200")
         assert refused.value.code == "unknown_field" and "replaced" in refused.value.mend
 
+    def test_a_winner_is_confirmed_again_only_where_that_can_be(self, service, search):
+        modelled = service.wait(service.submit(**axpy(budget={"trials": 1}))["id"])
+        for wanted, code in ((modelled["id"], "not_measured"), (search, "kernel_changed")):
+            with pytest.raises(ServiceError) as refused:
+                service.control(wanted, "confirm")
+            assert (refused.value.status, refused.value.code) == (409, code)
+            assert service.search(wanted)["status"] == "completed"
+
     def test_openapi_describes_it(self, service):
         paths = service._json("GET", "/api/v1/openapi.json")["paths"]
         assert "/api/v1/champions" in paths and "/api/v1/searches/{search}/confirmation" in paths
@@ -113,6 +123,15 @@ class TestCommand:
         assert "0.900 [0.895, 0.905]" in shown.out and "torch-cudnn" in shown.out and search in shown.out
         (champion,) = home.run("champions", "attention", "--json").json
         assert champion["trial"]["number"] == 1 and home.run("champions", "softmax", "--json").json == []
+
+    def test_a_search_names_its_peers(self, home, capsys):
+        record(database(home))
+        store = Store.open(database(home))
+        (row,) = store.searches().items
+        show_search(search_detail(store, row.id))
+        store.close()
+        shown = capsys.readouterr().out
+        assert "torch-flash 2.11.0" in shown and "0.800 [0.795, 0.805]" in shown and "unavailable: it is not" in shown
 
     def test_what_is_not_confirmed_is_refused_in_one_sentence(self, home):
         search = record(database(home), confirmed=None)

@@ -57,3 +57,11 @@ def test_a_compiler_that_is_missing_is_needed_and_said(home):
 def test_an_interpreter_for_peers_that_is_none_is_said(home):
     one = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
     assert one["status"] == "missing" and "/no/such/python lacks" in one["detail"] and "GREENFAST_PEERS_PYTHON" in one["mend"]
+
+
+def test_the_settings_in_force_are_listed_without_secrets(home):
+    ended = home.run("doctor", GREENFAST_TOKEN="0123456789abcdef")
+    assert "GREENFAST_WINDOW" in ended.out and "GREENFAST_TOKEN" in ended.out and "0123456789" not in ended.out
+    from app.doctor import _shown
+    assert _shown("database_url", "postgresql+psycopg://user:pass@host/name") == \
+        "postgresql+psycopg://user:(hidden)@host/name"

@@ -134,12 +134,14 @@ def templates(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (has_seccomp() and landlock_version()), reason="this kernel has no seccomp or no Landlock")
 def test_hostile_kernels_are_rejected_and_the_service_answers_throughout(home, templates, artifacts):
     process, url = home.serve(GREENFAST_TEMPLATE_PATH=str(templates))
     with Client(url) as api, Watch(url) as watch:
         search_id = api.submit(**axpy(templates=["hostile"], strategy="random",
                                       budget={"trials": len(ENDS) + 1}))["id"]
+        until(lambda: emulators(artifacts.resolve()), "a candidate runs")
         ended = api.wait(search_id, deadline_s=240)
         after = api.wait(api.submit(**axpy())["id"], deadline_s=60)
         trials = {dict(one["parameters"]).get("deed"): one for one in api.trials(search_id)}

@@ -1,4 +1,4 @@
-"""Confirmations: the statistics of fresh processes, and searches that end with them, on times drawn from a stated law."""
+"""Confirmations: the statistics of fresh processes, and searches that end with them, on drawn times."""
 
 from __future__ import annotations
 
@@ -219,12 +219,15 @@ def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     assert "is not confirmed in 3 fresh processes" in found.sentence and result.ended is Ended.COMPLETED
 
 
-def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed(start):
+def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_takes_its_place(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 8.0
-    start(gpu, sink)
-    (found,) = sink.confirmations
-    assert not found.confirmed and found.comparisons == () and "is not confirmed: on new inputs" in found.sentence
+    asked = []
+    start(gpu, sink, more={"compare_peers": lambda winner, cancelled: asked.append(winner.candidate.values()) or ()})
+    wrong, found = sink.confirmations
+    assert not wrong.confirmed and wrong.comparisons == () and "is not confirmed: on new inputs" in wrong.sentence
+    assert found.confirmed and found.trial != wrong.trial and [one.against for one in found.comparisons] == ["baseline"]
+    assert asked == [{"threads": 64, "per_thread": 2}]
 
 
 def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):
@@ -339,22 +342,16 @@ def test_what_was_not_shown_to_be_faster_is_no_contender(start):
 
 
 def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
+    search, _ = start(ScatteringGpu(by_threads(TWO_FAST)), ListSink(), confirm=False)
+    plan, store = replace(search.plan, confirm=True), Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
     try:
-        kept = ListSink()
-
-        def stored(plan):
-            search_id = store.submit(plan).id
-            claim = store.claim("a worker", 30.0, search_id)
-            store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13"})
-            return search_id, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
-        gpu = ScatteringGpu(by_threads(TWO_FAST))
-        search, _ = start(gpu, kept, confirm=False)
-        search_id, sink = stored(search.plan)
-        SearchRun(replace(search.plan, confirm=True), search.bench, sink, History()).run()
-        row, best = store.confirmation(search_id), store.best(search_id)
-        assert row.confirmation.confirmed and row.confirmation.trial == best.number
-        for one in row.confirmation.comparisons:
+        search_id = store.submit(plan).id
+        claim = store.claim("a worker", 30.0, search_id)
+        sink = StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
+        SearchRun(plan, search.bench, sink, History()).run()
+        found, best = store.confirmation(search_id).confirmation, store.best(search_id)
+        assert found.confirmed and found.trial == best.number
+        for one in found.comparisons:
             assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
     finally:
         store.close()

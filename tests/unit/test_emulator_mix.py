@@ -8,7 +8,7 @@ from search.candidate import preset_candidate
 from search.cases import workload_case
 from search.control_flow import executions
 from search.errors import Fault
-from search.instruction_mix import class_of, instruction_mix
+from search.instruction_mix import class_of, expansion, instruction_mix
 from search.memory import problem
 from search.reference import answer
 from search.render import render
@@ -91,6 +91,26 @@ extern "C" __global__ void data(int* y) {
     assert counted(entry, found, "st.global") == 2
 
 
+def test_blocks_of_a_cluster_know_their_rank(toolchain):
+    entry = entry_of(toolchain, """
+extern "C" __global__ void rank(float* y) {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    float sum = y[threadIdx.x];
+#pragma unroll 1
+    for (unsigned i = 0; i < rank; i++) sum = fmaf(sum, sum, 1.0f);
+    y[threadIdx.x] = sum;
+}""")
+    # x 0 to 3 by y 0 to 1 in clusters of 2 x 2: ranks 0 1 0 1 over 2 3 2 3
+    found = executions(entry, (POINTER,), (4, 2, 1), (32, 1, 1), range(8), (2, 2, 1))
+    assert counted(entry, found, "fma.rn.f32") == 2 * (0 + 1 + 2 + 3) and found.undecided == 0
+
+
+def test_fp8_products_are_taken_apart_on_hopper_only():
+    product = instruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1}")
+    assert expansion(product, 89) == (("mma", 1.0),) and dict(expansion(product, 90))["mma"] == 2
+
+
 def test_a_loop_that_never_ends_is_given_up(toolchain, monkeypatch):
     entry = entry_of(toolchain, """
 extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i >= 0; i *= step) y[0] = i; }""")
@@ -101,6 +121,7 @@ extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i 
 
 @pytest.mark.parametrize(("statement", "name"), [
     ("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5+16]", "shared"), ("ld.global.nc.u16 %rs1, [%rd1]", "global"),
+    ("ld.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1]", "generic"), ("st.shared::cluster.u32 [%r1], %r2", "generic"),
     ("cp.async.cg.shared.global [%r1], [%rd1], 16, %r2", "async copy"), ("bar.sync 0", "barrier"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f1}", "mma"),
     ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2]", "shared"), ("ex2.approx.ftz.f32 %f1, %f2", "special"),

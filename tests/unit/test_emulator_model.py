@@ -78,3 +78,13 @@ def test_launches_take_the_sum_of_their_times():
 
 def test_bound_by_issue_a_block_takes_a_quarter_of_its_instructions_in_cycles():
     assert resource_cycles(device("h200"), work(mix={"fp32": 400.0}).block)["instruction issue"] == 100
+
+
+def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
+    alone = work(grid=(264, 1, 1), mix={"generic": 100.0})
+    pair, four = (dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(size, 1, 1)))
+                  for size in (2, 4))
+    costs = [dict(model(device("h200"), [one], 0).limits)["cluster memory"] for one in (alone, pair, four)]
+    assert costs[0] == 0 and costs[2] == pytest.approx(2 * costs[1])
+    # two blocks an SM, 100 accesses each, 20 cycles for each of two blocks
+    assert costs[1] == pytest.approx(2 * 100 * 20 * 2 / 1980)

@@ -121,7 +121,7 @@ extern "C" __global__ void k(int* out) {
 EXCHANGE = """
 extern "C" __global__ void k(int* out) {
     __shared__ int own[32];
-    const unsigned i = threadIdx.x, other = gf::cluster_rank() ^ 1;
+    const unsigned i = threadIdx.x, other = gf::cluster_rank() ^ 1; gf::cluster_sync();
     %s
     gf::cluster_sync();
 }"""

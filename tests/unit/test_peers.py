@@ -80,7 +80,7 @@ def _timed(ours: float, theirs: float, seed: int = 1, **fields) -> Round:
     wobble = (0.999, 1.001)
     times = tuple(tuple(us * wobble[i % 2] for i in range(80)) for us in (ours, theirs))
     return Round(**{**dict(peer="torch-flash", version="torch 2.11", workload="mission", outcome="timed", why="",
-                           seed=seed, case="mission", times=times), **fields})
+                           seed=seed, mode="hot", times=times), **fields})
 
 
 def test_a_winner_is_faster_only_when_every_process_says_so():

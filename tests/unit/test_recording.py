@@ -11,7 +11,7 @@ import pytest
 
 from drawn_gpu import DrawnGpu, law_us
 from search.errors import Fault, UsageError
-from search.recordings.contents import operation_digest
+from search.recordings.contents import Times, operation_digest
 from search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
 from search.recordings.journal import finish, journal_path
 from search.recordings.lattice import lattice_of
@@ -93,7 +93,7 @@ def test_faults_of_ours_leave_no_row_and_the_same_order_goes_on(sweep, sources, 
     second = DrawnGpu()
     left = sweep(second).run(out, 2)
     assert left.recording.heading.complete and left.done == 8 and not journal_path(out).exists()
-    assert len(second.measured) == 2                     # the baseline, which every process needs, and the one that lacked
+    assert len(second.measured) == 2                     # the baseline, which every process needs, and what lacked
     assert sorted({one.run for one in left.recording.rows}) == [0, 1]
 
 
@@ -119,7 +119,8 @@ def test_a_half_written_line_is_measured_again(sweep, tmp_path):
     with journal_path(out).open("a") as file:
         file.write('[3,"right",[32,')
     left = sweep(DrawnGpu()).run(out, 1)
-    assert left.done == 8 and left.recording.heading.complete and [one.number for one in read(out).rows] == list(range(8))
+    assert left.done == 8 and left.recording.heading.complete
+    assert [one.number for one in read(out).rows] == list(range(8))
 
 
 def test_a_journal_of_another_sweep_is_refused_and_kept(sweep, tmp_path):
@@ -243,7 +244,8 @@ def _require_verdicts(recording):
             assert row.stage is not None
             continue
         said = standing(row.times, recording.heading.protocol.min_gain)
-        assert (row.reason, row.stage) == ((said.reason.value, "performance") if said.reason else (None, None)), row.number
+        expected = (said.reason.value, "performance") if said.reason else (None, None)
+        assert (row.reason, row.stage) == expected, row.number
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob(f"*{SUFFIX}")), ids=lambda path: path.name)
@@ -251,7 +253,8 @@ def test_each_shipped_verdict_follows_from_its_stored_samples(path):
     recording = read(path)
     _require_verdicts(recording)
     assert recording.heading.name == path.name.removesuffix(SUFFIX)
-    assert all(0 < value for row in recording.rows for one in row.times for value in (*one.samples, *one.baseline_samples))
+    times = [one for row in recording.rows for one in row.times]
+    assert all(0 < value for one in times for value in (*one.samples, *one.baseline_samples))
     assert len(row_json(recording.rows[-1])) < 20_000
 
 
@@ -259,3 +262,9 @@ def test_implausible_times_are_no_times(sweep, tmp_path):
     recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
     fast = tuple(replace(one, floor_us=1e6) for one in recording.rows[1].times)
     assert standing(fast, 0.01).reason is Reason.IMPLAUSIBLE
+
+
+def test_a_screened_candidate_is_slower_without_an_interval():
+    times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
+    said = standing((times,), 0.01)
+    assert (said.reason, said.interval) == (Reason.SLOWER, None) and said.ratio == pytest.approx(1.4)

@@ -87,8 +87,8 @@ def bench(target, shelf, album):
 
 
 def _search(album, bench, strategy="random", trials=None, **more):
-    plan = make_plan(SearchRequest("axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more),
-                     album)
+    request = SearchRequest("axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more)
+    plan = make_plan(request, album)
     sink = Kept()
     return plan, SearchRun(plan, replace(bench, limits=plan.limits), sink, History()).run(), sink.trials
 
@@ -148,7 +148,7 @@ def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(
 
 @pytest.mark.parametrize("request_, code", [
     ({"workloads": ("line",)}, "unknown_workload"), ({"templates": ("broken",)}, "unknown_template"),
-    ({"kernel": "scan"}, "not_recorded"), ({"target": "replay:nothing"}, "unknown_target"),
+    ({"kernel": "scan"}, "not_recorded"), ({"mode": "cold"}, "not_recorded"), ({"target": "replay:nothing"}, "unknown_target"),
     ({"target": "replay:"}, "unknown_target"), ({"target": "replay:../axpy-small"}, "unknown_target")])
 def test_what_a_record_does_not_hold_is_refused(shelf, album, request_, code):
     with pytest.raises(UsageError) as refused:
@@ -171,14 +171,16 @@ def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album)
         assert refused.value.code == "recording_stale"
     with pytest.raises(UsageError, match=r"another form of kernel axpy \(\w{12} then, \w{12} now\)"):
         require_current(shelf, replace(kernel, stride_elements=16), album.include_dirs)
-    require_current(shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs)     # says what was then
+    # Other checks today: a recording says what was found then.
+    require_current(shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs)
 
 
 def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_changes_nothing(shelf, album, bench):
     kernel = album.kernel("axpy")
     right = kernel.template("right")
     unroll = Parameter("unroll", "int", (1, 2), 1, "", False, None)
-    changed = replace(right, parameters=(unroll, *right.parameters), text="{% if unroll == 2 %}// two{% endif %}" + right.text)
+    text = "{% if unroll == 2 %}// two{% endif %}" + right.text
+    changed = replace(right, parameters=(unroll, *right.parameters), text=text)
     newer = replace(kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates))
     require_current(shelf, newer, album.include_dirs)
     space = RecordedSpace(changed, bench.compiled, shelf)
@@ -205,7 +207,8 @@ def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf
 
 
 def test_it_runs_nothing_and_says_so(target, bench):
-    for call in (lambda: target.load(None, None), lambda: target.execute(None, ()), lambda: target.measure(None, None, ())):
+    for call in (lambda: target.load(None, None), lambda: target.execute(None, ()),
+                 lambda: target.measure(None, None, ())):
         with pytest.raises(UsageError, match="answers from a record and runs nothing"):
             call()
 
@@ -222,8 +225,8 @@ def test_the_nearest_recorded_point_takes_the_place_of_any_other(shelf, album):
     space = RecordedSpace(kernel.template("right"), kernel.workload("odd").compile_time(kernel), shelf)
     assert set(space.points) == {shelf.parameters(one) for one in shelf.rows}
     assert [one.values for one in space.template.parameters] == [(32, 128, 256), (1, 2)]
-    near = space.nearest((("threads", 256), ("per_thread", 2)), np.array([one != space.points[-1] for one in space.points]),
-                         random.Random(1))
+    allowed = np.array([one != space.points[-1] for one in space.points])
+    near = space.nearest((("threads", 256), ("per_thread", 2)), allowed, random.Random(1))
     assert near in space.points and near != space.points[-1]
     assert "holds no such candidate" in space.why_not((("threads", 64), ("per_thread", 1)))
 

@@ -97,7 +97,7 @@ def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after
     """
     position, last = 0, ""
     for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
-        if np.array_equal(after[position:start], _CANARIES[:start - position]):
+        if same_bytes(after[position:start], _CANARIES[:start - position]):
             position, last = start + size, name
             continue
         changed = np.flatnonzero(after[position:start] != CANARY)
@@ -108,10 +108,17 @@ def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after
             return "out_of_bounds", f"{changed.size} bytes beside {where} were written"
         position, last = start + size, name
     inputs = [one["name"] for one in described["tensors"] if one["role"] == "input"]
-    written = [name for name in inputs if not np.array_equal(*(_part(arena, name, one) for one in (before, after)))]
+    written = [name for name in inputs if not same_bytes(*(_part(arena, name, one) for one in (before, after)))]
     if written:
         return "input_changed", f"the input {', '.join(written)} was written"
     return None
+
+
+def same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    """Eight at a time, which takes an eighth of the time."""
+    whole = one.size // 8 * 8
+    return (bool((one[:whole].view(np.uint64) == other[:whole].view(np.uint64)).all())
+            and bool((one[whole:] == other[whole:]).all()))
 
 
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:

@@ -32,6 +32,7 @@ from search.targets.cuda.arena import description
 from search.targets.cuda.images import ImageFiles
 from search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
 from search.targets.cuda.lock import GpuLock
+from search.targets.cuda.nvml import BUSY_PERCENT
 from search.targets.cuda.quarantine import Quarantine
 from search.targets.cuda.timing import CONFIDENCE, LOOKS, default_mode, floor_us, median
 from search.toolchain import Cubin
@@ -47,6 +48,7 @@ BATCH_BYTES = 2**28
 JOBS_A_CHILD = 5000
 CHECK_FLOP_LIMIT = 2e9               # the float64 reference runs on the CPU
 OUT_OF_MEMORY = 2
+WRONG_ARCH = (200, 209)              # invalid image, no kernel image for this device
 # cudaError_t, CUDA Runtime API: what a kernel can bring about by itself. Anything else is ours.
 REASONS = {
     1: Reason.LAUNCH_ERROR, 9: Reason.LAUNCH_ERROR, 98: Reason.LAUNCH_ERROR, 701: Reason.LAUNCH_ERROR,
@@ -308,6 +310,9 @@ class CudaTarget(Target):
                         mend="end what else uses it")
         if reply["code"] in REASONS:
             return Failure(REASONS[reply["code"]], reply["error"])
+        if reply["code"] in WRONG_ARCH:
+            raise Fault(f"{self.name} cannot run this cubin, which was made for another GPU than {self.device.arch}",
+                        code="wrong_arch", mend="compile it for this target")
         raise Fault(f"{self.name}: {reply['error']}", code="gpu_error")
 
     def _measure_request(self, program: Program, problem: Problem, against: Rival | None, pair: Sequence[Problem],
@@ -333,6 +338,9 @@ class CudaTarget(Target):
         nodes = reply["nodes"]
         how = f"graphs of {nodes} and {2 * nodes} launches" if nodes else "launched one by one"
         note = f"{mode}, ring of {reply['sets']}, {how}"
+        foreign = reply["health"].get("foreign_busy_percent", 0.0)
+        if foreign >= BUSY_PERCENT:
+            note += f"; other processes kept the GPU {foreign:.0f} % busy meanwhile"
         if not facts.tensor_fp16_flop_per_cycle_per_sm:
             note += f"; the peaks of {facts.title} are not known, so no time is called implausible"
         return Timing(problem.case.name, median(reply["samples"]), TimeKind.MEASURED, "", detail, note,

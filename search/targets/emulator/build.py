@@ -49,6 +49,7 @@ KERNEL_FLAGS = (
     "-fvisibility=hidden",
     "-fno-strict-aliasing",
     "-ffp-contract=fast",  # CUDA code puns types, and nvcc contracts a * b + c
+    "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
     "-fstack-clash-protection",  # a large frame must meet its stack's guard page
     "-fno-stack-protector",  # Ubuntu's g++ turns it on, but not with -nostdlib: then the prelude would not fit

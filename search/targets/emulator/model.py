@@ -17,9 +17,10 @@ from search.devices import Device
 from search.memory import LaunchPlan
 from search.occupancy import occupancy
 
-# NORM, FITTED and LATENCY were fitted to 105 attention candidates on an H200, and rounded (bench/results/gpu_check.json
-# says how well they order those, and how well they do on candidates that they were not fitted to). Of the pairs that
-# the model puts 1.75 or more apart, none is ordered the other way; BAND is wider, since that is one kernel on one GPU.
+# NORM, FITTED, LATENCY and the cycles below it were fitted to 105 attention candidates of two templates on an H200, and
+# rounded (bench/results/gpu_check.json); CLUSTER_CYCLES to a third template, on which the others are a prediction
+# (bench/results/model_check.json). There of the pairs that the model puts twice or more apart fewer than 1 % are
+# ordered the other way, and none in the former. One kernel, one GPU: elsewhere BAND is a guess.
 BAND = 2.0                           # a factor
 NORM = 3
 FITTED = 1.1
@@ -30,8 +31,9 @@ GLOBAL_BYTES_PER_CYCLE = 64          # an SM's path to L2
 BLOCK_START_CYCLES = 600             # launch of a block, first loads
 SCHEDULERS = 4
 LAUNCH_US = 0.9                      # one more node of a CUDA graph on an H200
+CLUSTER_CYCLES = 20                  # of the SM, for each access by a generic address and each block of a cluster
 # Cycles until a warp goes on, of an instruction between others of its kind; of a barrier also the wait for other warps.
-LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "async copy": 12,
+LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "generic": 12, "async copy": 12,
            "mma": 4, "special": 8, "shuffle": 28}
 BARRIER_CYCLES = 150
 WAVEFRONT_CYCLES = 1.4
@@ -96,8 +98,11 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
     together = sum(one**NORM for one in cycles.values())**(1 / NORM)
     us = FITTED / device.clock_max_mhz
-    limits = sorted(((name, us * one) for name, one in cycles.items()), key=lambda one: -one[1])
-    return ModelledTime(us * together + LAUNCH_US, tuple(limits))
+    limits = {name: us * one for name, one in cycles.items()}
+    size = math.prod(launch.cluster)
+    reached = blocks * work.block.mix["generic"] * CLUSTER_CYCLES * size if size > 1 else 0.0
+    limits["cluster memory"] = reached / device.clock_max_mhz
+    return ModelledTime(us * together + limits["cluster memory"] + LAUNCH_US, tuple(Counter(limits).most_common()))
 
 
 def resource_cycles(device: Device, work: BlockWork) -> dict[str, float]:

@@ -7,8 +7,11 @@
 
 namespace gf_emulator {
 
+thread_local Checker* Checker::active_ __attribute__((tls_model("initial-exec"))) = nullptr;
+
 void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     index_ = index;
+    counts_too_ = block_.worker().counting().enabled();
     clocks_.start_block(thread_count);
     shadow_.start_block(block_.shared().bytes());
     fences_.assign(thread_count, Fence());
@@ -24,7 +27,9 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), dynamic_offset};
     static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
     local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
-    input_ = Range();
+    inputs_.clear();
+    warp_accesses_.resize((thread_count + 31) / 32 * kept_warp_accesses);
+    started_ = clocks_.floor();
 }
 
 Party Checker::party(const Running& running) const {
@@ -42,13 +47,71 @@ void Checker::access_elsewhere(const void* address, unsigned bytes, Action actio
     const Running running{**running_, action, site};
     access_address_ = address, access_bytes_ = bytes;
     if (static_.contains(address, bytes))
-        touch_words(static_, address, bytes, running);
-    else if (input_.contains(address, bytes) && !writes(action))
+        touch_shared(static_.offset_of(address), address, bytes, running);
+    else if (!writes(action) && is_readable_input(address, bytes))
         return;
     else if (block_.worker().launch().global->contains(address))
         global_access(static_cast<const char*>(address), bytes, running);
     else
         foreign_access(address, bytes, running);
+}
+
+bool Checker::is_readable_input(const void* address, std::size_t bytes) {
+    for (const Range& input : inputs_)
+        if (input.contains(address, bytes)) return true;
+    return false;
+}
+
+std::uint32_t Checker::Matrix::mapping() const {
+    const std::uint64_t all = (std::uintptr_t(first) * 31 + pitch_bytes) * 64 + layout;
+    return std::uint32_t(all * 0x9E3779B97F4A7C15ull >> 40) | 1;
+}
+
+// One lane's part of a matrix whose warp_access said no.
+void Checker::lane_access(const Matrix& matrix, const void* address, unsigned bytes, Action action, const void* site) {
+    if (dynamic_.contains(address, bytes))
+        touch_shared(dynamic_.offset_of(address), address, bytes, {**running_, action, site, matrix.mapping()});
+    else
+        access(address, bytes, action, site);
+}
+
+bool Checker::warp_access(const Matrix& matrix, Action action, const void* site) {
+    settle();
+    const Fiber& fiber = **running_;
+    WarpAccess& known = warp_access_of(fiber);
+    if (known.operation == fiber.aligned_operations && known.since == started_) return false;
+    const bool answer = matrix_access(matrix, {fiber, action, site, matrix.mapping()});
+    known = {matrix.first, site, started_, fiber.aligned_operations, answer};
+    return answer;
+}
+
+// True when the whole warp may touch the matrix, and is known to have done so.
+bool Checker::matrix_access(const Matrix& matrix, const Running& running) {
+    const std::size_t extent = (matrix.lines - 1) * matrix.pitch_bytes + matrix.line_bytes;
+    if (!writes(running.action) && is_readable_input(matrix.first, extent)) return true;
+    const Range& range = dynamic_.contains(matrix.first, extent) ? dynamic_ : static_;
+    if (!range.contains(matrix.first, extent) || !remote_.empty()) return false;
+    const std::size_t offset = range.offset_of(matrix.first), lines = matrix.lines;
+    if (offset % Cell::bytes || matrix.pitch_bytes % Cell::bytes) return false;
+    const unsigned warp = running.fiber.thread / 32;
+    Touch fresh = fresh_touch(running);
+    fresh.lanes = ~0u;
+    fresh.how = Touch::pack(15, running.action, running.mapping);
+    const std::size_t first = offset / Cell::bytes, cells = matrix.line_bytes / Cell::bytes,
+                      pitch = matrix.pitch_bytes / Cell::bytes;
+    for (std::size_t line = 0; line < lines; line++)
+        for (std::size_t cell = first + line * pitch, end = cell + cells; cell < end; cell++)
+            if (!clean(shadow_.cell(cell), shadow_.states(cell), fresh, warp)) return false;
+    for (std::size_t line = 0; line < lines; line++)
+        for (std::size_t cell = first + line * pitch, end = cell + cells; cell < end; cell++) keep(cell, fresh, warp);
+    return true;
+}
+
+// Something touched the whole cell since the block last met.
+void Checker::meets_cell(std::size_t word, const Touch& earlier, const Touch& fresh, const Running& running) {
+    unsigned thread = 0;
+    if (conflict(earlier.action(), running.action) && !ordered(earlier, running, thread))
+        race(word, fresh.bytes(), earlier, thread, running);
 }
 
 void Checker::touch_unaligned(std::size_t offset, unsigned bytes, const Running& running, Touch& fresh) {
@@ -63,19 +126,19 @@ void Checker::touch_unaligned(std::size_t offset, unsigned bytes, const Running&
 // Others touched the word since the block last met.
 void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Running& running) {
     bool raced = false;
-    Touch* same = nullptr;
-    Touch& first = shadow_.first(word);
-    for (Touch* touch = &first; touch; touch = shadow_.next(*touch)) {
+    ChainedTouch* same = nullptr;
+    ChainedTouch& first = shadow_.first(word);
+    for (ChainedTouch* touch = &first; touch; touch = shadow_.next(*touch)) {
         unsigned thread = 0;
         if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action) &&
-            !ordered(*touch, running, thread)) {
+            !settled(*touch, fresh, running.fiber.thread / 32) && !ordered(*touch, running, thread)) {
             race(word, touch->bytes() & fresh.bytes(), *touch, thread, running);
             raced = true;
         }
         if (touch->how == fresh.how) same = touch;
     }
     if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy))
-        first = fresh;  // it comes after all the others and speaks for them
+        first = {fresh};  // it comes after all the others and speaks for them
     else if (!same)
         shadow_.append(word, fresh);
     else
@@ -172,24 +235,33 @@ void Checker::in_flight(std::size_t word, unsigned bytes, const Running& running
 void Checker::copy_started(const AsyncCopy& copy) {
     access(copy.source, unsigned(copy.valid_bytes), Action::read, copy.site);
     access(copy.destination, unsigned(copy.bytes), Action::copy, copy.site);
-    const std::size_t first = block_.shared().offset(copy.destination) / 4;
-    for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++)
+    const std::size_t offset = shared_offset(copy.destination);
+    if (is_cell(offset, std::size_t(copy.bytes)))
+        return shadow_.set_states(offset / Cell::bytes, Cell::all_written | Cell::all_in_flight);
+    for (std::size_t word = offset / 4; word < (offset + std::size_t(copy.bytes)) / 4; word++)
         shadow_.state(word) |= 0xf0;
 }
 
 // The bytes are written here, by the thread that waits; who came between was told so already.
 void Checker::copy_landed(const AsyncCopy& copy) {
     const Fiber& self = block_.current();
-    const std::size_t first = block_.shared().offset(copy.destination) / 4;
-    for (std::size_t word = first; word < first + std::size_t(copy.bytes) / 4; word++) {
+    const std::size_t offset = shared_offset(copy.destination), words = std::size_t(copy.bytes) / 4;
+    const Touch landed = fresh_touch({self, Action::copy, copy.site});
+    Cell& cell = shadow_.cell(offset / Cell::bytes);
+    const bool words_are_known = cell.words_newest > clocks_.floor();
+    if (is_cell(offset, std::size_t(copy.bytes))) {
+        shadow_.set_states(offset / Cell::bytes, Cell::all_written);
+        cell.write = landed;
+        cell.read.newest = 0;
+        if (words_are_known)
+            for (std::size_t word = 0; word < words; word++) shadow_.first(offset / 4 + word) = {};
+        return;
+    }
+    cell.words_warps = words_are_known ? cell.words_warps | landed.warps : landed.warps;
+    cell.words_newest = cell.words_wrote = landed.newest;
+    for (std::size_t word = offset / 4; word < offset / 4 + words; word++) {
         shadow_.state(word) = 15;
-        Touch& touch = shadow_.first(word);
-        touch = Touch();
-        touch.newest = touch.oldest = clocks_.now();
-        touch.warps = 1u << self.thread / 32;
-        touch.lanes = 1u << self.lane;
-        touch.site = offset_of(copy.site);
-        touch.how = Touch::pack(15, Action::copy);
+        shadow_.first(word) = {landed};
     }
 }
 

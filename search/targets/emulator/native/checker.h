@@ -18,19 +18,43 @@ class Checker {
 public:
     explicit Checker(Block& block) : block_(block) {}
 
+    // Of the block that this OS thread is running, where accesses are checked; else null.
+    static Checker* active() { return active_; }
+    static void activate(Checker* checker) { active_ = checker; }
+
     void enable(bool on) { enabled_ = on; }
     bool enabled() const { return enabled_; }
+    bool counts_too() const { return counts_too_; }
     void start_block(unsigned thread_count, std::uint64_t index);
 
     // --- called before the access is made ---
+    bool is_local(const void* address, unsigned bytes) const { return local_.contains(address, bytes); }
     __attribute__((always_inline)) void access(const void* address, unsigned bytes, Action action,
                                                const void* site) {
+        if (local_.contains(address, bytes)) return;
         settle();
         if (dynamic_.contains(address, bytes))
-            touch_words(dynamic_, address, bytes, {**running_, action, site});
-        else if (!local_.contains(address, bytes))
+            touch_shared(dynamic_.offset_of(address), address, bytes, {**running_, action, site});
+        else
             access_elsewhere(address, bytes, action, site);
     }
+    // The running lane's part in its warp's access of a matrix. The first lane to come asks for the whole warp; when
+    // its answer is false, each lane has to ask for what it moves itself.
+    struct Matrix {
+        const void* first;
+        unsigned lines, line_bytes;
+        std::size_t pitch_bytes;
+        std::uint32_t layout;  // differs where lanes hold other elements
+        std::uint32_t mapping() const;
+    };
+    bool warp_access(const Matrix& matrix, Action action, const void* site);
+    // True when an earlier lane asked for the warp, and all was well.
+    bool warp_was_here(const Fiber& fiber, const void* matrix, const void* site) {
+        const WarpAccess& known = warp_access_of(fiber);
+        return known.operation == fiber.aligned_operations && known.answer && known.matrix == matrix &&
+               known.site == site && known.since == started_;
+    }
+    void lane_access(const Matrix& matrix, const void* address, unsigned bytes, Action action, const void* site);
     void copy_started(const AsyncCopy& copy);
     void copy_landed(const AsyncCopy& copy);
     void copies_abandoned(const Fiber& fiber);
@@ -56,6 +80,7 @@ private:
         const Fiber& fiber;
         Action action;
         const void* site;
+        std::uint32_t mapping = 0;  // of a matrix; see Touch
     };
     // What each thread published with its last fence: to its block, and to the device as it stood at `time`.
     struct Fence {
@@ -74,14 +99,37 @@ private:
         std::uintptr_t begin = 0;
         std::size_t bytes = 0;
         std::size_t offset = 0;
-        bool contains(const void* address, unsigned count) const {
+        bool contains(const void* address, std::size_t count) const {
             const std::size_t from = std::uintptr_t(address) - begin;
             return from < bytes && count <= bytes - from;
         }
+        std::size_t offset_of(const void* address) const { return std::uintptr_t(address) - begin + offset; }
     };
 
+    // What the first lane found of its warp's access of a matrix, until the others came.
+    struct WarpAccess {
+        const void* matrix = nullptr;
+        const void* site = nullptr;
+        Clocks::Time since = 0;  // this block's start
+        std::uint32_t operation = 0;
+        bool answer = false;
+    };
+    static constexpr unsigned kept_warp_accesses = 32;  // a warp: how far its lanes may be apart
+
+    WarpAccess& warp_access_of(const Fiber& fiber) {
+        return warp_accesses_[fiber.thread / 32 * kept_warp_accesses + fiber.aligned_operations % kept_warp_accesses];
+    }
     void access_elsewhere(const void* address, unsigned bytes, Action action, const void* site);
-    void touch_words(const Range& range, const void* address, unsigned bytes, const Running& running);
+    bool is_readable_input(const void* address, std::size_t bytes);
+    Touch fresh_touch(const Running& running) const;
+    void touch_shared(std::size_t offset, const void* address, unsigned bytes, const Running& running);
+    bool touch_cell(std::size_t cell, const Touch& fresh, const Running& running);
+    bool settled(const Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool words_settled(const Cell& cell, Clocks::Time newest, unsigned warp) const;
+    bool clean(const Cell& cell, std::uint32_t states, const Touch& fresh, unsigned warp) const;
+    void keep(std::size_t cell, const Touch& fresh, unsigned warp);
+    bool matrix_access(const Matrix& matrix, const Running& running);
+    void meets_cell(std::size_t word, const Touch& earlier, const Touch& fresh, const Running& running);
     void touch_unaligned(std::size_t offset, unsigned bytes, const Running& running, Touch& fresh);
     void touch(std::size_t word, unsigned bytes, const Running& running, Touch& fresh);
     void touch_in_company(std::size_t word, const Touch& fresh, const Running& running);
@@ -110,16 +158,25 @@ private:
     unsigned block_thread() const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;
+    std::size_t shared_offset(const void* address) const {
+        return (dynamic_.contains(address, 1) ? dynamic_ : static_).offset_of(address);
+    }
     std::uint32_t offset_of(const void* site) const {
         return std::uint32_t(static_cast<const char*>(site) - module_base_);
     }
 
+    static thread_local Checker* active_ __attribute__((tls_model("initial-exec")));
+
     Block& block_;
     bool enabled_ = false;
+    bool counts_too_ = false;
     std::uint64_t index_ = 0;  // of the block in the launch
     Fiber* const* running_ = nullptr;
     const char* module_base_ = nullptr;
-    Range dynamic_, static_, local_, input_;  // the last: an input buffer, the last one touched
+    Range dynamic_, static_, local_;
+    std::vector<Range> inputs_;  // input buffers that were read
+    std::vector<WarpAccess> warp_accesses_;
+    Clocks::Time started_ = 0;
     Clocks clocks_;
     ShadowMemory shadow_;
     std::vector<Fence> fences_;
@@ -134,16 +191,24 @@ private:
 
 // --- the way of nearly every access ---
 
-__attribute__((always_inline)) inline void Checker::touch_words(const Range& range, const void* address,
-                                                                unsigned bytes, const Running& running) {
-    const std::size_t offset = std::uintptr_t(address) - range.begin + range.offset;
-    if (!remote_.empty()) own_meets_remote(offset, bytes, running);
+inline Touch Checker::fresh_touch(const Running& running) const {
     Touch fresh;
     fresh.newest = fresh.oldest = clocks_.now();
     fresh.warps = 1u << running.fiber.thread / 32;
     fresh.lanes = 1u << running.fiber.lane;
     fresh.site = offset_of(running.site);
+    fresh.how = Touch::pack(15, running.action);
+    return fresh;
+}
+
+__attribute__((always_inline)) inline void Checker::touch_shared(std::size_t offset, const void* address,
+                                                                 unsigned bytes, const Running& running) {
+    Touch fresh = fresh_touch(running);
     access_address_ = address, access_bytes_ = bytes;
+    if (__builtin_expect(!remote_.empty(), 0))
+        own_meets_remote(offset, bytes, running);
+    else if (is_cell(offset, bytes) && touch_cell(offset / Cell::bytes, fresh, running))
+        return;
     if (offset % 4 + bytes <= 4)
         touch(offset / 4, ((1u << bytes) - 1u) << offset % 4, running, fresh);
     else if ((offset | bytes) % 4 == 0)
@@ -152,22 +217,85 @@ __attribute__((always_inline)) inline void Checker::touch_words(const Range& ran
         touch_unaligned(offset, bytes, running, fresh);
 }
 
+// Whether a touch is seen at once to come before `fresh`, of the running warp: the block or the warp met since, or
+// the same lanes touched the same bytes.
+inline bool Checker::settled(const Touch& touch, const Touch& fresh, unsigned warp) const {
+    if (touch.newest <= clocks_.floor()) return true;
+    if (touch.warps != fresh.warps) return false;
+    if (touch.newest <= clocks_.warp_floor(warp)) return true;
+    const bool one_lane = (fresh.lanes & (fresh.lanes - 1)) == 0;
+    return fresh.mapping() ? touch.mapping() == fresh.mapping()
+                           : one_lane && touch.lanes == fresh.lanes && program_ordered(touch.action(), fresh.action());
+}
+
+// The same for those of the cell's words up to `newest`.
+inline bool Checker::words_settled(const Cell& cell, Clocks::Time newest, unsigned warp) const {
+    return newest <= clocks_.floor() || (cell.words_warps == 1u << warp && newest <= clocks_.warp_floor(warp));
+}
+
+inline bool Checker::clean(const Cell& cell, std::uint32_t states, const Touch& fresh, unsigned warp) const {
+    if (!settled(cell.write, fresh, warp)) return false;
+    if (writes(fresh.action()))
+        return !(states & Cell::all_in_flight) && settled(cell.read, fresh, warp) &&
+               words_settled(cell, cell.words_newest, warp);
+    return states == Cell::all_written && words_settled(cell, cell.words_wrote, warp) &&
+           (cell.read.action() == fresh.action() || cell.read.newest <= clocks_.floor());
+}
+
+inline void Checker::keep(std::size_t number, const Touch& fresh, unsigned warp) {
+    Cell& cell = shadow_.cell(number);
+    if (writes(fresh.action())) {
+        cell.write = fresh;  // it comes after all the others and speaks for them
+        cell.read.newest = 0;
+        shadow_.set_states(number, shadow_.states(number) | Cell::all_written);
+    } else if (cell.read.newest <= clocks_.floor()) {
+        cell.read = fresh;
+    } else {
+        const bool one_mapping = cell.read.mapping() == fresh.mapping();
+        cell.read.add(fresh, cell.read.warps == fresh.warps && cell.read.newest <= clocks_.warp_floor(warp));
+        if (!one_mapping) cell.read.how = Touch::pack(15, fresh.action());
+    }
+}
+
+// False when it takes a look at the words to tell.
+inline bool Checker::touch_cell(std::size_t number, const Touch& fresh, const Running& running) {
+    const unsigned warp = running.fiber.thread / 32;
+    if (running.action == Action::atomic ||
+        !clean(shadow_.cell(number), shadow_.states(number), fresh, warp))
+        return false;
+    keep(number, fresh, warp);
+    return true;
+}
+
 __attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsigned bytes,
                                                           const Running& running, Touch& fresh) {
     const bool write = writes(running.action);
+    fresh.how = Touch::pack(bytes, running.action);
+    ChainedTouch& first = shadow_.first(word);
+    if (!write && first.newest == fresh.newest && first.how == fresh.how && first.lanes == fresh.lanes &&
+        first.warps == fresh.warps)
+        return;  // once more, with nothing in between
     std::uint8_t& state = shadow_.state(word);
     if (__builtin_expect(write ? state & bytes << 4 : (state & (bytes | bytes << 4)) != bytes, 0))
         if (not_ready(word, bytes, running)) return;
     if (write) state |= std::uint8_t(bytes);
+    const unsigned warp = running.fiber.thread / 32;
+    Cell& cell = shadow_.cell(word / Cell::words);
+    fresh.how = Touch::pack(bytes, running.action, running.mapping);
+    if (!settled(cell.write, fresh, warp)) meets_cell(word, cell.write, fresh, running);
+    if (write && !settled(cell.read, fresh, warp)) meets_cell(word, cell.read, fresh, running);
     fresh.how = Touch::pack(bytes, running.action);
-    Touch& first = shadow_.first(word);
-    if (first.newest <= clocks_.floor())
-        first = fresh;
-    else if (!write && first.next == 0 && first.how == fresh.how)
-        first.add(fresh, first.warps == fresh.warps &&
-                             first.newest <= clocks_.warp_floor(running.fiber.thread / 32));
-    else
+    cell.words_warps = cell.words_newest <= clocks_.floor() ? fresh.warps : cell.words_warps | fresh.warps;
+    cell.words_newest = fresh.newest;
+    if (write) cell.words_wrote = fresh.newest;
+    if (first.newest <= clocks_.floor()) {
+        static_cast<Touch&>(first) = fresh;
+        first.next = 0;
+    } else if (!write && first.next == 0 && first.how == fresh.how) {
+        first.add(fresh, first.warps == fresh.warps && first.newest <= clocks_.warp_floor(warp));
+    } else {
         touch_in_company(word, fresh, running);
+    }
 }
 
 }  // namespace gf_emulator

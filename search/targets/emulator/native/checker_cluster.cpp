@@ -28,7 +28,10 @@ void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& a
     else if (bytes & ~unsigned(shadow_.state(word)))
         findings().add({"uninitialised", "shared", long(word * 4), 4, accessor});
 
-    const Touch* touch = &shadow_.first(word);
+    const Cell& cell = shadow_.cell(word / Cell::words);
+    for (const Touch* whole : {&cell.write, &cell.read})
+        if (whole->newest > cluster_met_at_) meets_local(word, bytes, accessor, *whole);
+    const ChainedTouch* touch = &shadow_.first(word);
     if (touch->newest <= clocks_.floor()) {
         if (touch->newest > cluster_met_at_)
             meets_local(word, bytes, accessor, *touch);  // chained ones are gone

@@ -35,11 +35,14 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
     }
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
     if (!shadow.watches(buffer)) {
-        input_ = {std::uintptr_t(global.address(buffer)), global.size(buffer), 0};
+        inputs_.push_back({std::uintptr_t(global.address(buffer)), global.size(buffer), 0});
         return;
     }
     const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
     const std::size_t offset = std::size_t(address - global.address(buffer)), end = offset + bytes;
+    if (running.action == Action::write && (offset | bytes) % 4 == 0 &&
+        shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
+        return;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;

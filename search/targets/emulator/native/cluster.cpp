@@ -82,6 +82,7 @@ void Cluster::met() {
 }
 
 void Cluster::enter(Block& block) {
+    Checker::activate(block.checker().enabled() ? &block.checker() : nullptr);
     if (&block == current_) return;
     current_ = &block;
     block.shared().make_static_current();
@@ -94,7 +95,10 @@ void Cluster::begin(const Launch& launch) {
         blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, rank);
 }
 
-void Cluster::end() { enter(*blocks_[0]); }
+void Cluster::end() {
+    enter(*blocks_[0]);
+    Checker::activate(nullptr);
+}
 
 void Cluster::start(const Launch& launch, std::uint64_t index) {
     barrier_.reset();

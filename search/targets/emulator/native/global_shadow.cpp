@@ -32,10 +32,7 @@ bool GlobalShadow::written(std::size_t buffer, std::size_t word, unsigned bytes,
     return (state & bytes) == bytes;
 }
 
-bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
-                         Earlier& earlier) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Buffer& all = buffers_[buffer];
+GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, unsigned bytes) {
     GlobalTouch fresh;
     fresh.block = access.block;
     fresh.how = Touch::pack(bytes, access.action);
@@ -43,6 +40,34 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     fresh.newest = fresh.oldest = access.clocks->now();
     fresh.lanes = 1u << access.thread % 32;
     fresh.site = access.site;
+    return fresh;
+}
+
+bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Buffer& all = buffers_[buffer];
+    for (std::size_t i = word; i < word + count; i++)
+        if (all.first[i]) return false;
+    for (std::size_t i = word; i < word + count; i++) {
+        all.first[i] = std::uint32_t(touches_.size());
+        all.written[i] = 15;
+    }
+    touches_.push_back(touch_of(access, 15));
+    touches_.back().shared = count > 1;
+    return true;
+}
+
+bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
+                         Earlier& earlier) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Buffer& all = buffers_[buffer];
+    const GlobalTouch fresh = touch_of(access, bytes);
+    if (all.first[word] && touches_[all.first[word]].shared) {
+        GlobalTouch own = touches_[all.first[word]];
+        own.shared = false;
+        all.first[word] = std::uint32_t(touches_.size());
+        touches_.push_back(own);
+    }
     bool raced = false, kept = false;
     unsigned length = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {

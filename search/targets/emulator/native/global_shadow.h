@@ -56,6 +56,8 @@ public:
     // True, and who it was, when an unordered access of another thread conflicts with this one.
     bool touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
                Earlier& earlier);
+    // The same for a write of `count` whole words that nobody touched before; false when somebody did.
+    bool touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
 
@@ -66,8 +68,9 @@ public:
     void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
 private:
-    struct GlobalTouch : Touch {
+    struct GlobalTouch : ChainedTouch {
         std::uint64_t block = 0;
+        bool shared = false;  // it is the first of several words, and none has another
     };
     struct Buffer {
         std::vector<std::uint8_t> written;
@@ -89,6 +92,7 @@ private:
     // `fenced`: as if the accessing thread's atomics were followed by a fence.
     bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
+    static GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
     void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length);
 
     mutable std::mutex mutex_;

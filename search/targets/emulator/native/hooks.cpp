@@ -10,11 +10,32 @@ using namespace gf_emulator;
 
 namespace {
 
-inline void access(const void* address, unsigned bytes, Action action, const void* site) {
+inline void count(const void* address, unsigned bytes, bool write, const void* site) {
     if (!Worker::exists()) return;
     Worker& worker = Worker::current();
-    if (Checker* checker = worker.checker()) checker->access(address, bytes, action, site);
-    if (worker.counting().enabled()) worker.count_access(address, bytes, writes(action), site);
+    if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
+}
+
+template <Action action, unsigned bytes>
+__attribute__((noinline)) void check(const void* address, const void* site) {
+    Checker& checker = *Checker::active();
+    checker.access(address, bytes, action, site);
+    if (checker.counts_too()) count(address, bytes, writes(action), site);
+}
+
+// Most accesses are to the thread's own memory: they are done with here.
+template <Action action, unsigned bytes>
+inline void access(const void* address, const void* site) {
+    if (const Checker* checker = Checker::active()) {
+        if (!checker->is_local(address, bytes)) check<action, bytes>(address, site);
+    } else {
+        count(address, bytes, writes(action), site);
+    }
+}
+
+void access_range(const void* address, unsigned long bytes, Action action, const void* site) {
+    if (Checker* checker = Checker::active()) checker->access(address, unsigned(bytes), action, site);
+    count(address, unsigned(bytes), writes(action), site);
 }
 
 // The compiler's description of a failed check (the -fsanitize=undefined interface of GCC and Clang).
@@ -55,7 +76,7 @@ extern "C" {
 
 #define SITE __builtin_return_address(0)
 #define HOOK(name, bytes, action) \
-    void __tsan_##name##bytes(void* address) { access(address, bytes, Action::action, SITE); }
+    void __tsan_##name##bytes(void* address) { access<Action::action, bytes>(address, SITE); }
 #define HOOKS(bytes)                                 \
     HOOK(read, bytes, read)                          \
     HOOK(write, bytes, write)                        \
@@ -73,15 +94,15 @@ HOOKS(16)
 #undef HOOKS
 #undef HOOK
 
-void __tsan_read_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), Action::read, SITE); }
-void __tsan_write_range(void* address, unsigned long bytes) { access(address, unsigned(bytes), Action::write, SITE); }
+void __tsan_read_range(void* address, unsigned long bytes) { access_range(address, bytes, Action::read, SITE); }
+void __tsan_write_range(void* address, unsigned long bytes) { access_range(address, bytes, Action::write, SITE); }
 void* __tsan_memcpy(void* destination, const void* source, std::size_t bytes) {
-    access(source, unsigned(bytes), Action::read, SITE);
-    access(destination, unsigned(bytes), Action::write, SITE);
+    access_range(source, bytes, Action::read, SITE);
+    access_range(destination, bytes, Action::write, SITE);
     return std::memcpy(destination, source, bytes);
 }
 void* __tsan_memset(void* destination, int value, std::size_t bytes) {
-    access(destination, unsigned(bytes), Action::write, SITE);
+    access_range(destination, bytes, Action::write, SITE);
     return std::memset(destination, value, bytes);
 }
 void __tsan_init() {}

@@ -61,16 +61,22 @@ void count_pair(Worker& worker, const char* matrix, PairPlace place, unsigned el
 }
 
 // What the lane itself moves; the banks see another order (place_read).
-void check_pairs(Worker& worker, const void* matrix, const FragmentLayout& layout, unsigned lane,
+void check_pairs(Checker* checker, const void* matrix, const FragmentLayout& layout, unsigned lane,
                  unsigned leading_dimension, unsigned element_bytes, bool column_major, Action action,
                  const void* site) {
-    Checker* checker = worker.checker();
+    const unsigned layout_number =
+        unsigned(&layout - &layout_of(TileShape{}, TileUse{})) * 2 + unsigned(column_major);
+    const unsigned lines = unsigned(column_major ? layout.columns : layout.rows),
+                   line_elements = unsigned(column_major ? layout.rows : layout.columns);
+    const Checker::Matrix whole{matrix, lines, line_elements * element_bytes,
+                                std::size_t(leading_dimension) * element_bytes, layout_number};
+    if (checker->warp_access(whole, action, site)) return;
     for (int tile = 0; tile < layout.tiles; tile++) {
         const PairPlace place = place_of(layout, tile, lane, leading_dimension, column_major);
         const char* first = static_cast<const char*>(matrix) + place.first * element_bytes;
         const char* second = static_cast<const char*>(matrix) + place.second * element_bytes;
-        checker->access(first, place.adjacent() ? 2 * element_bytes : element_bytes, action, site);
-        if (!place.adjacent()) checker->access(second, element_bytes, action, site);
+        checker->lane_access(whole, first, place.adjacent() ? 2 * element_bytes : element_bytes, action, site);
+        if (!place.adjacent()) checker->lane_access(whole, second, element_bytes, action, site);
     }
 }
 
@@ -190,8 +196,9 @@ extern "C" void gf_emulator_wmma_load(void* registers, const void* matrix, unsig
         return load_tf32(worker, registers, matrix, register_count, use, self.lane, leading_dimension,
                          column_major, site);
     const FragmentLayout& layout = layout_of(shape, use);
-    if (worker.checker())
-        check_pairs(worker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
+    Checker* checker = Checker::active();
+    if (checker && !checker->warp_was_here(self, matrix, site))
+        check_pairs(checker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
                     Action::matrix_read, site);
     if (bytes == 2)
         load_pairs<std::uint16_t, std::uint32_t>(registers, matrix, layout, self.lane, leading_dimension,
@@ -222,8 +229,9 @@ extern "C" void gf_emulator_wmma_store(const void* registers, void* matrix, unsi
     const unsigned bytes = bytes_of(element);
     check_alignment(worker, matrix, leading_dimension, bytes, site);
     const FragmentLayout& layout = layout_of(shape, TileUse::accumulator);
-    if (worker.checker())
-        check_pairs(worker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
+    Checker* checker = Checker::active();
+    if (checker && !checker->warp_was_here(self, matrix, site))
+        check_pairs(checker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
                     Action::matrix_write, site);
     if (bytes == 2)
         store_pairs<std::uint16_t, std::uint32_t>(registers, matrix, layout, self.lane, leading_dimension,

@@ -1,8 +1,10 @@
 // What is known of one block's shared memory, word by word (4 bytes): which bytes were ever written, which
-// are the destination of an asynchronous copy under way, and who touched them since the block last met.
+// are the destination of an asynchronous copy under way, and who touched them since the block last met. What touches
+// four words at once (a row of a matrix, a vector, a copy) is kept once for them all, in their cell.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "clocks.h"
@@ -19,25 +21,43 @@ struct Touch {
     std::uint32_t lanes = 0;
     std::uint32_t site = 0;  // offset in the kernel library
     std::uint32_t how = 0;   // see below
-    std::uint32_t next = 0;  // in the chain of the word; 0: none
-    std::uint32_t unused = 0;
 
-    static std::uint32_t pack(unsigned bytes, Action action) { return bytes | unsigned(action) << 4; }
+    // `mapping`: of a warp's access of a matrix, which lane moves which byte of it; 0: not known, or one lane's.
+    static std::uint32_t pack(unsigned bytes, Action action, std::uint32_t mapping = 0) {
+        return bytes | unsigned(action) << 4 | mapping << 8;
+    }
     unsigned bytes() const { return how & 15u; }
-    Action action() const { return Action(how >> 4); }
+    Action action() const { return Action(how >> 4 & 15u); }
+    std::uint32_t mapping() const { return how >> 8; }
     unsigned warp() const { return unsigned(__builtin_ctz(warps)); }  // the first
     // Adds an access that comes after all of these, or beside them.
     void add(const Touch& other, bool after) {
         if (after) {
-            const std::uint32_t kept = next;
             *this = other;
-            next = kept;
         } else {
             newest = other.newest, site = other.site;
             warps |= other.warps, lanes |= other.lanes;
         }
     }
 };
+
+struct ChainedTouch : Touch {
+    std::uint32_t next = 0;  // in the chain of the word; 0: none
+    std::uint32_t unused = 0;
+};
+
+// Of four words: the last access that wrote them all and those that read them all since, and what the words'
+// own touches are, in short.
+struct alignas(64) Cell {
+    static constexpr std::size_t words = 4, bytes = 16;
+    static constexpr std::uint32_t all_written = 0x0f0f0f0f, all_in_flight = 0xf0f0f0f0;
+    Touch write, read;
+    Clocks::Time words_newest = 0;
+    Clocks::Time words_wrote = 0;
+    std::uint32_t words_warps = 0;
+};
+
+inline bool is_cell(std::size_t offset, std::size_t bytes) { return bytes == Cell::bytes && offset % Cell::bytes == 0; }
 
 // Whether two accesses of unordered threads to the same byte are a race.
 inline bool conflict(Action one, Action other) {
@@ -55,14 +75,25 @@ public:
 
     // One bit a byte: written in the low four, in flight in the high four.
     std::uint8_t& state(std::size_t word) { return states_[word]; }
-    Touch& first(std::size_t word) { return first_[word]; }
-    Touch* next(const Touch& touch) { return touch.next ? &chained_[touch.next] : nullptr; }
+    // The states of a cell's words together.
+    std::uint32_t states(std::size_t cell) const {
+        std::uint32_t all;
+        std::memcpy(&all, &states_[cell * Cell::words], sizeof all);
+        return all;
+    }
+    void set_states(std::size_t cell, std::uint32_t all) {
+        std::memcpy(&states_[cell * Cell::words], &all, sizeof all);
+    }
+    Cell& cell(std::size_t number) { return cells_[number]; }
+    ChainedTouch& first(std::size_t word) { return first_[word]; }
+    ChainedTouch* next(const ChainedTouch& touch) { return touch.next ? &chained_[touch.next] : nullptr; }
     void append(std::size_t word, const Touch& touch);
 
 private:
     std::vector<std::uint8_t> states_;
-    std::vector<Touch> first_;
-    std::vector<Touch> chained_;  // beyond the first of each word; [0] is unused
+    std::vector<Cell> cells_;
+    std::vector<ChainedTouch> first_;
+    std::vector<ChainedTouch> chained_;  // beyond the first of each word; [0] is unused
 };
 
 }  // namespace gf_emulator

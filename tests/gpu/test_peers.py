@@ -1,0 +1,65 @@
+"""Peers on a real GPU: a right one is timed, a wrong one is found out, and one that crashes takes no other with it."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.peers import compare_peers
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None,
+                                reason="TORCH IS NOT INSTALLED: no peer was timed")
+PEERS = '''
+import os
+import torch
+NAMES = ("right", "crash", "wrong", "other", "refuses")
+
+def offer(name, dims, options, scalars):
+    if name == "other":
+        raise ValueError("another mask")
+    def run(tensors):
+        if name == "crash":
+            os._exit(7)
+        if name == "refuses":
+            raise RuntimeError("no kernel for this")
+        o = torch.nn.functional.scaled_dot_product_attention(tensors["q"], tensors["k"], tensors["v"])
+        return {"o": o * 1.5 if name == "wrong" else o}
+    return {"version": "1", "run": run}
+'''
+
+
+@pytest.fixture
+def winner(gpu, catalogue, toolchain):
+    kernel = catalogue.kernel("attention")
+    workload = kernel.workload("small")
+    bench = Bench(kernel, workload.compile_time(kernel), (workload,), gpu, toolchain, catalogue.include_dirs,
+                  GateLimits(), 0)
+    template, preset = kernel.preset("wmma:flashcore_a")
+    candidate = preset_candidate(template, preset.name, bench.compiled)
+    source = bench.render(candidate)
+    return bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch), None)
+
+
+def test_each_peer_gets_what_it_deserves(winner, tmp_path):
+    (tmp_path / "peers.py").write_text(PEERS)
+    found = compare_peers(replace(winner, kernel=replace(winner.kernel, folder=tmp_path)), processes=1)
+    outcomes = {one.name: one.outcome for one in found}
+    assert outcomes == {"right": "timed", "crash": "unavailable", "wrong": "wrong", "other": "not_comparable",
+                        "refuses": "unavailable"}, [one.sentence for one in found]
+    sentences = {one.name: one.sentence for one in found}
+    assert "exit code 7" in sentences["crash"] and "no kernel for this" in sentences["refuses"]
+
+
+def test_pytorchs_back_ends_are_timed_in_turns_with_ours(winner):
+    found = {one.name: one for one in compare_peers(winner, processes=1)}
+    for name in ("torch-flash", "torch-efficient"):
+        peer = found[name]
+        assert peer.outcome == "timed", peer.sentence
+        (process,) = peer.comparison.processes
+        assert len(process.timings[0].samples) == len(process.timings[0].baseline_samples) == 80
+        assert 0.05 < peer.comparison.ratio < 20 and peer.comparison.ratio_low < peer.comparison.ratio_high
