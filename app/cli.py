@@ -39,8 +39,9 @@ def make_app() -> typer.Typer:
     made = typer.Typer(name="greenfast", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
                        pretty_exceptions_enable=False,
                        help="Search for the fastest CUDA kernel that is also right.")
-    for add in (add_record_commands, add_trial_commands, add_check_commands, add_search_commands, add_service_commands, add_list_commands,
-                add_verify_commands, add_profile_commands, add_doctor_commands, add_champion_commands):
+    for add in (add_record_commands, add_trial_commands, add_check_commands, add_search_commands,
+                add_service_commands, add_list_commands, add_verify_commands, add_profile_commands,
+                add_doctor_commands, add_champion_commands):
         add(made)
     return made
 

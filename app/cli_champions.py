@@ -25,7 +25,7 @@ def add_champion_commands(app: typer.Typer) -> None:
 
 
 def champions(kernel: Annotated[str | None, typer.Argument(help="Only this kernel's.")] = None,
-              replaced: Annotated[bool, typer.Option("--replaced", help="Also those that are champions no more.")] = False,
+              replaced: Annotated[bool, typer.Option("--replaced", help="Also those that were champions.")] = False,
               limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 50, as_json: AsJson = False) -> int:
     """The confirmed best of each scope: kernel, workloads, compile-time values, device and toolchain."""
     with opened_services() as services:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from rich.table import Table
 
 from app.cli_output import microseconds, table
-from app.confirmations import interval
+from app.confirmations import interval, ranked
 from app.schemas import PeerOut
 
 
 def peers_table(peers: list[PeerOut]) -> Table:
-    """Peers beside a winner, by workload."""
-    return table(("peer", "workload", "measured", "the winner's ratio", ""),
+    """Peers beside a winner, those that were timed first."""
+    return table(("peer", "workload", "measured", "the winner's ratio", "the winner is"),
                  [(f"{one.name} {one.version}".strip(), one.workload, microseconds(one.time_median_us),
                    interval(one.comparison) if one.comparison else "-",
-                   one.comparison.decision if one.comparison else f"{one.outcome}: {one.sentence}") for one in peers])
+                   one.comparison.decision if one.comparison else _why_not(one)) for one in ranked(peers)])
+
+
+def _why_not(one: PeerOut) -> str:
+    return f"{one.outcome.replace('_', ' ')}: {one.sentence.removeprefix(f'{one.name}: ')}"

@@ -91,7 +91,8 @@ def _figures(report: JSON):
     ptxas, correctness, performance = (report["gates"][name] for name in ("ptxas", "correctness", "performance"))
     rows = [("verdict", styled(report["verdict"])), ("stage", report["stage"]), ("reason", report["reason"]),
             ("time", microseconds(report["time_median_us"], report["time_kind"])),
-            ("ratio to baseline", ratio_in_band(report["ratio_to_baseline"], report["time_kind"], performance.get("band"))),
+            ("ratio to baseline",
+             ratio_in_band(report["ratio_to_baseline"], report["time_kind"], performance.get("band"))),
             ("registers", ptxas.get("registers")), ("spill bytes", ptxas.get("spill_bytes")),
             ("shared memory", _smem(ptxas)),
             ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),
@@ -103,12 +104,13 @@ def _figures(report: JSON):
 
 def _modelled(timing: JSON) -> list:
     """What a modelled time goes into, and what the warps issue."""
+    first = list(timing["limits"].items())[:MOST_LIMITS]
     limits = table((timing["workload"], "alone"),
-                   [(name, microseconds(us, timing["time_kind"])) for name, us in list(timing["limits"].items())[:MOST_LIMITS]])
+                   [(name, microseconds(us, timing["time_kind"])) for name, us in first])
     issued = sum(timing["mix"].values())
     mix = ", ".join(f"{count / issued:.0%} {name}" for name, count in timing["mix"].items() if count >= 0.005 * issued)
     said = f"{issued:,.0f} warp instructions: {mix}" if issued else ""
-    return [text(f"limited by {listed(list(timing['limits'])[:MOST_LIMITS])}"), limits, text(said)]
+    return [text(f"limited by {listed([name for name, _ in first])}"), limits, text(said)]
 
 
 def listed(limits: Sequence[str]) -> str:

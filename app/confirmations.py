@@ -55,6 +55,14 @@ def best_peers(peers: list[PeerOut]) -> list[PeerOut]:
     return list(found.values())
 
 
+def ranked(peers: list[PeerOut]) -> list[PeerOut]:
+    """Those that were timed first, the fastest of a workload before the others."""
+    def place(one: PeerOut) -> tuple[bool, str, float]:
+        ratio = one.comparison.ratio if one.comparison else None
+        return ratio is None, one.workload if ratio else "", -(ratio or 0.0)
+    return sorted(peers, key=place)
+
+
 def interval(one: ComparisonOut) -> str:
     """0.912 [0.905, 0.919]: the ratio with its interval."""
     if one.ratio is None:

@@ -51,14 +51,15 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
 
 
 def standing(best: TrialRow | BestOut, not_told_apart: int) -> str:
-    """What `best` means when times only order candidates that lie further apart than a band; empty for measured times."""
+    """What `best` means when times order only what lies further apart than a band; empty for measured times."""
     if best.time_kind == "measured" or not best.time_band:
         return ""
     if not not_told_apart:
-        return f"The lowest {best.time_kind} time; no other right candidate lies within its band of a factor {best.time_band:g}."
+        return (f"The lowest {best.time_kind} time; no other right candidate lies within its band of a factor "
+                f"{best.time_band:g}.")
     others = "1 other right candidate lies" if not_told_apart == 1 else f"{not_told_apart} other right candidates lie"
-    return (f"The lowest {best.time_kind} time, which ranks nothing closer than a factor {best.time_band:g}: {others} within "
-            "that of it and cannot be told apart from it.")
+    return (f"The lowest {best.time_kind} time, which ranks nothing closer than a factor {best.time_band:g}: {others} "
+            "within that of it and cannot be told apart from it.")
 
 
 def require_best(store: Store, search_id: str) -> BestOut:

@@ -102,10 +102,11 @@ class Services:
         return (f"champion {found.trial.search_id}/{found.trial.number}", found.candidate) if found else None
 
     def _window(self, target: str) -> int:
-        """Candidates in flight. All of them wait for one GPU, which all cores together keep busy."""
+        """Candidates in flight. All of them wait for one GPU, which all cores together keep busy; twice as many, because
+        trials are recorded in order, and one whose safety takes seconds holds up those behind it."""
         chosen = self.settings.window
         on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
-        return max(chosen, os.cpu_count() or 1) if on_gpu else chosen
+        return max(chosen, 2 * (os.cpu_count() or 1)) if on_gpu else chosen
 
     def bench(self, plan: SearchPlan) -> Bench:
         """What evaluating the plan's candidates needs; UsageError when its kernel is not what it was."""

@@ -8,15 +8,11 @@ build, schedules by turns. With --progress a run goes on where an earlier one of
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -24,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.environment import publish
-from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws
+from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws, parsed_options, work_through
 from search.gates.safety import checked_problems
 from search.targets import TargetSettings, open_target
 from search.targets.base import Target
@@ -42,46 +38,12 @@ def check(draw: Draw, target: Target) -> dict:
             "runs": runs, "alarms": alarms, "seconds": round(time.monotonic() - begin, 2)}
 
 
-def earlier(path: Path | None) -> dict[str, dict]:
-    """Rows that an interrupted run left, by digest of the source."""
-    if path is None or not path.exists():
-        return {}
-    return {row["digest"]: row for row in map(json.loads, path.read_text().splitlines())}
-
-
-def work_through(chosen: list[Draw], options: argparse.Namespace, target: Target) -> list[dict]:
-    """A row each, of as many as the time allows."""
-    done, lock, begin = earlier(options.progress), threading.Lock(), time.monotonic()
-    rows = [done[one.source.digest] for one in chosen if one.source.digest in done]
-    log = open(options.progress, "a") if options.progress else None
-
-    def work(draw: Draw) -> None:
-        if time.monotonic() - begin > options.seconds:
-            return
-        row = check(draw, target)
-        with lock:
-            rows.append(row)
-            if log:
-                log.write(json.dumps(row) + "\n")
-                log.flush()
-            if row["alarms"] or len(rows) % 50 == 0:
-                first = f": {row['candidate']}: {row['alarms'][0]['sentence']}" if row["alarms"] else ""
-                print(f"{len(rows)} of {len(chosen)}, {time.monotonic() - begin:.0f} s{first}", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(work, [one for one in chosen if one.source.digest not in done]):
-            pass
-    return rows
+def remark(row: dict) -> str:
+    return f"{row['candidate']}: {row['alarms'][0]['sentence']}" if row["alarms"] else ""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--progress", type=Path)
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
+    options = parsed_options(__doc__, 1000)
     kernels = catalogue()
     chosen = list(islice(draws(kernels, options.seed), options.count))
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +51,8 @@ def main() -> int:
         target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1))
         target.prepare()
         controls = controls_found(kernels, target)
-        rows = work_through(chosen, options, target)
+        works = {one.source.digest: one for one in chosen}
+        rows = work_through(works, "digest", lambda one: check(one, target), remark, options)
     alarmed = [row for row in rows if row["alarms"]]
     summary = {"what": "summary", "seed": options.seed, "asked": options.count, "candidates": len(rows),
                "by_template": dict(Counter(row["template"] for row in rows)), "checked_runs": sum(row["runs"] for row in rows),

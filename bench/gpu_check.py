@@ -171,13 +171,13 @@ def remodel() -> None:
     publish("gpu_check", about + _comparison(rows) + rows)
 
 
-def modelled(rows: list[dict]):
+def modelled(rows: list[dict], workload: str = WORKLOAD):
     """The modelled time of each row's candidate on the workload."""
     from search.targets import TargetSettings, open_target
     from search.toolchain import Toolchain
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("attention")
-    case, compiled = workload_case(kernel.workload(WORKLOAD), 0), kernel.workload(WORKLOAD).compile_time(kernel)
+    case, compiled = workload_case(kernel.workload(workload), 0), kernel.workload(workload).compile_time(kernel)
     reference = answer(kernel, case)
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), 1)
@@ -188,7 +188,7 @@ def modelled(rows: list[dict]):
             point = resolve(template, candidate.parameters, compiled)
             source = render(kernel, template, candidate, point, catalogue.include_dirs)
             if source.digest != row["source"]:
-                sys.exit(f"the source of {row['candidate'][:12]} is another one now: measure it again")
+                sys.exit(f"the source of {row['template']} {row['parameters']} is another one now: measure it again")
             made = problem(kernel, template, point, case, reference, optional_outputs=False)
             cubin = toolchain.compile(source, "sm_90")
             yield target.measure(target.load(source, cubin), cubin, [made])[0]

@@ -186,6 +186,9 @@ def analysed(rows: list[dict]) -> dict:
             [_overlap(first[key], second[key]) for key in second]),
         "processes_for_an_interval_of_1_percent": _needed(between, freedom, 0.0),
         "processes_to_find_1_percent_in_90_of_100": _needed(between, freedom, NormalDist().inv_cdf(0.9)),
+        "the_same_by_the_candidate_that_scatters_most": [
+            _needed(math.sqrt(max(map(_variance, of.values()))), freedom, extra)
+            for extra in (0.0, NormalDist().inv_cdf(0.9))],
         "the_same_by_the_prior": [_needed(PROCESS_SIGMA, PROCESS_FREEDOM, extra)
                                   for extra in (0.0, NormalDist().inv_cdf(0.9))],
         "confidence": CONFIDENCE,

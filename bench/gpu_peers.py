@@ -9,6 +9,7 @@ every peer in three fresh processes. Each row is written as soon as it is there,
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
@@ -16,6 +17,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -55,7 +57,7 @@ def main(out: Path, workloads: tuple[str, ...]) -> None:
                          "preset": candidate.origin.preset, "us": time_us, "finding_s": round(found_s, 2)})
             peers = compare_peers(subject, PROCESSES)
             rows[-1]["comparing_s"] = round(time.perf_counter() - began, 2)
-            rows += [{"what": "peer", **asdict(one)} for one in peers]
+            rows += [{"what": "peer", **finite(asdict(one))} for one in peers]
             out.write_text(json.dumps({"environment": environment, "rows": rows}) + "\n")
             print(rows[-1 - len(peers)], flush=True)
             for one in peers:
@@ -63,6 +65,15 @@ def main(out: Path, workloads: tuple[str, ...]) -> None:
     finally:
         target.close()
         toolchain.close()
+
+
+def finite(value: Any) -> Any:
+    """Without infinities, which JSON has no word for: the end of an interval that too few blocks leave open is null."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fastest_preset(catalogue, target, toolchain, workload_name: str):

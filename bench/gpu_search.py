@@ -16,13 +16,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.digest import canonical
 from search.evaluate import Bench
 from search.gates.safety import SafetyGate, like
 from search.plan import SearchRequest, make_plan
@@ -97,8 +97,8 @@ def main() -> None:
                                     if (one := gate_result(trial.verdict, "safety")) and one.outcome != "skipped"))}
     if chosen.save:
         rows = [_row(one, at - started) for one, at in zip(sink.trials, sink.at_s)]
-        OUT.write_text(json.dumps({"environment": environment, "found": found, "trials": rows,
-                                   "confirmations": canonical(sink.confirmations)}) + "\n")
+        OUT.write_text(json.dumps({"environment": environment, "found": found, "rows": rows,
+                                   "confirmations": [asdict(one) for one in sink.confirmations]}) + "\n")
     print(json.dumps(found, indent=1))
 
 

@@ -2,7 +2,7 @@
 
     python bench/gpu_target.py OUT.json [TRIALS] [--quick]
 
-With --quick only the search, for trials a minute and where the time goes.
+With --quick only a search of 30 seconds, for trials a minute and where the time goes.
 Times equal kernels and slower twins against each other a hundred times, runs a search for attention, measures its
 best candidates again in fresh processes, and the seconds from a hung candidate to the next, and runs the album. Each
 part is written as soon as it is there, with all samples.
@@ -105,7 +105,7 @@ def main(out: Path, trials: int, quick: bool) -> None:
             print({name: value for name, value in one.items() if name not in ("samples", "trials")}, flush=True)
 
     if quick:
-        save(search(watches, target, toolchain, trials)[0])
+        save(search(watches, target, toolchain, trials, seconds=30.0)[0])
         target.close()
         toolchain.close()
         return
@@ -183,9 +183,9 @@ def hang(watches, target, toolchain) -> dict:
             "rejected_to_next_result_s": [one for _, one in spans]}
 
 
-def search(watches, target, toolchain, trials: int):
+def search(watches, target, toolchain, trials: int, seconds: float | None = None):
     request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="tpe", trials=trials, seed=5,
-                            confirm=False)
+                            seconds=seconds, confirm=False)
     window = 2 * (os.cpu_count() or 1)       # trials are recorded in order: one that takes long must not hold up the GPU
     plan = make_plan(request, watches, window=window)
     bench = _bench(watches, target, toolchain, "attention", "mission")
@@ -211,7 +211,7 @@ def search(watches, target, toolchain, trials: int):
     half = len(sink.at_s) // 2
     later = (len(sink.at_s) - half - 1) / (sink.at_s[-1] - sink.at_s[half]) * 60 if half else 0.0
     return {"what": "search", "ended": result.ended, "window": window, "seconds": round(wall, 2),
-            "trials_per_minute": round(len(rows) / wall * 60, 1), "second_half_trials_per_minute": round(later, 1),
+            "count": len(rows), "trials_per_minute": round(len(rows) / wall * 60, 1), "second_half_trials_per_minute": round(later, 1),
             "said": dict(said), "thread_seconds": {name: round(value, 2) for name, value in spans.items()},
             "gpu_child_seconds": {name: round(value, 2) for name, value in sorted(target.spans.items())},
             "threads_in": sampler.result(), "trials": rows}, bench, (plan, sink)

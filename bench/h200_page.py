@@ -79,10 +79,10 @@ def decisions() -> str:
 
 def throughput() -> str:
     lines = []
-    for one in rows("h200/gpu_target", "search"):
+    for one in rows("h200/throughput", "search"):
         child = {name: value for name, value in one.get("gpu_child_seconds", {}).items() if ":" not in name}
         spent = {**one.get("thread_seconds", {}), **child}
-        lines.append((f"{len(one['trials'])} trials, mission", f"{one['trials_per_minute']:.0f}",
+        lines.append((f"{len(one['trials'])} trials, mission, random", f"{one['trials_per_minute']:.0f}",
                       f"{one['second_half_trials_per_minute']:.0f}", f"{one['seconds']:.1f}",
                       ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items())))
     found = result("h200/search").get("found")
@@ -166,20 +166,27 @@ def modelled() -> str:
 
 
 def peers() -> str:
-    lines = []
-    for winner in rows("h200/peers", "winner"):
-        for one in rows("h200/peers", "peer"):
-            if one["workload"] != winner["workload"]:
-                continue
-            found = one["comparison"]
-            figure = (f"{found['ratio']:.3f} [{found['ratio_low']:.3f}, {found['ratio_high']:.3f}]" if found else "-")
-            lines.append((one["workload"], f"`{winner['template']}:{winner['preset']}`", one["name"], one["version"],
-                          f"{one['time_median_us']:.2f}" if one["time_median_us"] else "-", figure,
-                          found["decision"] if found else one["sentence"].partition(": ")[2]))
+    lines, ours = [], {one["workload"]: f"`{one['template']}:{one['preset']}`" for one in rows("h200/peers", "winner")}
+    for one in duels():
+        found = one["comparison"]
+        lines.append((one["workload"], ours[one["workload"]], one["name"], one["version"], f"{one['time_median_us']:.2f}",
+                      with_interval(found), found["decision"].replace("_", " ")))
     if not lines:
         return NOT_YET
+    others = dict.fromkeys(f"{one['name']} ({one['sentence'].partition(': ')[2]})" for one in rows("h200/peers", "peer")
+                           if not one["comparison"])
+    not_timed = f"\n\nNot timed: {'; '.join(others)}." if others else ""
     made = table(("workload", "ours", "peer", "version", "its us", "our time / its time", ""), lines)
-    return made + ("\n\n![Our time over the peers' times, with intervals](h200_peers.svg)" if duels() else "")
+    return f"{made}{not_timed}\n\n![Our time over the peers' times, with intervals](h200_peers.svg)"
+
+
+def with_interval(found: Row) -> str:
+    interval = f"{found['ratio_low']:.3f}, {found['ratio_high']:.3f}" if bounded(found) else "too few blocks for one"
+    return f"{found['ratio']:.3f} [{interval}]"
+
+
+def bounded(found: Row) -> bool:
+    return bool(found["ratio_low"]) and found["ratio_high"] is not None
 
 
 def winners() -> str:
@@ -191,8 +198,15 @@ def winners() -> str:
         ("\n\n![Times of a search's candidates](h200_search.svg)" if searched() else "")
 
 
+def verified() -> str:
+    lines = [(item["name"], item["finding"].replace("_", " "), item["sentence"])
+             for one in rows("h200/verify", "verify") for item in one["items"]]
+    return table(("", "", "what `greenfast verify` said"), lines)
+
+
 SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
-            "confirmation": confirmation, "emulator": emulator, "modelled": modelled, "peers": peers, "winners": winners}
+            "confirmation": confirmation, "emulator": emulator, "modelled": modelled, "peers": peers, "winners": winners,
+            "verified": verified}
 
 
 # ---- plots ----
@@ -210,6 +224,11 @@ def duels() -> list[Row]:
     return [one for one in rows("h200/peers", "peer") if one["comparison"]]
 
 
+def interval(found: Row) -> tuple[float, float]:
+    """A point has none where too few blocks left it open."""
+    return (found["ratio_low"], found["ratio_high"]) if bounded(found) else (found["ratio"], found["ratio"])
+
+
 def peers_plot() -> str:
     found = duels()
     workloads = tuple(dict.fromkeys(one["workload"] for one in found))
@@ -220,9 +239,9 @@ def peers_plot() -> str:
         shift = (number - (len(names) - 1) / 2) * 0.15
         places = [workloads.index(one["workload"]) + shift for one in mine]
         series.append(Series(name, tuple(zip(places, (one["comparison"]["ratio"] for one in mine))),
-                             tuple((one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]) for one in mine)))
+                             tuple(interval(one["comparison"]) for one in mine)))
     x = Axis("workload", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=workloads)
-    y = linear_axis("our time / its time, measured", 0.0, max(one["comparison"]["ratio_high"] for one in found), 0.25)
+    y = linear_axis("our time / its time, measured", 0.0, max(interval(one["comparison"])[1] for one in found), 0.25)
     return plot("Below 1 ours is faster", x, y, series, guides=((1.0, 0.0),))
 
 

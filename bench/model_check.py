@@ -4,6 +4,7 @@
     python bench/model_check.py merge OUT.json     here: mixes and modelled times beside them; --save keeps instruction_mix.json
     python bench/model_check.py searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
                                                    in the database of a machine with a GPU; --save keeps model_check.json
+    python bench/model_check.py recorded FILE ...  here: the same for samples of recordings; --save keeps model_recorded.json
 
 Candidates of `gpu`: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
 points of the template `mma`, which it was not fitted to.
@@ -41,6 +42,7 @@ from search.space import Space, resolve
 FITTED_TO = 5                        # every so many
 FRESH = {"mma": 40}
 WORKLOAD = "mission"
+SAMPLED = 40                         # of each recording
 METRICS = ("smsp__inst_executed.sum", "smsp__inst_executed_pipe_xu.sum", "smsp__inst_executed_pipe_lsu.sum",
            "smsp__inst_executed_pipe_alu.sum", "smsp__inst_executed_pipe_fma.sum")
 
@@ -112,8 +114,6 @@ def launch_each(order: Path) -> None:
 
 def _loaded(cupy, source, made):
     """A call that launches the problem, and nothing else on the GPU; the registers of its first entry."""
-    if any(math.prod(one.cluster) > 1 for one in made.launches):
-        raise NotImplementedError("CuPy launches no clusters")
     module = cupy.RawModule(code=source.text, backend="nvrtc", options=("--std=c++17", "-I/usr/local/cuda/include"))
     images = {one.name: cupy.asarray(one.image) for one in made.tensors}
     images |= {one.name: cupy.asarray(numpy.zeros(max(1, one.bytes), numpy.uint8)) for one in made.workspaces}
@@ -197,6 +197,28 @@ def searched(database: Path) -> None:
                             *_agreement(rows), *rows])
 
 
+def recorded(paths: list[Path]) -> None:
+    """A random sample of the timed candidates of each recording, of whatever workload it is."""
+    from bench.environment import publish
+    from bench.gpu_check import modelled
+    from search.recordings import file
+    from search.recordings.rules import time_us
+    summary, rows = [], []
+    for path in paths:
+        recording = file.read(path)
+        (workload,) = recording.workload_names()
+        timed = [one for one in recording.rows if one.times]
+        chosen = [{"workload": workload, "template": one.template, "source": one.source_digest,
+                   "parameters": dict(recording.parameters(one)), "measured_us": round(time_us(one.times[0]), 3)}
+                  for one in random.Random(7).sample(timed, min(SAMPLED, len(timed)))]
+        for row, timing in zip(chosen, modelled(chosen, workload)):
+            row |= {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits)}
+        summary.append({"what": "recording", "name": recording.heading.name, "timed": len(timed)})
+        summary += [{**one, "workload": workload} for one in _agreement(chosen)]
+        rows += chosen
+    publish("model_recorded", summary + rows)
+
+
 def _still_made(candidate: Candidate, source: str) -> bool:
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel(candidate.kernel)
@@ -238,6 +260,8 @@ if __name__ == "__main__":
             launch_each(Path(path))
         case ["searched", path, *_]:
             searched(Path(path))
+        case ["recorded", *paths]:
+            recorded([Path(one) for one in paths if one != "--save"])
         case ["merge", path, *_]:
             merge(Path(path))
         case _:

@@ -9,17 +9,14 @@ input can tell it from the original, or why it was missed; a survivor that is no
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -28,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.environment import publish
-from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws
+from bench.random_candidates import DEVICE, Draw, catalogue, controls_found, draws, parsed_options, work_through
 from search.errors import Fault
 from search.gates.correctness import CorrectnessGate
 from search.gates.safety import SafetyGate
@@ -41,7 +38,7 @@ ATTEMPTS = 20                        # to find a mutation that compiles
 NOT_CODE = re.compile(r"\s*(#|//|$)")
 # Not a computation: what a change of these lines gives does not compile, or is another program's header.
 DECLARATION = re.compile(r"\s*(template|using|namespace|struct|constexpr|extern|__device__|__shared__|static_assert)\b")
-LARGER_ARRAY = re.compile(r"\s*[\w:<>]+ \w+(\[[^]]+\])+( = \{\})?;")
+LARGER_ARRAY = re.compile(r"\s*[\w:<>]+ \w+(\[[^]]+\])+( = \{\})?(, [^;]*)?;")
 
 
 def _without(pattern: str) -> Callable[[str], Iterator[str]]:
@@ -96,19 +93,8 @@ class Known:
     following: str = ""
 
 
-LOCAL_ARRAY = ("leaves an array of the thread's own, which the checks do not watch (registers on the device); undefined, "
-               "and right by luck")
 MASKED_TILES = "walks on over tiles that no row of the block sees: every key of them is masked, so it is slower and the same"
 KNOWN: tuple[Known, ...] = (
-    Known("missed", "one more turn", "e < vector_elements", "attention/scalar", LOCAL_ARRAY),
-    Known("missed", "one more turn", "j < keys_per_step", "attention/scalar", LOCAL_ARRAY),
-    Known("missed", "one more turn", "c < lane_columns", "attention/scalar", LOCAL_ARRAY),
-    Known("missed", "index plus one", "vector.element[e]", "attention/scalar", LOCAL_ARRAY),
-    Known("missed", "index plus one", "factor[row] = state.sum[pass] > 0.0f", "attention/wmma",
-          "asks whether the next pass's row saw a key, and behind the last pass " + LOCAL_ARRAY),
-    Known("missed", "remove __threadfence", "__threadfence();", "lastblock/right",
-          "the reading side's fence: the checks let the writer's fence and the atomics be enough; PTX's memory model does not",
-          "if (threadIdx.x == 0)"),
     Known("equivalent", "swap integer minimum and maximum", "block_end = visible_keys(min(first_row + tile_m, S_q)",
           "attention/.*mask=none", "without a mask every row sees all keys, whichever row is asked for"),
     Known("equivalent", "swap integer minimum and maximum", "block_end = visible_keys(min(first_row + tile_m, S_q)",
@@ -124,6 +110,28 @@ KNOWN: tuple[Known, ...] = (
     Known("equivalent", "remove __syncthreads", "the next row's sums", r"reduce/right .*threads=32 ",
           "the block is one warp, of which lane 0 alone writes and reads the place"),
     Known("equivalent", "assign instead of add", "sum += own[row][bin]", "count_in=shared", "there is one row, and sum is 0"),
+    Known("equivalent", "remove __syncthreads", "__syncthreads();", r"reduce/right .*threads=32 .*method=shuffle",
+          "the block is one warp, of which lane 0 alone writes and reads the place", "if (warp == 0) {"),
+    Known("equivalent", "remove __syncthreads", "the next row's sums", r"reduce/right .*rows_per_block=1 ",
+          "there is no next row"),
+    Known("equivalent", "remove __syncthreads", "__syncthreads();", "lastblock/right .*fence_by=block",
+          "one thread writes the sum, makes it visible and takes the ticket: it needs no barrier for that",
+          '#line 39 "lastblock'),
+    Known("equivalent", "remove __syncthreads", "__syncthreads();", "attention/wmma .*pipeline_depth=1 .*o_in=fragments",
+          "the walk itself ends with a barrier", '#line 431 "attention/wmma'),
+    Known("equivalent", "remove __syncthreads", "__syncthreads();", "attention/wmma .*pipeline_depth=1 .*o_in=shared",
+          "the walk itself ends with a barrier", '#line 433 "attention/wmma'),
+    Known("equivalent", "remove async_copy_commit", "async_copy_commit", "attention/wmma .*pipeline_depth=2 .*q_in_fragments=False",
+          "the copies of Q go with those of the first K, which is waited for before either is read",
+          '#line 386 "attention/wmma'),
+    Known("equivalent", "remove async_copy_wait", "async_copy_wait<0>", "attention/wmma .*mask=(none|causal_top_left) .*pipeline_depth=2",
+          "behind a walk of at least one tile the only open group holds no copies", "__syncthreads"),
+    Known("equivalent", "remove async_copy_wait", "async_copy_wait<0>", "attention/wmma .*pipeline_depth=2.*q_in_fragments=True",
+          "behind the walk the only open group holds no copies, and Q was waited for before", "__syncthreads"),
+    Known("equivalent", "remove async_copy_wait", "async_copy_wait<0>", "attention/mma .*q_in=(direct|registers)",
+          "behind the walk the open groups hold no copies, and Q was there before", "__syncthreads"),
+    Known("equivalent", "drop a choice", "exp2_polynomial(exponent) : gf::exp2_approx(exponent)", "attention/mma",
+          "both give the same power of two, within the tolerances; the choice only spreads the work over two units"),
     Known("equivalent", "one more turn", "chunk + slots < chunks", "pipe/right",
           "one more arrival at a barrier to which nobody comes any more before the block ends"),
 )
@@ -203,29 +211,8 @@ def explained(one: dict) -> dict:
     return {**one, "outcome": "missed", "why": "not explained"}
 
 
-def work_through(chosen: list[Draw], options: argparse.Namespace, target: Target) -> list[dict]:
-    """A row each, of as many as the time allows; those of an interrupted run are taken over."""
-    log, lock, begin = options.progress, threading.Lock(), time.monotonic()
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
-    done = {one["number"] for one in rows}
-
-    def work(numbered: tuple[int, Draw]) -> None:
-        if time.monotonic() - begin > options.seconds:
-            return
-        found = row(*numbered, options.seed, target)
-        with lock:
-            rows.append(found)
-            if log:
-                with open(log, "a") as file:
-                    file.write(json.dumps(found) + "\n")
-            if found["outcome"] == "survived" or len(rows) % 25 == 0:
-                print(f"{len(rows)} of {len(chosen)}, {time.monotonic() - begin:.0f} s; {found['outcome']}: "
-                      f"{found.get('operator')}: {found.get('before')}", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(work, [one for one in enumerate(chosen) if one[0] not in done]):
-            pass
-    return [explained(one) for one in sorted(rows, key=lambda one: one["number"])]
+def remark(row: dict) -> str:
+    return f"survived: {row['operator']}: {row['before']}" if row["outcome"] == "survived" else ""
 
 
 def summary(rows: list[dict], options: argparse.Namespace) -> dict:
@@ -241,13 +228,7 @@ def summary(rows: list[dict], options: argparse.Namespace) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--progress", type=Path)
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
+    options = parsed_options(__doc__, 200)
     kernels = catalogue()
     chosen = list(islice(draws(kernels, options.seed), options.count))
     with tempfile.TemporaryDirectory() as folder:
@@ -255,7 +236,9 @@ def main() -> int:
         target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1, DEADLINE_S))
         target.prepare()
         controls_found(kernels, target)
-        rows = work_through(chosen, options, target)
+        made = work_through(dict(enumerate(zip(range(len(chosen)), chosen))), "number",
+                            lambda one: row(*one, options.seed, target), remark, options)
+        rows = [explained(one) for one in sorted(made, key=lambda one: one["number"])]
     found = summary(rows, options)
     publish("mutants", [found, *rows])
     return 1 if found["outcomes"].get("missed") else 0

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import random
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -25,6 +32,7 @@ from search.targets.base import Target
 DEVICE = "h200"
 ALBUM = Path(__file__).resolve().parent.parent / "tests" / "kernels"
 SHIPPED_SHARE = 0.7                  # of the candidates are of shipped templates
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,48 @@ def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
             raise Fault(f"the checks overlook {defect} of {kernel_name}", code="checks_asleep")
         found.append(f"{kernel_name} {defect}: {', '.join(sorted(kinds))}")
     return tuple(found)
+
+
+def parsed_options(doc: str | None, count: int) -> argparse.Namespace:
+    """Of a bench that works through random candidates for a while."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--seconds", type=float, default=900.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--progress", type=Path)
+    parser.add_argument("--save", action="store_true")
+    return parser.parse_args()
+
+
+def work_through(works: Mapping[object, Work], key: str, row: Callable[[Work], dict], remark: Callable[[dict], str],
+                 options: argparse.Namespace) -> list[dict]:
+    """The row of each work, on all cores, of as many as the time allows; `key`: what a row calls the work's key.
+
+    Rows go to --progress as they are made, and those that an interrupted run left there are taken over. `remark` says
+    what is worth a line about a row, or nothing.
+    """
+    log, lock, begin = options.progress, threading.Lock(), time.monotonic()
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
+    rows = [one for one in rows if one[key] in works]
+    done = {one[key] for one in rows}
+
+    def one(work: Work) -> None:
+        if time.monotonic() - begin > options.seconds:
+            return
+        made = row(work)
+        with lock:
+            rows.append(made)
+            if log:
+                with open(log, "a") as file:
+                    file.write(json.dumps(made) + "\n")
+            if remark(made) or len(rows) % 50 == 0:
+                print(f"{len(rows)} of {len(works)}, {time.monotonic() - begin:.0f} s {remark(made)}", file=sys.stderr,
+                      flush=True)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(one, [work for name, work in works.items() if name not in done]):
+            pass
+    return rows
 
 
 def _draw(kernel: KernelSpec, template: TemplateSpec, kernels: Catalogue, rng: random.Random) -> Draw | None:

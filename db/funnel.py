@@ -28,8 +28,8 @@ def counts_of(groups: Sequence[Group]) -> Counts:
             reasons[reason] += count
         gates = dict(one.split("=") for one in (outcomes or "").split())
         for one in reached_stages(stage):
-            reached[one] += count
             outcome = "passed" if one in (Stage.RENDER, Stage.COMPILE) else gates.get(one)
+            reached[one] += count * (outcome != "skipped")
             if one != stage:
                 passed[one] += count * (outcome == "passed")
                 unavailable[one] += count * (outcome == "unavailable")

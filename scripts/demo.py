@@ -28,9 +28,10 @@ from search.targets.cuda import gpu_count
 
 OUTPUT = Path("demo-output")
 SEARCH = {"kernel": "attention", "name": "demo: attention on the mission workload", "workloads": ["mission"],
-          "templates": ["scalar", "wmma"], "strategy": "tpe", "seed": 1}
+          "strategy": "tpe", "seed": 1}
 GPU, EMULATOR = "cuda:0", "emulator:h200"
-TRIALS = {GPU: 120, EMULATOR: 48}
+ON = {GPU: {"budget": {"trials": 120}},
+      EMULATOR: {"budget": {"trials": 48}, "templates": ["scalar", "wmma"]}}
 READY_S = 60.0
 PRINT_EVERY_S = 5.0
 
@@ -49,7 +50,7 @@ def main() -> int:
             client.wait_until_ready(READY_S)
             target = chosen_target()
             console.print(f"on {target}: times are {'measured' if target == GPU else 'modelled'}")
-            submitted = client.submit(**SEARCH, target=target, budget={"trials": TRIALS[target]})
+            submitted = client.submit(**SEARCH, **ON[target], target=target)
             console.print(f"dashboard  {url}/searches/{submitted['id']}")
             detail = follow(client, submitted["id"], console, live=stay)
             if detail["status"] != "completed":
@@ -155,6 +156,9 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
                if winner["template"] != baseline["template"] or baseline["parameters"][name] != value]
     console.print("winner: " + (" ".join(changed) or "the baseline itself"), markup=False)
     console.print(conclusion(detail, best), markup=False)
+    for peer in detail.get("peers", ()):
+        if peer["outcome"] == "timed":
+            console.print(peer["sentence"], markup=False)
     rejected = [one for one in trials if one["verdict"] == "rejected"]
     console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
     for (stage, reason), count in Counter((one["stage"], one["reason"]) for one in rejected).most_common():

@@ -7,7 +7,6 @@ search that chose it than it is, which is why what is published comes from here.
 
 from __future__ import annotations
 
-import math
 import random
 import secrets
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 from search.candidate import Candidate
 from search.comparison import Comparison, Confirmation, ProcessTimes
 from search.errors import Fault
-from search.evaluate import Bench
+from search.evaluate import Bench, time_us_of
 from search.gates import Subject
 from search.gates.correctness import CorrectnessGate
 from search.gates.performance import left_wrong, measured_decision, timed_problems
@@ -68,8 +67,7 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
         return None
     if not is_baseline and result.outcome is not Outcome.PASSED:
         return None
-    logs = [math.log(one.time_median_us) for one in evidence.timings]
-    return Contender(trial.number, trial.candidate, math.exp(sum(logs) / len(logs)))
+    return Contender(trial.number, trial.candidate, time_us_of(evidence.timings))
 
 
 def standing(baseline: Contender | None, contenders: Iterable[Contender]) -> Standing | None:

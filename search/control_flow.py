@@ -35,7 +35,8 @@ class Executions:
 
 
 def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-               block: tuple[int, int, int], blocks: Sequence[int], cluster: tuple[int, int, int] = (1, 1, 1)) -> Executions:
+               block: tuple[int, int, int], blocks: Sequence[int],
+               cluster: tuple[int, int, int] = (1, 1, 1)) -> Executions:
     """Follow `blocks`, numbers in the grid with x fastest. `arguments` are in the entry's order, None: a null pointer.
 
     Fault when the walk does not come to its end.

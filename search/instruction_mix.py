@@ -11,13 +11,13 @@ from functools import cache
 from search.control_flow import executions
 from search.toolchain.ptx import Entry, Instruction
 
-CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy", "conversion", "shuffle", "control",
-           "barrier", "other")
+CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy", "conversion",
+           "shuffle", "control", "barrier", "other")
 BUFFER_ADDRESS = 1 << 24             # any that is not null
 
 # What the assembler makes of a PTX instruction, where it is not one of its own class; the first match counts.
 # Read from ptxas 13.5's output for sm_90, and for fragments from PTX ISA, "Matrix Fragments for wmma".
-EXPANSIONS: tuple[tuple[re.Pattern[str], dict[str, float]], ...] = tuple((re.compile(pattern), made) for pattern, made in (
+EXPANSIONS = tuple((re.compile(pattern), made) for pattern, made in (
     (r"(mov|cvta|ld\.param|pragma)\b", {}),                 # registers are renamed, parameters are operands
     (r"(add|sub|shl|shr|neg|mul\.lo|mad\.lo)\.[busf]64$", {"int": 2}),
     (r"(and|or|xor|not|selp|min|max)\.[bus]64$", {"int": 2}),

@@ -41,10 +41,9 @@ METRICS = {
                             "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
                             "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
                             "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active"),
-    "issue_slots_percent": ("sm__inst_issued.avg.pct_of_peak_sustained_active",
-                            "sm__instruction_throughput.avg.pct_of_peak_sustained_active"),
+    "issue_slots_percent": ("smsp__issue_active.avg.pct_of_peak_sustained_active",
+                            "sm__inst_issued.avg.pct_of_peak_sustained_active"),
 }
-ISSUED = "smsp__issue_active.avg.per_cycle_active"         # instructions a scheduler and cycle, of one at most
 CONFLICTS = (("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",),
              ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
               "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"))
@@ -110,8 +109,6 @@ def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
 def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
     values = {name: number for name, text in row.items() if (number := _number(text)) is not None}
     found = {name: next((values[one] for one in metrics if one in values), None) for name, metrics in METRICS.items()}
-    if found["issue_slots_percent"] is None and ISSUED in values:
-        found["issue_slots_percent"] = 100 * values[ISSUED]
     if found["duration_us"] is not None:
         found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
     conflicts = next((sum(values[one] for one in names) for names in CONFLICTS

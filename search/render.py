@@ -178,9 +178,15 @@ def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], 
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
         if path is None or ".." in name:
             raise SpecError(f"{shown}: line {line.number}: the header {name!r} does not exist", code="unknown_header")
-        header = [(one.rstrip(), Line(name, number)) for number, one in enumerate(path.read_text().splitlines(), 1)
-                  if not _PRAGMA_ONCE.match(one)]
-        yield from _flatten(_without_blank_runs(header), include_dirs, done, name)
+        yield from _flatten(_header(path, path.stat().st_mtime_ns, name), include_dirs, done, name)
+
+
+@lru_cache(maxsize=256)
+def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], ...]:
+    """A header's lines, read once while its file stays as it is."""
+    lines = [(one.rstrip(), Line(name, number)) for number, one in enumerate(path.read_text().splitlines(), 1)
+             if not _PRAGMA_ONCE.match(one)]
+    return tuple(_without_blank_runs(lines))
 
 
 def _line_of(error: BaseException) -> int | None:

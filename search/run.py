@@ -101,12 +101,13 @@ class SearchRun:
         self.on_trial, self.on_closing = on_trial, on_closing
         baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
         self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
-                             mode=plan.mode)
+                             mode=plan.mode, best_time_us=lambda: self.best_time_us)
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
+        self.best_time_us = math.inf                     # of those that were accepted
         self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
         self.faults_in_a_row = 0
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
@@ -255,6 +256,8 @@ class SearchRun:
             self.measured_baseline = contender_of(trial, is_baseline=True)
         elif (contender := contender_of(trial, is_baseline=False)) is not None:
             self.contenders.append(contender)
+            if isinstance(trial.verdict, Accepted):
+                self.best_time_us = min(self.best_time_us, contender.time_us)
         told = told_of(trial, self.plan)
         self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
         if trial.source_digest is not None:

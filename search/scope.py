@@ -30,4 +30,4 @@ class Scope:
 def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
     """The scope of a search that ran in `environment`, of which the entries `device` and `toolchain` count."""
     return Scope(plan.kernel, plan.kernel_digest, tuple(sorted(plan.workloads)), plan.compiled,
-                 environment.get("device", ""), environment.get("toolchain", ""), getattr(plan, "mode", "auto"))
+                 environment.get("device", ""), environment.get("toolchain", ""), plan.mode)

@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.confirmations import confirmation_out, peer_out
+from app.confirmations import confirmation_out, peer_out, ranked
 from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
 from app.progress import beats_baseline, progress, standing
-from app.schemas import PeerOut
 from app.wiring import Services
 from db.rows import Counts, SearchRow, TrialRow
 from db.store import Store
@@ -81,6 +80,15 @@ async def promote(request: Request, search_id: str) -> Response:
     return RedirectResponse("/champions", 303)
 
 
+@router.post("/searches/{search_id}/confirm")
+def confirm(request: Request, search_id: str) -> Response:
+    """Queue the search once more, for its winner to be timed again."""
+    services = services_of(request)
+    services.require_same_kernel(services.store.plan(search_id))
+    services.store.request_confirmation(search_id)
+    return RedirectResponse(f"/searches/{search_id}", 303)
+
+
 @router.post("/searches/{search_id}/control")
 async def control(request: Request, search_id: str) -> Response:
     """Pause, resume or cancel, then back to the page."""
@@ -108,22 +116,14 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
 
 
 def timed_again(store: Store, row: SearchRow) -> dict[str, Any]:
-    """The confirmation, whether its winner can be promoted, the scope's champion, and the peers beside the winner."""
+    """The confirmation, what can be done about it, the scope's champion, and the peers beside the winner."""
     found = store.confirmation(row.id)
-    champion, promotable = None, False
-    if found is not None:
-        champion = store.champion(scope_of(store.plan(row.id), found.environment))
-        promotable = found.confirmation.confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted"
+    confirmed = found is not None and found.confirmation.confirmed
+    champion = store.champion(scope_of(store.plan(row.id), found.environment)) if found else None
     return {"confirmation": confirmation_out(found) if found else None, "champion": champion,
-            "promotable": promotable, "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
-
-
-def ranked(peers: list[PeerOut]) -> list[PeerOut]:
-    """Those that were timed first, the fastest of a workload before the others."""
-    def place(one: PeerOut) -> tuple[bool, str, float]:
-        ratio = one.comparison.ratio if one.comparison else None
-        return ratio is None, one.workload if ratio else "", -(ratio or 0.0)
-    return sorted(peers, key=place)
+            "promotable": confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
+            "can_confirm": row.status == "completed" and row.time_kind == "measured" and not confirmed,
+            "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:

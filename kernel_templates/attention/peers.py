@@ -55,8 +55,8 @@ def _sdpa(backend, dims, mask, scale):
 
 
 def _flash(module, package, dims, mask, scale):
-    causal = _bottom_right(dims, mask)
     attend = importlib.import_module(module).flash_attn_func
+    causal = bottom_right(dims, mask)
 
     def run(tensors):
         q, k, v = (tensors[one].transpose(1, 2) for one in "qkv")
@@ -66,10 +66,10 @@ def _flash(module, package, dims, mask, scale):
 
 
 def _flashinfer(dims, mask, scale):
-    causal = _bottom_right(dims, mask)
+    flashinfer = importlib.import_module("flashinfer")
+    causal = bottom_right(dims, mask)
     if dims["B"] != 1:
         raise ValueError("its batches are ragged rows [sum of S, H, D], another layout than [B, H, S, D]")
-    flashinfer = importlib.import_module("flashinfer")
 
     def run(tensors):
         q, k, v = (tensors[one][0].transpose(0, 1) for one in "qkv")
@@ -78,7 +78,8 @@ def _flashinfer(dims, mask, scale):
     return {"version": _version("flashinfer-python", "flashinfer"), "run": run}
 
 
-def _bottom_right(dims, mask):
+def bottom_right(dims, mask):
+    """Whether to ask for a causal mask that is aligned to the bottom right; ValueError when ours is aligned otherwise."""
     if mask == "causal_top_left" and dims["S_q"] != dims["S_kv"]:
         raise ValueError("its causal mask is aligned to the bottom right")
     return mask != "none"

@@ -55,7 +55,8 @@ class PerformanceGate:
         blocks = min(len(one.samples) // 2 for one in timings)
         sentence = f"{WORDS[decision]}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]; {times}"
         if decision is Decision.SLOWER and blocks < LOOKS[0]:
-            sentence = f"at least {SCREEN_RATIO:g} times its time in each of {blocks} blocks, too few for an interval: {sentence}"
+            screen = f"at least {SCREEN_RATIO:g} times its time in each of {blocks} blocks, too few for an interval"
+            sentence = f"{screen}: {sentence}"
         if decision is not Decision.FASTER:
             return GateResult(self.name, Outcome.FAILED, sentence, evidence, REASONS[decision])
         if ratio > 1 - subject.min_gain:

@@ -76,7 +76,7 @@ class Duel:
         end = time.monotonic() + WARM_UP_S
         while time.monotonic() < end:
             watch(), peer_watch()
-        samples, others = race(watch, peer_watch, request["seed"], looks=(request["blocks"],))
+        samples, others = race(watch, peer_watch, request["seed"], looks=(request["blocks"],), screen=False)
         health = self._health.now()
         self._upload(memory.ptr + first, start)          # poisoned again: what the timed launches leave is compared
         watch.again()

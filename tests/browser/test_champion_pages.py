@@ -67,6 +67,16 @@ def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirme
     assert confirmed.row.id in page.locator("table.champions").last.inner_text()
 
 
+def test_a_winner_that_was_not_timed_again_can_be(plain_page, site, catalogue):
+    made = accepted_search(site.store, catalogue, confirmed=False)
+    plain_page.goto(f"/searches/{made.row.id}")
+    assert "was not timed again" in plain_page.locator("#confirmation").inner_text()
+    plain_page.click("#confirmation button")
+    assert site.store.search(made.row.id).status == "queued"
+    assert "queued" in plain_page.locator("#title").inner_text()
+    site.store.request_control(made.row.id, "cancel")
+
+
 def test_what_is_not_confirmed_cannot_be_promoted_by_a_made_up_form(page, site, problems):
     page.goto(site.search)
     page.evaluate("""id => { const form = document.createElement('form'); form.method = 'post';

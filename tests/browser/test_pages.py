@@ -14,8 +14,8 @@ HTML = {"Accept": "text/html"}
 def paths(site) -> list[str]:
     searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
     trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)]
-    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/champions", "/negatives",
-            f"/negatives?search={site.finished.row.id}&reason=spills"]
+    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/champions",
+            "/negatives", f"/negatives?search={site.finished.row.id}&reason=spills"]
 
 
 def rows(page) -> list[int]:

@@ -48,7 +48,8 @@ CASE(a_warp_that_meets_knows_of_its_own_lanes_only) {
     const Access own(clocks, 33), other(clocks, 70);
     clocks.lanes_met(1, ~0u, true);
     const Access after(clocks, 33);
-    for (unsigned thread = 32; thread < 64; thread++) CLAIM(own.known_to(clocks, thread) && !other.known_to(clocks, thread));
+    for (unsigned thread = 32; thread < 64; thread++)
+        CLAIM(own.known_to(clocks, thread) && !other.known_to(clocks, thread));
     CLAIM(!own.known_to(clocks, 0) && !own.known_to(clocks, 64) && !after.known_to(clocks, 34));
 }
 

@@ -16,7 +16,8 @@ CASE(blocks_of_a_cluster_are_neighbours_and_ranks_count_along_x_first) {
     std::vector<int> times(6 * 4 * 2);
     for (std::uint64_t cluster = 0; cluster < 4; cluster++)
         for (unsigned rank = 0; rank < 12; rank++) {
-            const std::uint64_t block = launch.block_of(cluster, rank), x = block % 6, y = block / 6 % 4, z = block / 24;
+            const std::uint64_t block = launch.block_of(cluster, rank);
+            const std::uint64_t x = block % 6, y = block / 6 % 4, z = block / 24;
             times[block]++;
             SAME(x % 3 + y % 2 * 3 + z % 2 * 6, rank);
             SAME(x / 3 + y / 2 * 2, cluster);
@@ -61,8 +62,10 @@ CASE(each_block_has_its_own_shared_memory_and_reaches_the_others) {
             const unsigned lane = thread();
             shared()[lane] = float(100 * block() + lane);
             meet();
-            for (unsigned rank = 0; rank < 4; rank++)
-                wrong += *static_cast<float*>(gf_emulator_map_shared_rank(shared() + lane, rank)) != float(100 * rank + lane);
+            for (unsigned rank = 0; rank < 4; rank++) {
+                const auto* other = static_cast<float*>(gf_emulator_map_shared_rank(shared() + lane, rank));
+                wrong += *other != float(100 * rank + lane);
+            }
             meet();
         });
         SAME(wrong, 0u);
@@ -79,8 +82,8 @@ CASE(arriving_twice_and_waiting_without_arriving_are_divergences) {
 }
 
 CASE(a_rank_beyond_the_cluster_and_a_block_that_ended_are_faults) {
-    CLAIM(run({2, 32, 2, 64}, [] { gf_emulator_map_shared_rank(shared(), 2); }).says("asks for block 2 of a cluster of 2"));
-    Shape shape{2, 32, 2, 64};
+    const Shape shape{2, 32, 2, 64};
+    CLAIM(run(shape, [] { gf_emulator_map_shared_rank(shared(), 2); }).says("asks for block 2 of a cluster of 2"));
     const Told told = run(shape, [] {
         if (block() == 1) return;
         for (int i = 0; i < 100; i++) gf_emulator_yield();

@@ -56,7 +56,7 @@ CASE(words_of_one_bank_are_a_wavefront_each) {
 
 CASE(a_word_that_all_lanes_read_is_one_wavefront) {
     SAME(shared_access(4, [](unsigned) { return 40u; }).wavefronts, 1u);
-    SAME(shared_access(4, [](unsigned lane) { return lane < 16 ? 0u : 128u; }).wavefronts, 2u);     // two words, one bank
+    SAME(shared_access(4, [](unsigned lane) { return lane < 16 ? 0u : 128u; }).wavefronts, 2u);     // of one bank
 }
 
 CASE(wide_accesses_go_in_phases_of_128_bytes) {
@@ -65,7 +65,7 @@ CASE(wide_accesses_go_in_phases_of_128_bytes) {
     const SiteTotals rows = shared_access(16, [](unsigned lane) { return 128 * lane; });
     SAME(rows.wavefronts, 32u);
     SAME(rows.wavefronts_ideal, 4u);
-    // Rows of 128 bytes, the 16-byte chunks of each exchanged by its number: the eight lanes of a phase meet no bank twice.
+    // Rows of 128 bytes, each row's 16-byte chunks exchanged by its number: no phase meets a bank twice.
     SAME(shared_access(16, [](unsigned lane) { return 128 * lane + 16 * (lane % 8); }).wavefronts, 4u);
 }
 

@@ -20,7 +20,7 @@ struct Shape {
     bool count = false;
 };
 
-// The report's lines, and what a counted run counted.
+// The report's lines, and what a counted run has counted.
 struct Told {
     std::vector<std::string> lines;
     std::map<Access, SiteTotals> counted;

@@ -64,7 +64,8 @@ void overflows(const Definition& format, unsigned beyond, FromFloat from_float) 
     const double step = format.value(format.largest) - format.value(format.largest - 1);
     const float edge = float(format.value(format.largest) + step / 2);
     SAME(from_float(std::nextafter(edge, 0.0f)), format.largest);
-    for (const float value : {edge, std::nextafter(edge, infinity), 2 * edge, infinity}) SAME(from_float(value), beyond);
+    for (const float value : {edge, std::nextafter(edge, infinity), 2 * edge, infinity})
+        SAME(from_float(value), beyond);
 }
 
 template <class ToFloat>
@@ -143,7 +144,8 @@ CASE(tf32_rounds_to_nearest_and_ties_away_from_zero) {
         if (i % 4 == 0) bits = (bits & 0xffffe000u) | 0x1000u;                   // a tie
         const float value = float_from_bits(bits);
         if (!std::isfinite(value)) continue;
-        const float below = float_from_bits(bits & 0xffffe000u), above = float_from_bits((bits & 0xffffe000u) + 0x2000u);
+        const float below = float_from_bits(bits & 0xffffe000u);
+        const float above = float_from_bits((bits & 0xffffe000u) + 0x2000u);
         const double down = std::fabs(double(value) - double(below)), up = std::fabs(double(above) - double(value));
         SAME(float_from_bits(tf32_bits(value)), up <= down ? above : below);
     }

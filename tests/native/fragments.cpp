@@ -64,15 +64,14 @@ void compare(Matrix<16, depth>& a, Matrix<depth, 8>& b, const Multiply& multiply
 
 template <class T>
 unsigned pair(float low, float high) {
-    const std::uint16_t bits[2] = {std::is_same_v<T, __half> ? HalfFormat::from_float(low) : BFloat16Format::from_float(low),
-                                   std::is_same_v<T, __half> ? HalfFormat::from_float(high)
-                                                             : BFloat16Format::from_float(high)};
-    return bits[0] | unsigned(bits[1]) << 16;
+    using Format = std::conditional_t<std::is_same_v<T, __half>, HalfFormat, BFloat16Format>;
+    return Format::from_float(low) | unsigned(Format::from_float(high)) << 16;
 }
 
 template <class T>
 unsigned code(float value) {
-    return std::is_same_v<T, __nv_fp8_e4m3> ? E4m3Format::from_float(value, false) : E5m2Format::from_float(value, false);
+    using Format = std::conditional_t<std::is_same_v<T, __nv_fp8_e4m3>, E4m3Format, E5m2Format>;
+    return Format::from_float(value, false);
 }
 
 template <class T>
@@ -175,9 +174,11 @@ CASE(every_layout_holds_every_element_once) {
             if (layout.tiles == 0) continue;
             std::vector<int> times(std::size_t(layout.rows * layout.columns));
             for (int tile = 0; tile < layout.tiles; tile++)
-                for (int element = 0; element < 64; element++)
-                    times[std::size_t((layout.tile[tile].row + element / 8) * layout.columns + layout.tile[tile].column +
-                                      element % 8)]++;
+                for (int element = 0; element < 64; element++) {
+                    const int row = layout.tile[tile].row + element / 8;
+                    const int column = layout.tile[tile].column + element % 8;
+                    times[std::size_t(row * layout.columns + column)]++;
+                }
             CLAIM(times == std::vector<int>(times.size(), 1));
         }
 }

@@ -76,7 +76,8 @@ CASE(an_input_that_was_written_is_named) {
     char path[] = "/tmp/gf-image-XXXXXX";
     close(mkstemp(path));
     std::ofstream(path) << std::string(64, 'x');
-    std::vector<BufferSpec> specs = {buffer("q", 64, BufferSpec::Fill::image), buffer("k", 64, BufferSpec::Fill::image)};
+    constexpr auto image = BufferSpec::Fill::image;
+    std::vector<BufferSpec> specs = {buffer("q", 64, image), buffer("k", 64, image)};
     for (BufferSpec& one : specs) one.is_input = true, one.image_path = path;
     const GlobalMemory memory(specs);
     SAME(memory.address(0)[63], 'x');

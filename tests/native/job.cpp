@@ -72,7 +72,8 @@ CASE(a_job_is_read_as_it_is_meant) {
     SAME(run.launches.size(), 2u);
     const LaunchSpec& launch = run.launches[0];
     SAME(launch.entry, "k");
-    CLAIM(launch.grid.x == 6 && launch.grid.y == 4 && launch.grid.z == 2 && launch.block.x == 32 && launch.block.y == 2);
+    CLAIM(launch.grid.x == 6 && launch.grid.y == 4 && launch.grid.z == 2);
+    CLAIM(launch.block.x == 32 && launch.block.y == 2);
     CLAIM(launch.cluster.x == 2 && launch.dynamic_bytes == 1024 && !launch.own_arguments);
     CLAIM(run.launches[1].own_arguments && run.launches[1].arguments.size() == 1);
 }
@@ -84,7 +85,8 @@ CASE(what_does_not_read_as_a_job_is_refused) {
           replaced("seeded 17", "seeded"), replaced("count 0", "count"), replaced("zero", "noise"),
           replaced("16 zero", "many zero"), replaced("image /work/x", "image"), replaced("1024 2 1 1", "1024 2 1"),
           replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
-          replaced("argument pointer 0 4", "argument pointer 0"), replaced("argument scalar 4294967291", "argument scalar x"),
+          replaced("argument pointer 0 4", "argument pointer 0"),
+          replaced("argument scalar 4294967291", "argument scalar x"),
           replaced("block_sample 8", "blocks 8")}) {
         Job job;
         claims::hold(!reads(text, job), __FILE__, __LINE__, "this was read as a job:\n" + text);

@@ -91,7 +91,8 @@ CASE(waiting_for_a_lane_that_never_comes_is_a_deadlock_that_says_where_each_stan
         meet(~0u, Collective::sync_warp, 0);
     });
     CLAIM(told.says("\"deadlock\"") && told.says("32 of 32 threads wait for others that never come"));
-    CLAIM(told.says("\"operation\":\"__syncthreads\"") && told.says("\"operation\":\"__syncwarp\",\"mask\":4294967295"));
+    CLAIM(told.says("\"operation\":\"__syncthreads\""));
+    CLAIM(told.says("\"operation\":\"__syncwarp\",\"mask\":4294967295"));
 }
 
 CASE(a_thread_that_spins_lets_others_go_on) {

@@ -1,4 +1,4 @@
-"""Hostile kernels in a running service: each is rejected, the right one beside them is green, and the service lives on."""
+"""Hostile kernels in a running service: they are rejected or harmless, and the service answers throughout."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def templates(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (has_seccomp() and landlock_version()), reason="this kernel has no seccomp or no Landlock")
-def test_hostile_kernels_are_rejected_and_the_service_answers_throughout(home, templates, artifacts):
+def test_hostile_kernels_harm_neither_the_service_nor_the_next_candidate(home, templates, artifacts):
     process, url = home.serve(GREENFAST_TEMPLATE_PATH=str(templates))
     with Client(url) as api, Watch(url) as watch:
         search_id = api.submit(**axpy(templates=["hostile"], strategy="random",

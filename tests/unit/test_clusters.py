@@ -46,7 +46,7 @@ def test_a_templates_cluster_reaches_the_launch(album):
 
 def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed):
     kernel = changed('grid = ["blocks"', 'grid = ["blocks + 1"')
-    with pytest.raises(SpecError, match="the grid of 5 x 3 x 1 blocks is no multiple of its cluster of 4 x 1 x 1") as no:
+    with pytest.raises(SpecError, match="5 x 3 x 1 blocks is no multiple of its cluster of 4 x 1 x 1") as no:
         _launches(kernel)
     assert no.value.code == "bad_cluster"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,14 +21,14 @@ from search.comparison import Peer
 from search.confirmation import compared, contender_of
 from search.digest import canonical
 from search.errors import Fault
-from search.evaluate import Bench
+from search.evaluate import Bench, evaluate
 from search.plan import SearchRequest, make_plan
 from search.run import Control, Ended, History, SearchRun
 from search.targets import TargetSettings, open_target
 from search.targets.base import Execution
-from search.targets.cuda.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, decide,
-                                        mean_of_processes, race, student)
-from search.verdict import Accepted, Outcome, TimeKind, Timing, gate_result
+from search.targets.cuda.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, block_log_ratios,
+                                        decide, mean_of_processes, race, student)
+from search.verdict import Accepted, Green, Outcome, TimeKind, Timing, gate_result
 from test_run import ListSink
 
 BETWEEN = 0.008                      # standard deviation of a median log ratio from one process to the next
@@ -320,9 +323,23 @@ def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):
     start(ScatteringGpu(by_threads(TWO_FAST)), sink)
     outcomes = {one.number: gate_result(one.verdict, "safety") for one in sink.trials}
     fast = [one.number for one in sink.trials if isinstance(one.verdict, Accepted)]
-    assert len(fast) == 2 and outcomes[0].outcome is Outcome.PASSED            # the baseline, too
+    assert fast and outcomes[0].outcome is Outcome.PASSED            # the baseline, too
     assert all("checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast))
     assert {one.outcome for number, one in outcomes.items() if number not in (0, *fast)} == {Outcome.SKIPPED}
+
+
+def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(start):
+    gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
+    search, _ = start(gpu, sink)
+    trial = next(one for one in sink.trials if one.number == sink.confirmations[0].trial)
+    assert search.best_time_us == contender_of(trial, is_baseline=False).time_us
+    for best_us, verdict, outcome in ((9.0, Accepted, Outcome.PASSED), (7.0, Green, Outcome.SKIPPED)):
+        bench = replace(search.bench, best_time_us=lambda: best_us)
+        found = evaluate(trial.candidate, bench, search.baseline).verdict
+        assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
+    assert "an accepted candidate that takes 7.00 us was there" in gate_result(found, "safety").sentence
+    baseline = evaluate(sink.trials[0].candidate, bench, None).verdict
+    assert gate_result(baseline, "safety").outcome is Outcome.PASSED
 
 
 def test_what_was_not_shown_to_be_faster_is_no_contender(start):
@@ -355,3 +372,31 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
             assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
     finally:
         store.close()
+
+
+# ---- what was measured on an H200 ----
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200"
+sys.path.insert(0, str(RESULTS.parents[1]))
+
+
+def test_the_study_of_processes_follows_from_its_stored_samples():
+    from gpu_confirm import analysed
+    stored = json.loads((RESULTS / "confirm.json").read_text())
+    for one in stored["rows"]:
+        found = decide(block_log_ratios(one["samples"], one["baseline_samples"]))[1]
+        assert (found.low, found.median, found.high) == pytest.approx((one["low"], one["median"], one["high"]), abs=2e-5)
+    assert analysed(stored["rows"]) == stored["found"]
+    assert stored["found"]["difference_holds_0_process_as_unit"]["share"] >= 0.95
+    assert stored["found"]["between_processes_sigma_percent"] <= 100 * PROCESS_SIGMA
+
+
+def test_the_confirmation_of_the_search_on_the_h200_follows_from_its_stored_samples():
+    (found,) = json.loads((RESULTS / "search.json").read_text())["confirmations"]
+    assert found["confirmed"]
+    for one in found["comparisons"]:
+        intervals = [decide(block_log_ratios(timing["samples"], timing["baseline_samples"]))[1]
+                     for process in one["processes"] for timing in process["timings"]]
+        decision, whole = across_processes(intervals)
+        assert decision == one["decision"]
+        assert whole.ratios == pytest.approx((one["ratio_low"], one["ratio"], one["ratio_high"]))

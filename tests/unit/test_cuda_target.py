@@ -16,6 +16,7 @@ from search.cases import Case, workload_case
 from search.devices import device
 from search.errors import Fault, UsageError
 from search.memory import POISON, LaunchPlan, Problem, Tensor
+from search.plan import SearchRequest, make_plan
 from search.reference import answer
 from search.targets import TargetSettings, open_target
 from search.targets.base import Rival
@@ -92,6 +93,15 @@ def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
 def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(mode, size, says, target):
     (timing,) = target.measure(program(target, "right"), None, [replace(problem_of(1, size), mode=mode)])
     assert timing.note.startswith(f"{says}, ring of") and timing.limited_by == ""
+
+
+def test_a_search_may_ask_for_a_mode_and_an_unknown_one_is_refused_with_the_known_ones(catalogue):
+    def plan(mode):
+        return make_plan(SearchRequest("attention", templates=("wmma",), mode=mode), catalogue)
+    assert [plan(mode).mode for mode in (None, "auto", "hot", "cold")] == ["auto", "auto", "hot", "cold"]
+    with pytest.raises(UsageError, match="warm") as refused:
+        plan("warm")
+    assert all(mode in f"{refused.value} {refused.value.mend}" for mode in ("auto", "hot", "cold"))
 
 
 def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, monkeypatch):

@@ -62,12 +62,16 @@ def test_whoever_was_at_work_when_a_child_died_is_known():
     assert [one["peer"] for one in found.rows] == ["a"] and found.at_work == ("b", "w")
 
 
-@pytest.mark.parametrize(("name", "mask", "queries", "why"), [
-    ("torch-cudnn", "causal_bottom_right", 64, "top left"), ("flash-attention-3", "causal_top_left", 64, "bottom right"),
-    ("flashinfer", "none", 256, "another layout")])
-def test_a_peer_with_another_mask_or_layout_is_refused(offers, name, mask, queries, why):
-    with pytest.raises(ValueError, match=why):
-        offers["offer"](name, {**SQUARE, "S_q": queries}, {"dtype": "fp16", "mask": mask}, {"scale": 0.125})
+def test_a_peer_with_another_mask_or_type_is_refused(offers):
+    wide, scale = {**SQUARE, "S_q": 64}, {"scale": 0.125}
+    with pytest.raises(ValueError, match="top left"):
+        offers["offer"]("torch-cudnn", wide, {"dtype": "fp16", "mask": "causal_bottom_right"}, scale)
+    with pytest.raises(ValueError, match="e4m3"):
+        offers["offer"]("torch-flash", SQUARE, {"dtype": "e4m3", "mask": "none"}, scale)
+    with pytest.raises(ValueError, match="bottom right"):
+        offers["bottom_right"](wide, "causal_top_left")
+    assert offers["bottom_right"](wide, "causal_bottom_right") and not offers["bottom_right"](wide, "none")
+    assert offers["bottom_right"](SQUARE, "causal_top_left")
 
 
 def test_a_peer_that_is_not_installed_raises_import_error(offers):

@@ -11,7 +11,7 @@ NCU_NAMES = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Co
              "Device", "CC", "gpu__time_duration.sum", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
              "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
              "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", "launch__registers_per_thread",
-             "lts__t_sector_hit_rate.pct", "sm__inst_issued.avg.pct_of_peak_sustained_active",
+             "lts__t_sector_hit_rate.pct", "smsp__issue_active.avg.pct_of_peak_sustained_active",
              "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
              "sm__throughput.avg.pct_of_peak_sustained_elapsed", "sm__warps_active.avg.pct_of_peak_sustained_active",
              "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
@@ -20,25 +20,25 @@ NCU_NAMES = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Co
              "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
              "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio")
 NCU_UNITS = ("",) * 11 + ("ns", "%", "", "", "register/thread", "%", "%", "%", "%", "%") + ("inst",) * 5
-NCU_VALUES = ("0", "4711", "python3.12", "127.0.0.1", "attention(const __half *, int, float)", "1", "7", "(128, 1, 1)",
-              "(4, 8, 2)", "0", "9.0", "8,640", "0.91", "1,024", "16", "168", "98.5", "31.25", "12.5", "28.75", "6.24",
-              "0.75", "1.5", "1.0", "2.25", "0.5")
+# The layout, names, units and the first of the values are those of a log from an H200 (Nsight Compute 2025.3).
+NCU_VALUES = ("0", "2645", "python3.12", "127.0.0.1", "attention_wmma", "1", "7", "(128, 1, 1)", "(8, 8, 2)", "0", "9.0",
+              "10,880", "3.17", "1,024", "16", "129", "97.40", "24.39", "6.32", "18.94", "6.23", "0.75", "1.5", "1.0",
+              "2.25", "0.5")
 
 
 def csv(*rows: tuple[str, ...]) -> str:
     return "\n".join(",".join(f'"{one}"' for one in row) for row in rows) + "\n"
 
 
-NCU_LOG = ('==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "attention" - 0: 0%....100% - 38 passes\n'
-           "==PROF== Disconnected from process 4711\n" + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES))
+NCU_LOG = ("==PROF== Connected to process 2645 (/usr/bin/python3.12)\n==PROF== Disconnected from process 2645\n" + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES))
 
 
 def test_counters_become_named_fields():
     (one,) = parse_ncu(NCU_LOG)
-    assert one.entry == "attention" and one.duration_us == pytest.approx(8.64)
-    assert (one.sm_throughput_percent, one.dram_throughput_percent, one.occupancy_percent) == (28.75, 0.91, 6.24)
-    assert (one.registers, one.shared_bank_conflicts, one.l2_hit_percent) == (168, 1040, 98.5)
-    assert (one.tensor_pipe_percent, one.issue_slots_percent) == (12.5, 31.25)
+    assert one.entry == "attention_wmma" and one.duration_us == pytest.approx(10.88)
+    assert (one.sm_throughput_percent, one.dram_throughput_percent, one.occupancy_percent) == (18.94, 3.17, 6.23)
+    assert (one.registers, one.shared_bank_conflicts, one.l2_hit_percent) == (129, 1040, 97.4)
+    assert (one.tensor_pipe_percent, one.issue_slots_percent) == (6.32, 24.39)
     assert one.stalls == (("short_scoreboard", 2.25), ("long_scoreboard", 1.5), ("barrier", 0.75))
 
 
@@ -46,7 +46,7 @@ def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
     short = [number for number, name in enumerate(NCU_NAMES) if "tensor" not in name]
     rows = [tuple(row[number] for number in short) for row in (NCU_NAMES, NCU_UNITS, NCU_VALUES, NCU_VALUES)]
     found = parse_ncu(csv(*rows))
-    assert len(found) == 2 and found[0].tensor_pipe_percent is None and found[0].registers == 168
+    assert len(found) == 2 and found[0].tensor_pipe_percent is None and found[0].registers == 129
 
 
 @pytest.mark.parametrize(("log", "code"), [

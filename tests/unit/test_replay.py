@@ -148,7 +148,8 @@ def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(
 
 @pytest.mark.parametrize("request_, code", [
     ({"workloads": ("line",)}, "unknown_workload"), ({"templates": ("broken",)}, "unknown_template"),
-    ({"kernel": "scan"}, "not_recorded"), ({"mode": "cold"}, "not_recorded"), ({"target": "replay:nothing"}, "unknown_target"),
+    ({"kernel": "scan"}, "not_recorded"), ({"mode": "cold"}, "not_recorded"),
+    ({"target": "replay:nothing"}, "unknown_target"),
     ({"target": "replay:"}, "unknown_target"), ({"target": "replay:../axpy-small"}, "unknown_target")])
 def test_what_a_record_does_not_hold_is_refused(shelf, album, request_, code):
     with pytest.raises(UsageError) as refused:

@@ -36,7 +36,7 @@ def decisions(ratio, count=100, noise=0.01, drift=2e-4, seed=1):
     for number in range(count):
         rng, clock = random.Random(seed * 1000 + number), [0]
         one, other = (synthetic(rng, time_us, noise, drift, clock) for time_us in (5.0 * ratio, 5.0))
-        samples, others = race(one, other, number)
+        samples, others = race(one, other, number, screen=True)
         found.append((decide(block_log_ratios(samples, others))[0], len(samples) // 2))
     return found
 
@@ -68,9 +68,9 @@ def test_a_screen_lets_go_what_was_much_slower_in_each_of_few_blocks_and_says_sl
     assert set(found) == {(Decision.SLOWER, SCREEN_BLOCKS)}
     assert screened([0.3] * SCREEN_BLOCKS) and not screened([0.3] * 3 + [0.2])
     assert not screened([0.3] * (SCREEN_BLOCKS - 1)) and not screened([0.3] * LOOKS[0])
-    samples, _ = race(lambda: 2.0, lambda: 1.0, 0, screen=False)
+    samples, _ = race(lambda: 2.0, lambda: 1.0, 0)
     assert len(samples) == 2 * LOOKS[0]
-    samples, _ = race(lambda: 2.0, lambda: 1.0, 0, looks=LOOKS[-1:], screen=False)
+    samples, _ = race(lambda: 2.0, lambda: 1.0, 0, looks=LOOKS[-1:])
     assert len(samples) == 2 * LOOKS[-1]
 
 

@@ -73,7 +73,7 @@ class Heads:
 
 
 def start(base: int, head: Head, arena: Arena, stream: int) -> None:
-    """Put the arena at `base` as each run finds it, in the stream's order. A workspace that is zeroed, each launch zeroes."""
+    """Put the arena at `base` as each run finds it, in the stream's order. Zeroed workspaces each launch zeroes."""
     if head.device is not None:
         runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
     else:

@@ -18,8 +18,8 @@ from search.spec import KernelSpec
 
 LARGE_FLOP = 4e9                     # below, NumPy is done before a GPU has begun
 TILES = {"tile_q": 64, "tile_kv": 64, "depth": 2}
-# Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; the model of
-# rounding may round twice where NumPy does.
+# Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; in the
+# model of rounding NumPy may round twice.
 CLOSE = {"value": 1e-12, "bound": 1e-4}
 ROUNDED_CLOSE = 0.1                  # Frobenius, of what rounding costs
 

@@ -19,22 +19,22 @@ from search.occupancy import occupancy
 
 # NORM, FITTED, LATENCY and the cycles below it were fitted to 105 attention candidates of two templates on an H200, and
 # rounded (bench/results/gpu_check.json); CLUSTER_CYCLES to a third template, on which the others are a prediction
-# (bench/results/model_check.json). There of the pairs that the model puts twice or more apart fewer than 1 % are
-# ordered the other way, and none in the former. One kernel, one GPU: elsewhere BAND is a guess.
+# (bench/results/model_check.json, model_recorded.json). There of the pairs that the model puts twice or more apart fewer
+# than 1 % are ordered the other way, and none in the former. One kernel, one GPU: elsewhere BAND is a guess.
 BAND = 2.0                           # a factor
 NORM = 3
 FITTED = 1.1
-WARP_MMA_SHARE = {90: 0.62}          # of the tensor peak that warp-level mma reaches; Hopper: arXiv 2402.13499, table of mma.sync
-WARP_FP8_AS_FP16 = (90,)             # where mma.sync of fp8 becomes conversions and products of fp16: ptxas 13.5's output
+WARP_MMA_SHARE = {90: 0.62}          # of the tensor peak that warp-level mma reaches; arXiv 2402.13499, table of mma.sync
+WARP_FP8_AS_FP16 = (90,)             # where mma.sync of fp8 is products of fp16 between conversions: ptxas 13.5's output
 MMA_FORMATS = {"f16": "fp16", "fp8": "e4m3"}     # of counters, by the devices' names; others have the same
 GLOBAL_BYTES_PER_CYCLE = 64          # an SM's path to L2
 BLOCK_START_CYCLES = 600             # launch of a block, first loads
 SCHEDULERS = 4
 LAUNCH_US = 0.9                      # one more node of a CUDA graph on an H200
 CLUSTER_CYCLES = 20                  # of the SM, for each access by a generic address and each block of a cluster
-# Cycles until a warp goes on, of an instruction between others of its kind; of a barrier also the wait for other warps.
-LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "generic": 12, "async copy": 12,
-           "mma": 4, "special": 8, "shuffle": 28}
+# Cycles until a warp goes on, of an instruction between others of its kind; of a barrier with the wait for other warps.
+LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "generic": 12,
+           "async copy": 12, "mma": 4, "special": 8, "shuffle": 28}
 BARRIER_CYCLES = 150
 WAVEFRONT_CYCLES = 1.4
 

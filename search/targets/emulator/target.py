@@ -33,6 +33,7 @@ SAMPLED_BLOCKS = 8                   # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow checks are no fault of the candidate
 MEMORY_BYTES = 4 * 2**30
+WORKER_BYTES = 256 * 2**20             # of address space that each thread of the process takes for its heap and stacks
 _MACHINE_PATH = re.compile(r"/(?:[^\s/:]+/)+")        # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misaligned": Reason.MISALIGNED,
@@ -145,7 +146,7 @@ class EmulatorTarget(Target):
 
     def _execute(self, module: Module, runs: list[native.Run], patience: float = 1.0) -> tuple[native.RunResult, ...]:
         return native.execute(self._build, module, runs, workers=self._workers,
-                              deadline_s=self._run_deadline_s * patience, memory_bytes=MEMORY_BYTES)
+                              deadline_s=self._run_deadline_s * patience, memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES)
 
     def _outcome(self, problem: Problem, result: native.RunResult) -> tuple[Mapping[str, np.ndarray], Failure | None]:
         failure = self._failure(problem, result)

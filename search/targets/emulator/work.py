@@ -57,7 +57,8 @@ def launch_works(problem: Problem, counters: Counters, cubin: Cubin, mixes: Sequ
     found = []
     for number, (launch, mix) in enumerate(zip(problem.launches, mixes, strict=True)):
         block = {name: totals[name] * shares[name][number] for name in totals}
-        products = tuple((name.partition("_")[0], block["products"] * one / flop) for name, one in counters.mma_flop if one)
+        products = tuple((name.partition("_")[0], block["products"] * one / flop)
+                         for name, one in counters.mma_flop if one)
         entry = next(one for one in cubin.entries if one.entry == launch.entry)
         work = BlockWork(math.ceil(math.prod(launch.block) / 32), products, block["wavefronts"], block["sectors"],
                          block["barriers"], dict(mix.by_class))
@@ -79,7 +80,8 @@ def sampled_blocks(launch: LaunchPlan, sampled: int) -> tuple[int, ...]:
     size = math.prod(launch.cluster)
     clusters = math.prod(launch.grid) // size
     executed = min(-(-sampled // size), clusters)
-    return tuple(_block_of(launch, number * clusters // executed, rank) for number in range(executed) for rank in range(size))
+    return tuple(_block_of(launch, number * clusters // executed, rank)
+                 for number in range(executed) for rank in range(size))
 
 
 def _block_of(launch: LaunchPlan, cluster: int, rank: int) -> int:

@@ -1,0 +1,26 @@
+"""What is said of the best of modelled times, and of ratios inside their band."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.cli_output import ratio_in_band
+from app.progress import standing
+
+
+def test_the_best_of_modelled_times_is_said_to_be_no_more_than_the_lowest():
+    best = SimpleNamespace(time_kind="modelled", time_band=2.0)
+    assert "6 other right candidates lie" in standing(best, 6) and "cannot be told apart" in standing(best, 6)
+    assert "1 other right candidate lies" in standing(best, 1)
+    assert "no other right candidate" in standing(best, 0)
+    assert standing(SimpleNamespace(time_kind="measured", time_band=1.01), 0) == ""
+
+
+@pytest.mark.parametrize(("ratio", "kind", "told_apart"), [
+    (0.74, "modelled", False), (0.49, "modelled", True), (1.9, "modelled", False), (2.1, "modelled", True),
+    (0.74, "replayed", False), (0.999, "measured", True)])
+def test_a_ratio_inside_the_band_says_so(ratio, kind, told_apart):
+    assert ("not told apart" not in ratio_in_band(ratio, kind, 2.0)) == told_apart
+    assert ratio_in_band(ratio, kind, 2.0).startswith(f"{ratio:.3f}")
