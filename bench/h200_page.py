@@ -82,7 +82,7 @@ def throughput() -> str:
     for one in rows("h200/throughput", "search"):
         child = {name: value for name, value in one.get("gpu_child_seconds", {}).items() if ":" not in name}
         spent = {**one.get("thread_seconds", {}), **child}
-        lines.append((f"{len(one['trials'])} trials, mission, random", f"{one['trials_per_minute']:.0f}",
+        lines.append((f"{len(one['trials'])} trials, mission, tpe", f"{one['trials_per_minute']:.0f}",
                       f"{one['second_half_trials_per_minute']:.0f}", f"{one['seconds']:.1f}",
                       ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items())))
     found = result("h200/search").get("found")

@@ -133,7 +133,9 @@ def test_interrupting_ends_a_compile_in_progress(tmp_path):
 def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     monkeypatch.setenv("GREENFAST_TOKEN", "canary-4711")
     made = Child("search.toolchain.nvrtc_child", Limits())
-    environment = open(f"/proc/{made.process.pid}/environ").read()
+    end, environment = time.monotonic() + 10, ""
+    while not environment and time.monotonic() < end:            # empty until the child has become Python
+        environment = open(f"/proc/{made.process.pid}/environ").read()
     made.close()
     assert "canary" not in environment and "PATH=" in environment
 
