@@ -19,8 +19,8 @@ const std::string whole =
     "count 0\n"
     "check 1\n"
     "block_sample 8\n"
-    "outputs /work/out-\n"
-    "buffer x input 64 image /work/x\n"
+    "outputs /jobs/out-\n"
+    "buffer x input 64 image /jobs/x\n"
     "buffer y output 32 poison\n"
     "buffer scratch workspace 16 zero\n"
     "argument pointer 0 4\n"
@@ -59,10 +59,10 @@ CASE(a_job_is_read_as_it_is_meant) {
     SAME(run.index, 4);
     CLAIM(run.order.is_seeded() && !run.count && run.check);
     SAME(run.block_sample, 8u);
-    SAME(run.output_prefix, "/work/out-");
+    SAME(run.output_prefix, "/jobs/out-");
     SAME(run.buffers.size(), 3u);
     CLAIM(run.buffers[0].is_input && run.buffers[0].fill == BufferSpec::Fill::image && run.buffers[0].bytes == 64);
-    SAME(run.buffers[0].image_path, "/work/x");
+    SAME(run.buffers[0].image_path, "/jobs/x");
     CLAIM(run.buffers[1].is_output && run.buffers[1].fill == BufferSpec::Fill::poison);
     CLAIM(!run.buffers[2].is_input && !run.buffers[2].is_output && run.buffers[2].fill == BufferSpec::Fill::zero);
     SAME(run.arguments.size(), 3u);
@@ -83,7 +83,7 @@ CASE(what_does_not_read_as_a_job_is_refused) {
          {std::string(), std::string("nonce a\nmodule b\n"), replaced("nonce 0123abcd\n", ""),
           replaced("module /somewhere/kernel.so\n", ""), replaced("run 4\n", ""), replaced("seeded 17", "sideways"),
           replaced("seeded 17", "seeded"), replaced("count 0", "count"), replaced("zero", "noise"),
-          replaced("16 zero", "many zero"), replaced("image /work/x", "image"), replaced("1024 2 1 1", "1024 2 1"),
+          replaced("16 zero", "many zero"), replaced("image /jobs/x", "image"), replaced("1024 2 1 1", "1024 2 1"),
           replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
           replaced("argument pointer 0 4", "argument pointer 0"),
           replaced("argument scalar 4294967291", "argument scalar x"),
