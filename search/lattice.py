@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -32,7 +31,11 @@ def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterato
     Every rule holds for what is given out, unless some `when` looks ahead (`looks_ahead`): then it may still fail,
     and a point may come twice. SpecError when the walk is too long.
     """
-    yield from _below(_levels(template), 0, dict(compiled), fits, itertools.count(1))
+    budget = iter(range(LARGEST_WALK))
+    yield from _below(_levels(template), 0, dict(compiled), fits, budget)
+    if next(budget, None) is None:
+        raise SpecError(f"template {template.name} has too many points: {LARGEST_WALK} values were tried",
+                        code="space_too_large", mend="fewer values, or constraints that need few parameters")
 
 
 def looks_ahead(template: TemplateSpec) -> bool:
@@ -41,20 +44,19 @@ def looks_ahead(template: TemplateSpec) -> bool:
 
 
 def _below(levels: list[Level], depth: int, values: dict[str, Value], fits: Fits,
-           visits: Iterator[int]) -> Iterator[Items]:
+           budget: Iterator[int]) -> Iterator[Items]:
     if depth == len(levels):
         yield tuple((one.parameter.name, values[one.parameter.name]) for one in levels)
         return
     level = levels[depth]
     for value in _choices(level, values):
-        if next(visits) > LARGEST_WALK:
-            raise SpecError(f"template has more than {LARGEST_WALK} values to try", code="space_too_large",
-                            mend="fewer values, or constraints that need few parameters")
+        if next(budget, None) is None:
+            return
         here = {**values, level.parameter.name: value}
         for name, local in level.locals:
             here[name] = local(here)
         if all(one(here) for one in level.constraints) and (not level.launches_are_known or fits(here)):
-            yield from _below(levels, depth + 1, here, fits, visits)
+            yield from _below(levels, depth + 1, here, fits, budget)
 
 
 def _choices(level: Level, values: dict[str, Value]) -> tuple[Value, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from search import lattice
 from search.candidate import complete_parameters
 from search.catalogue import Catalogue
 from search.devices import device, device_names
@@ -111,6 +114,25 @@ def test_every_point_of_every_template_holds_its_own_rules(catalogue):
             for point in space.points[:: max(1, len(space.points) // 200)]:
                 assert space.why_not(point) is None
                 assert complete_parameters(template, dict(point), compiled) == point
+
+
+def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
+    kernel = catalogue.kernel("attention")
+    template, compiled = kernel.template("scalar"), kernel.workload("mission").compile_time(kernel)
+    space, names = Space(template, compiled, device("l4")), [one.name for one in template.parameters]
+    everything = {complete_parameters(template, dict(zip(names, values)), compiled)
+                  for values in itertools.product(*(one.values for one in template.parameters))}
+    assert set(space.points) == {point for point in everything if space.why_not(point) is None} != everything
+    assert [space.points.position(point) for point in space.points[:50]] == list(range(50))
+
+
+def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, monkeypatch):
+    kernel = catalogue.kernel("attention")
+    monkeypatch.setattr(lattice, "LARGEST_WALK", 1000)
+    space = Space(kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200"))
+    with pytest.raises(SpecError, match="template mma has too many points: 1000 values") as refused:
+        space.points
+    assert refused.value.code == "space_too_large"
 
 
 def test_a_point_outside_says_the_computed_bytes(catalogue):

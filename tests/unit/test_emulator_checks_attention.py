@@ -1,0 +1,112 @@
+"""The checks on a real kernel: attention with one thing taken away is reported with its line, attention itself is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from emulator_harness import ORDERS, only_right, prepared
+from search.candidate import preset_candidate
+from search.cases import derived_cases
+from search.catalogue import Catalogue
+from search.memory import problem
+from search.reference import answer
+from search.render import render
+from search.space import resolve
+from search.targets.emulator.build import Module
+from search.targets.emulator.execute import execute
+from search.targets.emulator.target import emulated_run
+
+
+@pytest.fixture(scope="session")
+def emulator(artifacts):
+    return prepared(artifacts)
+
+
+@pytest.fixture(scope="module")
+def attention():
+    return Catalogue.from_environment().kernel("attention")
+
+
+COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))
+
+
+def before(text, anchor, old, new=""):
+    """`text` with the last `old` ahead of `anchor` replaced."""
+    end = text.index(anchor)
+    start = text.rindex(old, 0, end)
+    return text[:start] + new + text[start + len(old):]
+
+
+def anywhere(text, old, new=""):
+    assert old in text
+    return text.replace(old, new)
+
+
+SYNC = "__syncthreads();"
+# name: parameters of the template, what is done to its text, the kind that must be reported in every order, and
+# the text of one of the lines that must be named
+PLANTED = {
+    "no barrier after P": (
+        {"pipeline_depth": 2}, lambda t: before(t, "multiply_p_v(tiles", SYNC), "race", "p[lane + i * softmax_lanes] ="),
+    "no barrier after S": (
+        {"pipeline_depth": 2}, lambda t: before(t, "softmax(state, tiles", SYNC), "race", "store_matrix_sync(scores"),
+    "O not cleared": (
+        {}, lambda t: before(t, "for (int tile = 0; tile < tile_count", "clear(tiles.o);"), "uninitialised",
+        "load_matrix_sync(sum[j]"),
+    "no wait for the copy": (
+        {"pipeline_depth": 2}, lambda t: before(t, "multiply_q_k(tiles", "gf::async_copy_wait<0>();"),
+        "in_flight_read", "gf::async_copy<16>(tile"),
+    "no trailing barrier": (
+        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC), "race",
+        "gf::async_copy<16>(tile"),
+    "no __syncwarp before P in place": (
+        {"p_in_place": True}, lambda t: anywhere(t, "__syncwarp();"), "race", "p[lane + i * softmax_lanes] ="),
+    "tail not predicated": (
+        {}, lambda t: anywhere(anywhere(t, "exists ? 16 : 0", "16"), "(exists ? first_row + row : 0)", "(first_row + row)"),
+        "out_of_bounds", "gf::async_copy<16>(tile"),
+    "barrier in one warp": (
+        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC,
+                                                "if (threadIdx.x < 32) __syncthreads();"), "divergence", "__syncthreads"),
+    "wrong shuffle mask": (
+        {}, lambda t: anywhere(t, "gf::warp_sum<softmax_lanes>(sum)", "__shfl_xor_sync(0x0fffffffu, sum, 1)"),
+        "divergence", "gf::warp_sum"),
+}
+
+
+def attention_runs(emulator, attention, parameters, change=lambda text: text):
+    """Each order's checked run of the wmma template, over at least three KV tiles with a partial one at the end."""
+    template = attention.template("wmma")
+    preset = preset_candidate(template, "flashcore_a", COMPILED)
+    candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
+    point = resolve(template, candidate.parameters, COMPILED)
+    catalogue = Catalogue.from_environment()
+    source = render(attention, template, candidate, point, catalogue.include_dirs)
+    changed = change(source.unit)
+    module = emulator.build_module(changed, source.entries, flavour="checked", deadline_s=60)
+    assert isinstance(module, Module), module.log
+    cases = derived_cases(attention, COMPILED, point.tiles, 0)
+    case = max(cases, key=lambda one: dict(one.dims)["S_kv"] + dict(one.dims)["S_q"] % 16)
+    case = replace(case, layout="contiguous")  # where the last row ends, its buffer ends
+    made = problem(attention, template, point, case, answer(attention, case))
+    runs = [emulated_run(made, order, order, check=True) for order in ORDERS]
+    return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, attention, name):
+    parameters, change, kind, text_of_line = PLANTED[name]
+    template_lines = (attention.folder / "wmma.cu.j2").read_text().splitlines()
+    for result in attention_runs(emulator, attention, parameters, change):
+        found = [one for one in result.findings if one.kind == kind]
+        assert found, (result.name, result.findings, result.faults)
+        named = {where for one in found for where in (one.where, one.other_where) if where}
+        assert all(file.endswith("attention/wmma.cu.j2") for file, _ in named), named
+        assert any(text_of_line in template_lines[line - 1] for _, line in named), (result.name, found)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"p_in_place": True}, {"o_in": "fragments"},
+                                        {"split_kv_wait": True}, {"q_in_fragments": True}], ids=str)
+def test_no_alarm_on_the_right_attention_kernel(emulator, attention, parameters):
+    only_right(attention_runs(emulator, attention, parameters))
