@@ -1,8 +1,9 @@
 """The GPU target on a real GPU: can its times be trusted, and how many trials a minute does it take?
 
-    python bench/gpu_target.py OUT.json [TRIALS] [--quick]
+    python bench/gpu_target.py OUT.json [TRIALS] [--quick | --album]
 
-With --quick only a search of 30 seconds, for trials a minute and where the time goes.
+With --quick only a search of 30 seconds, for trials a minute and where the time goes; with --album only the album,
+in place of the one that OUT.json holds.
 Times equal kernels and slower twins against each other a hundred times, runs a search for attention, measures its
 best candidates again in fresh processes, and the seconds from a hung candidate to the next, and runs the album. Each
 part is written as soon as it is there, with all samples.
@@ -52,6 +53,7 @@ class Recorder:
         self.trials.append(trial)
         self.at_s.append(time.perf_counter())
 
+    def settle(self, number, result) -> None: ...
     def confirm(self, confirmation) -> None: ...
     def beside(self, peer) -> None: ...
 
@@ -86,12 +88,15 @@ class Sampler(threading.Thread):
         return {name: round(count / max(1, self.looks), 3) for name, count in self.seen.most_common(40)}
 
 
-def main(out: Path, trials: int, quick: bool) -> None:
+def main(out: Path, trials: int, only: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     watches = Catalogue([REPOSITORY_TEMPLATES, ROOT / "tests" / "gpu" / "kernels"])
     toolchain = Toolchain(folder, os.cpu_count() or 1)
+    settings = TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0)
+    if only == "--album":
+        return replace_album(out, album(settings, toolchain, folder))
     opened = time.perf_counter()
-    target = open_target("cuda:0", TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0))
+    target = open_target("cuda:0", settings)
     target.prepare()
     rows = [{"what": "start", "seconds": round(time.perf_counter() - opened, 2)}]
     identity = {**dict(toolchain.identity), **dict(target.identity())}
@@ -104,7 +109,7 @@ def main(out: Path, trials: int, quick: bool) -> None:
         for one in found:
             print({name: value for name, value in one.items() if name not in ("samples", "trials")}, flush=True)
 
-    if quick:
+    if only == "--quick":
         save(search(watches, target, toolchain, trials, seconds=30.0)[0])
         target.close()
         toolchain.close()
@@ -116,7 +121,6 @@ def main(out: Path, trials: int, quick: bool) -> None:
     found, bench, sink = search(watches, target, toolchain, trials)
     save(found)
     target.close()
-    settings = TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0)
     save(*again(bench, sink, settings))
     save(album(settings, toolchain, folder))
     toolchain.close()
@@ -279,6 +283,14 @@ def album(settings: TargetSettings, toolchain, folder: Path) -> dict:
             "said": dict(Counter(one["got"] for one in rows)), "trials": rows}
 
 
+def replace_album(out: Path, row: dict) -> None:
+    kept = json.loads(out.read_text())
+    kept["rows"] = [one for one in kept["rows"] if one["what"] != "album"] + [row]
+    out.write_text(json.dumps(kept, indent=1) + "\n")
+    print({name: value for name, value in row.items() if name != "trials"}, flush=True)
+
+
 if __name__ == "__main__":
-    words = [one for one in sys.argv[1:] if one != "--quick"]
-    main(Path(words[0]), int(words[1]) if len(words) > 1 else 120, "--quick" in sys.argv)
+    words = [one for one in sys.argv[1:] if not one.startswith("--")]
+    flags = [one for one in sys.argv[1:] if one.startswith("--")]
+    main(Path(words[0]), int(words[1]) if len(words) > 1 else 120, flags[0] if flags else "")

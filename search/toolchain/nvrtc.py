@@ -6,6 +6,7 @@ import base64
 import importlib.metadata
 import importlib.util
 import queue
+import re
 import signal
 import threading
 import zlib
@@ -25,6 +26,7 @@ COMPILE_DEADLINE_S = 60.0
 COMPILE_MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "cuda-core")
+VERSION = re.compile(r"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")        # fixed: options are never free text
 
 
@@ -109,11 +111,19 @@ class Toolchain:
             return self._refused(source, reply["log"])
         cubin = Cubin(source.digest, arch, base64.b64decode(reply["cubin"]), reply["log"],
                       parse_log(reply["log"]), reply["compile_s"], base64.b64decode(reply["ptx"]))
+        self._check_version(cubin.ptx)
         record = asdict(cubin)
         code = record.pop("code")
         del record["ptx_deflated"]
         self._cache.put(key, {**record, "ptx": reply["ptx"]}, code)
         return cubin
+
+    def _check_version(self, ptx: str) -> None:
+        """Two releases of NVRTC make different code of one source, once wrong code: the one that ran is named."""
+        says, wheel = VERSION.search(ptx[:1000]), dict(self.identity)["nvidia-cuda-nvrtc"]
+        if says and says[1] != wheel:
+            raise Fault(f"the wheel nvidia-cuda-nvrtc is {wheel}, but the library that was loaded is {says[1]}",
+                        code="toolchain_mixed", mend="let no other CUDA come first on LD_LIBRARY_PATH")
 
     def interrupt(self) -> None:
         """End the compiles in progress: their calls raise Fault."""

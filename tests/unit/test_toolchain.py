@@ -58,6 +58,16 @@ def test_another_architecture_or_source_is_another_entry(toolchain):
     assert len({one.code for one in cubins}) == 3
 
 
+def test_a_library_that_is_not_its_wheels_is_a_fault_of_ours(tmp_path):
+    mixed = Toolchain(tmp_path, 1)
+    mixed.__dict__["identity"] = tuple((name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
+                                       for name, version in mixed.identity)
+    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library that was loaded is") as caught:
+        mixed.compile(_source(KERNEL), "sm_90")
+    assert caught.value.code == "toolchain_mixed"
+    mixed.close()
+
+
 def test_a_refusal_points_into_the_template(toolchain):
     failed = toolchain.compile(_source(KERNEL.replace("tile[63", "tyle[63")), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_ERROR
