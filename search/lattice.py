@@ -9,7 +9,7 @@ from search.errors import SpecError
 from search.expressions import Expression, Value
 from search.spec import Items, Parameter, TemplateSpec
 
-LARGEST_WALK = 5_000_000             # values tried; ten seconds or so
+LARGEST_WALK = 5_000_000             # values tried
 Fits = Callable[[dict[str, Value]], bool]
 
 
@@ -32,15 +32,19 @@ def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterato
     and a point may come twice. SpecError when the walk is too long.
     """
     budget = iter(range(LARGEST_WALK))
-    yield from _below(_levels(template), 0, dict(compiled), fits, budget)
+    yield from _below(levels_of(template), 0, dict(compiled), fits, budget)
     if next(budget, None) is None:
-        raise SpecError(f"template {template.name} has too many points: {LARGEST_WALK} values were tried",
-                        code="space_too_large", mend="fewer values, or constraints that need few parameters")
+        raise too_large(template)
+
+
+def too_large(template: TemplateSpec) -> SpecError:
+    return SpecError(f"template {template.name} has too many points: {LARGEST_WALK} values were tried",
+                     code="space_too_large", mend="fewer values, or constraints that need few parameters")
 
 
 def looks_ahead(template: TemplateSpec) -> bool:
     """A parameter's `when` needs one that comes after it."""
-    return not all(one.when_is_known for one in _levels(template))
+    return not all(one.when_is_known for one in levels_of(template))
 
 
 def _below(levels: list[Level], depth: int, values: dict[str, Value], fits: Fits,
@@ -66,7 +70,7 @@ def _choices(level: Level, values: dict[str, Value]) -> tuple[Value, ...]:
     return (parameter.default,)
 
 
-def _levels(template: TemplateSpec) -> list[Level]:
+def levels_of(template: TemplateSpec) -> list[Level]:
     """A constraint is never asked before one that stands above it, which may guard it."""
     known = _Known(template)
     asked, constraints = 0, []
@@ -74,7 +78,8 @@ def _levels(template: TemplateSpec) -> list[Level]:
         asked = max(asked, known.at(one.expression.names))
         constraints.append((asked, one.expression))
     launches = max([asked, *(known.at(one.names) for launch in template.launches
-                             for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes))])
+                             for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
+                                         *([launch.when] if launch.when else [])))])
     return [Level(parameter, parameter.when is None or known.at(parameter.when.names) < number,
                   tuple(one for one in template.locals if known.level[one[0]] == number),
                   tuple(one for level, one in constraints if level == number), launches == number)

@@ -13,11 +13,13 @@ from search.spec import Items, Parameter
 class Points(Sequence[Items]):
     """Points in a fixed order; each is made when it is asked for."""
 
-    def __init__(self, parameters: tuple[Parameter, ...], points: Iterable[Items]) -> None:
+    def __init__(self, parameters: tuple[Parameter, ...], points: Iterable[Items] | np.ndarray) -> None:
+        """`points`: each one's parameters, or already [points, parameters] positions of values."""
         self.parameters = parameters
         self._codes = [{(type(value), value): code for code, value in enumerate(one.values)} for one in parameters]
-        rows = b"".join(self._row(point) for point in points)
-        self.encoded = np.frombuffer(rows, np.uint8).reshape(-1, len(parameters))     # [points, parameters]
+        if not isinstance(points, np.ndarray):
+            points = np.frombuffer(b"".join(self._row(point) for point in points), np.uint8)
+        self.encoded = points.reshape(-1, len(parameters))
 
     def __len__(self) -> int:
         return len(self.encoded)

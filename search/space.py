@@ -12,6 +12,7 @@ import numpy as np
 
 from search.candidate import complete_parameters
 from search.clusters import Shape, device_lacks
+from search.columns import encoded_points
 from search.devices import Device
 from search.errors import UsageError
 from search.expressions import Value
@@ -43,10 +44,17 @@ def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resol
 
 def _figures(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
     """Threads a block, bytes of dynamic shared memory, and each entry's cluster."""
-    launches = template.launches
+    launches = template.launched(values)
     return (max(prod(int(one(values)) for one in launch.block) for launch in launches),
             max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
             tuple((launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches))
+
+
+def _launch_names(template: TemplateSpec) -> frozenset[str]:
+    """What `_figures` reads."""
+    return frozenset().union(*(one.names for launch in template.launches
+                               for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
+                                           *([launch.when] if launch.when else []))))
 
 
 class Space:
@@ -65,6 +73,9 @@ class Space:
             if not constraint.expression(point.values):
                 return _because(constraint.because, point.values)
         return self._misfit((point.threads_per_block, point.smem_dynamic_bytes, point.clusters))
+
+    def _fits(self, values: Mapping[str, Value]) -> bool:
+        return self._misfit(_figures(self.template, values)) is None
 
     def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
         """Why the device cannot launch such blocks; None when it can."""
@@ -87,13 +98,16 @@ class Space:
     @cached_property
     def points(self) -> Points:
         """Every valid point once, in a fixed order."""
-        return Points(self.template.parameters, self.each_point())
+        if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
+            return Points(self.template.parameters, self.each_point())
+        return Points(self.template.parameters, encoded_points(self.template, self.compiled, self._fits,
+                                                               _launch_names(self.template)))
 
     def each_point(self) -> Iterator[Items]:
         """The valid points one by one: the first is cheap."""
         if self.device.sm < self.template.minimum_sm:
             return
-        walk = combinations(self.template, self.compiled, lambda values: self._misfit(_figures(self.template, values)) is None)
+        walk = combinations(self.template, self.compiled, self._fits)
         if not looks_ahead(self.template):
             yield from walk
             return
