@@ -18,6 +18,7 @@ from app.cli_check import add_check_commands
 from app.cli_doctor import add_doctor_commands
 from app.cli_lists import add_list_commands
 from app.cli_output import print_error, say
+from app.cli_probe import add_probe_commands
 from app.cli_profile import add_profile_commands
 from app.cli_record import add_record_commands
 from app.cli_search import add_search_commands
@@ -40,7 +41,7 @@ def make_app() -> typer.Typer:
                        pretty_exceptions_enable=False,
                        help="Search for the fastest CUDA kernel that is also right.")
     for add in (add_record_commands, add_trial_commands, add_check_commands, add_search_commands,
-                add_service_commands, add_list_commands, add_verify_commands, add_profile_commands,
+                add_service_commands, add_list_commands, add_verify_commands, add_profile_commands, add_probe_commands,
                 add_doctor_commands, add_champion_commands):
         add(made)
     return made

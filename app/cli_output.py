@@ -89,17 +89,19 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, title: str
 
 VERDICT_STYLES = {"accepted": "bold green", "green": "green", "rejected": "yellow", "faulted": "bold red",
                   "passed": "green", "failed": "yellow", "completed": "green", "running": "cyan",
-                  "cancelled": "yellow", "missing": "red", "ok": "green"}
+                  "cancelled": "yellow", "missing": "red", "ok": "green", "right": "green", "wrong": "bold red"}
 
 
 def styled(word: object) -> Text:
     return text(word, VERDICT_STYLES.get(str(word), ""))
 
 
-def microseconds(value: float | None, kind: object = None) -> str:
+def microseconds(value: float | None, kind: object = None, mode: str | None = None) -> str:
+    """3.20 us (measured, hot)."""
     if value is None:
         return "-"
-    return f"{value:.2f} us" + (f" ({kind})" if kind else "")
+    said = ", ".join(str(one) for one in (kind, mode) if one)
+    return f"{value:.2f} us" + (f" ({said})" if said else "")
 
 
 def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:

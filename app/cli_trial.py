@@ -80,6 +80,8 @@ def show_trial(report: JSON) -> None:
     lines = [text(report["sentence"]), text(""), gates, text(""), _figures(report)]
     for timing in report["gates"]["performance"].get("timings", ()):
         lines += [text(""), *_modelled(timing)] if timing["limits"] else []
+    if report["probe"]:
+        lines += [text(""), text(f"at which stage it goes wrong: {report['probe']}")]
     if report["log"]:
         lines += [text(""), text(report["log"])]
     out = console()
@@ -90,7 +92,7 @@ def show_trial(report: JSON) -> None:
 def _figures(report: JSON):
     ptxas, correctness, performance = (report["gates"][name] for name in ("ptxas", "correctness", "performance"))
     rows = [("verdict", styled(report["verdict"])), ("stage", report["stage"]), ("reason", report["reason"]),
-            ("time", microseconds(report["time_median_us"], report["time_kind"])),
+            ("time", microseconds(report["time_median_us"], report["time_kind"], report["time_mode"])),
             ("ratio to baseline",
              ratio_in_band(report["ratio_to_baseline"], report["time_kind"], performance.get("band"))),
             ("registers", ptxas.get("registers")), ("spill bytes", ptxas.get("spill_bytes")),

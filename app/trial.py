@@ -15,6 +15,7 @@ from search.evaluate import Bench, Evaluated, evaluate, timings_of
 from search.expressions import Value
 from search.gates import GATES
 from search.plan import NO_BASELINE, SearchPlan, SearchRequest
+from search.probes import probe_command
 from search.run import baseline_candidate
 from search.spec import KernelSpec, TemplateSpec
 from search.verdict import (CorrectnessEvidence, Faulted, GateResult, Outcome, Rejected, Verdict, gate_result,
@@ -45,6 +46,7 @@ class TrialResult:
     candidate: Candidate
     done: Evaluated
     baseline: Evaluated | None           # None: not asked for, or the candidate is the baseline
+    probe: str = ""                      # the command that shows where a wrong candidate goes wrong
 
 
 def run_trial(services: Services, request: TrialRequest) -> TrialResult:
@@ -65,7 +67,16 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
             baseline = evaluate(compared_with, bench, None)
             bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode)
     done = evaluate(candidate, bench, timings_of(baseline.verdict) if baseline else None)
-    return TrialResult(plan, candidate, done, baseline)
+    return TrialResult(plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict))
+
+
+def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: Verdict) -> str:
+    found = gate_result(verdict, "correctness")
+    if not isinstance(verdict, Rejected) or found is None or found.outcome is not Outcome.FAILED \
+            or plan.target.startswith("replay:"):
+        return ""
+    case = next((one.workload for one in found.evidence.checks if not one.passed), "") if found.evidence else ""
+    return probe_command(kernel, candidate.template, candidate.values(), plan.workloads[0], plan.target, case)
 
 
 def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
@@ -106,7 +117,8 @@ def trial_report(result: TrialResult) -> JSON:
         "kernel": result.plan.kernel, "template": result.candidate.template,
         "preset": result.candidate.origin.preset or None, "parameters": result.candidate.values(),
         "workloads": list(result.plan.workloads), "target": result.plan.target, "seed": result.plan.seed,
-        "candidate_digest": result.candidate.digest, **evaluated_report(result.done), "baseline": None}
+        "candidate_digest": result.candidate.digest, **evaluated_report(result.done), "probe": result.probe or None,
+        "baseline": None}
     if result.baseline is not None:
         report["baseline"] = {"name": result.plan.baseline, **evaluated_report(result.baseline)}
         del report["baseline"]["log"], report["baseline"]["gates"]
@@ -122,6 +134,7 @@ def evaluated_report(done: Evaluated) -> JSON:
         "reason": getattr(verdict, "reason", None), "sentence": sentence_of(verdict),
         "code": verdict.code if isinstance(verdict, Faulted) else None,
         "time_median_us": geometric_mean(times), "time_kind": performance.timings[0].time_kind if times else None,
+        "time_mode": (performance.mode or None) if times else None,
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
         "source_digest": done.source.digest if done.source else None, "duration_s": round(done.duration_s, 3),
         "gates": gates_report(verdict), "log": capped(getattr(verdict, "log", ""))}

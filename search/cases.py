@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from search.catalogue import complete_dims
 from search.errors import SpecError
 from search.expressions import Value
-from search.spec import Items, KernelSpec, Workload
+from search.spec import Items, KernelSpec, Workload, tile_names
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Case:
 
 def derived_cases(kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int) -> tuple[Case, ...]:
     """The kernel's checks for these tiles; seeds follow from `seed`, so a trial can be repeated."""
-    values: dict[str, Value] = {"tile_q": 1, "tile_kv": 1, "depth": 1, **dict(compiled), **tiles}
+    values: dict[str, Value] = {**dict.fromkeys(tile_names(kernel.templates), 1), **dict(compiled), **tiles}
     options = tuple((one.name, values[one.name]) for one in kernel.options)
     baked = {dim.name: values[dim.name] for dim in kernel.dims if dim.time == "compile"}
     cases = []

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from search.errors import GreenfastError, SpecError, UsageError, unknown_name
 from search.expressions import Expression, Value, expression, require_names
+from search.probe_spec import check_template_probes, read_probes, read_template_probes
 from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
-                         TemplateSpec, Workload, Workspace)
+                         TemplateSpec, Workload, Workspace, tile_names)
 from search.tables import Table
 
 REPOSITORY_TEMPLATES = Path(__file__).resolve().parent.parent / "kernel_templates"
 PATH_VARIABLE = "GREENFAST_TEMPLATE_PATH"
 LAYOUTS = ("contiguous", "padded", "bshd")
-TILE_NAMES = ("tile_q", "tile_kv", "depth")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
 
@@ -88,18 +88,21 @@ def load_kernel(folder: Path) -> KernelSpec:
     work_flop, work_bytes = work.expression("flop"), work.expression("bytes")
     for one in (work_flop, work_bytes):
         require_names(one, known)
+    templates = tuple(_template(path, folder, dims, options) for path in sorted(folder.glob("*.toml"))
+                      if path.name != "kernel.toml")
     spec = KernelSpec(
         name=name, title=table.get("title", str), baseline=table.get("baseline", str), options=options, dims=dims,
         arguments=_arguments(table, known), constants=constants, work_flop=work_flop, work_bytes=work_bytes,
         pointer_bytes=alignment.get("pointer_bytes", int, 16),
         stride_elements=alignment.get("stride_elements", int, 1),
         workloads=tuple(_workload(key, one, dims, options) for key, one in table.named("workloads")),
-        checks=_checks(table, dims, options),
-        templates=tuple(_template(path, folder, dims, options) for path in sorted(folder.glob("*.toml"))
-                        if path.name != "kernel.toml"),
-        reference_text=_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder)
+        checks=_checks(table, dims, options, templates), templates=templates,
+        reference_text=_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder,
+        probes=read_probes(table, known | set(tile_names(templates))), probe_cases=table.strings("probe_cases", []))
     for one in (work, alignment, table):
         one.finish()
+    for one in spec.templates:
+        check_template_probes(f"{name}/{one.name}.toml", one.probes, spec.probes)
     try:
         spec.preset(spec.baseline)
     except UsageError as error:
@@ -157,7 +160,7 @@ def _arguments(table: Table, known: set[str]) -> tuple[Argument, ...]:
                 require_names(value, known)
         shape = () if kind == "scalar" else one.strings("shape")
         found.append(Argument(one.get("name", str), kind,
-                              one.one_of("dtype", ("dtype", "fp16", "bf16", "float32", "int32", "int64")),
+                              one.one_of("dtype", ("dtype", "fp16", "bf16", "float32", "int32", "int64", "uint8")),
                               shape, value, stride_of, one.get("optional", bool, False),
                               one.get("contiguous", bool, False)))
         one.finish()
@@ -203,9 +206,10 @@ def complete_options(given: dict[str, Value], options: tuple[Option, ...], where
     return tuple((one.name, given.get(one.name, one.default)) for one in options)
 
 
-def _checks(table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...]) -> tuple[Check, ...]:
+def _checks(table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...],
+            templates: tuple[TemplateSpec, ...]) -> tuple[Check, ...]:
     compiled = {dim.name for dim in dims if dim.time == "compile"}
-    known = set(TILE_NAMES) | compiled | {one.name for one in options}
+    known = set(tile_names(templates)) | compiled | {one.name for one in options}
     found = []
     for one in table.tables("checks"):
         sizes = tuple((name, expression(text, f"{one.where}, {name}"))
@@ -235,17 +239,20 @@ def _template(path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Op
     known |= {key for key, _ in local}
     run_known = known | {dim.name for dim in dims}
     text_path = path.with_suffix("").with_suffix(".cu.j2")
+    tiles = tuple((key, _known(expression(text, f"{shown}, [tiles] {key}"), known))
+                  for key, text in table.table("tiles").items())
+    probes, warp_rows = read_template_probes(table.table("probes"), known, run_known | {one for one, _ in tiles})
     spec = TemplateSpec(
         name=name, kernel=folder.name, idea=table.get("idea", str), minimum_sm=table.get("minimum_sm", int, 70),
         supports=_supports(table.table("supports"), {dim.name for dim in dims} | {one.name for one in options}),
         parameters=parameters, locals=local, constraints=_constraints(table, known),
-        tiles=tuple((key, _known(expression(text, f"{shown}, [tiles] {key}"), known))
-                    for key, text in table.table("tiles").items()),
+        tiles=tiles,
         launches=tuple(_launch(one, known, run_known) for one in table.tables("launches")),
-        workspaces=tuple(_workspace(one, run_known) for one in table.tables("workspaces")),
+        workspaces=tuple(_workspace(one, known, run_known) for one in table.tables("workspaces")),
         presets=tuple(_preset(key, one, parameters) for key, one in table.named("presets")),
         deterministic=table.get("deterministic", bool, True),
-        text=_text(text_path, f"{folder.name}/{text_path.name}"), path=text_path)
+        deterministic_when=_when(table, {one.name for one in parameters}, "deterministic_when"),
+        text=_text(text_path, f"{folder.name}/{text_path.name}"), path=text_path, probes=probes, warp_rows=warp_rows)
     table.finish()
     if not spec.launches:
         raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
@@ -308,16 +315,21 @@ def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:
 
     found = LaunchSpec(table.get("entry", str), three("grid", run_known), three("block", known),
                        _known(table.expression("smem_dynamic_bytes", 0), known),
-                       three("cluster", known, ["1", "1", "1"]))
+                       three("cluster", known, ["1", "1", "1"]), _when(table, known))
     table.finish()
     return found
 
 
-def _workspace(table: Table, known: set[str]) -> Workspace:
-    found = Workspace(_name(table.get("name", str), table.where), _known(table.expression("bytes"), known),
-                      table.get("zero_fill", bool, False))
+def _workspace(table: Table, known: set[str], run_known: set[str]) -> Workspace:
+    found = Workspace(_name(table.get("name", str), table.where), _known(table.expression("bytes"), run_known),
+                      table.get("zero_fill", bool, False), _when(table, known))
     table.finish()
     return found
+
+
+def _when(table: Table, known: set[str], key: str = "when") -> Expression | None:
+    found = table.expression(key, None)
+    return None if found is None else _known(found, known)
 
 
 def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Preset:

@@ -17,8 +17,9 @@ from search.space import Resolved
 from search.spec import Argument, KernelSpec, TemplateSpec
 
 DTYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "float32": np.dtype(np.float32),
-          "int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
-POISON = 0xFF                                    # NaN in fp16, bf16 and fp32
+          "int32": np.dtype(np.int32), "int64": np.dtype(np.int64),
+          "uint8": np.dtype(np.uint8)}           # codes of a format that one of the kernel's options names
+POISON = 0xFF                                    # NaN in fp16, bf16, fp32, e4m3 and e5m2
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: C
             arguments.append(None if one.optional and not optional_outputs else tensors[one.name])
     launch_values = {**values, **point.values}
     workspaces = tuple(WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
-                       for one in template.workspaces)
+                       for one in template.scratch(launch_values))
     used = tuple(one for one in tensors.values() if any(one is argument for argument in arguments))
     return Problem(case, used, workspaces, (*arguments, *workspaces), launches(template, launch_values),
                    float(kernel.work_flop(values)), float(kernel.work_bytes(values)))
@@ -126,7 +127,7 @@ def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
     SpecError for a grid that is no multiple of its cluster.
     """
     found = []
-    for one in template.launches:
+    for one in template.launched(values):
         grid, block, cluster = (tuple(int(size(values)) for size in sizes)
                                 for sizes in (one.grid, one.block, one.cluster))
         if all(grid):
@@ -144,7 +145,7 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) 
     layout = "contiguous" if argument.contiguous else case.layout
     # Each tensor is padded by another amount, so that one tensor's strides used for another show.
     padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
-    strides, elements = _strides(shape, layout, padding)
+    strides, elements = _strides(shape, layout, padding, kernel.stride_elements)
     image = np.full(elements * dtype.itemsize, POISON, np.uint8)
     found = Tensor(argument.name, argument.kind, dtype, shape, strides, image)
     if argument.kind == "input" and all(shape):
@@ -153,11 +154,11 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) 
     return found
 
 
-def _strides(shape: tuple[int, ...], layout: str, padding: int) -> tuple[tuple[int, ...], int]:
+def _strides(shape: tuple[int, ...], layout: str, padding: int, multiple: int) -> tuple[tuple[int, ...], int]:
     """Element strides and the number of elements of the image.
 
     `padded` adds `padding` elements to a row, and one whole row, head ... at each level with as many elements again:
-    NaN rows and heads, and no two tensors with the same strides.
+    NaN rows and heads, and no two tensors with the same strides; strides are multiples of `multiple`.
     `bshd` keeps [B, S, H, D] in memory for a logical [B, H, S, D].
     """
     order = list(range(len(shape)))
@@ -169,4 +170,5 @@ def _strides(shape: tuple[int, ...], layout: str, padding: int) -> tuple[tuple[i
         step *= max(shape[axis], 1)
         if layout == "padded" and position < len(shape) - 1:
             step += padding if position == 0 else step // max(shape[axis], 1) + padding
+            step = -(-step // multiple) * multiple
     return tuple(strides), step

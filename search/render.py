@@ -65,11 +65,14 @@ class RenderFailed:
 
 
 def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, point: Resolved,
-           include_dirs: tuple[Path, ...]) -> RenderedSource | RenderFailed:
-    """Render `candidate`; `point` gives every name that the template may use, and no other name exists."""
+           include_dirs: tuple[Path, ...], probe: str = "") -> RenderedSource | RenderFailed:
+    """Render `candidate`; `point` gives every name that the template may use, and but for two no other name exists.
+
+    With a `probe` the text also writes that stage's result, to one more argument of every entry.
+    """
     shown = f"{kernel.name}/{template.name}.cu.j2"
     try:
-        body = _render_marked(template.text, shown, dict(point.values))
+        body = _render_marked(template.text, shown, {**point.values, **_probe_values(kernel, probe)})
     except jinja2.TemplateError as error:
         number = getattr(error, "lineno", None) or _line_of(error)
         return RenderFailed(f"{type(error).__name__}: {error.message or error}", Line(shown, number or 1))
@@ -77,7 +80,13 @@ def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, poi
         return RenderFailed(f"{type(error).__name__}: {error}", Line(shown, _line_of(error) or 1))
     if sum(len(text) for text, _ in body) > LARGEST_SOURCE_CHARACTERS:
         return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
-    return assemble(body, (launch.entry for launch in template.launches), include_dirs, shown)
+    return assemble(body, (launch.entry for launch in template.launched(point.values)), include_dirs, shown)
+
+
+def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
+    """`probe`, and `probe_parameter` for the end of a parameter list; both empty without one."""
+    writes = any(one.name == probe and one.writes for one in kernel.probes)
+    return {"probe": probe, "probe_parameter": ", float* __restrict__ probe_out" if writes else ""}
 
 
 def assemble(body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...],

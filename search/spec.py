@@ -6,12 +6,13 @@ write it: parameters, constraints, launches, presets. Sizes are elements unless 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from search.errors import UsageError, unknown_name
 from search.expressions import Expression, Value
+from search.probe_spec import ProbeSpec, TemplateProbe
 
 Items = tuple[tuple[str, Value], ...]
 
@@ -42,7 +43,7 @@ class Argument:
 
     name: str
     kind: str                        # "input" | "output" | "scalar"
-    dtype: str                       # "fp16" | "bf16" | "float32" | "int32" | "int64"; "dtype": the option's value
+    dtype: str                       # "fp16" | "bf16" | "float32" | "int32" | "int64" | "uint8"; "dtype": the option's value
     shape: tuple[str, ...]           # names of dims; empty for scalars
     value: Expression | None         # scalars: over dims, constants
     stride_of: tuple[str, int] | None   # scalars written stride(q, 0): element stride of an argument's axis
@@ -112,6 +113,7 @@ class LaunchSpec:
     block: tuple[Expression, Expression, Expression]
     smem_dynamic_bytes: Expression
     cluster: tuple[Expression, Expression, Expression] = (Expression("1", frozenset()),) * 3     # in blocks
+    when: Expression | None = None   # over parameters and locals: the entry exists, and is launched, only then
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Workspace:
     name: str
     bytes: Expression
     zero_fill: bool
+    when: Expression | None = None   # over parameters and locals: an argument only then
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,9 @@ class TemplateSpec:
     deterministic: bool
     text: str                        # the .cu.j2 itself, so that an identity covers it
     path: Path
+    probes: tuple[TemplateProbe, ...] = ()
+    deterministic_when: Expression | None = None     # over parameters: two runs of other points may differ in last bits
+    warp_rows: Expression | None = None      # rows of a tile that one warp owns, where a report may name warps
 
     DIGEST_EXCLUDES = frozenset({"path"})
 
@@ -166,6 +172,14 @@ class TemplateSpec:
                 return one
         raise unknown_name("preset", name, [p.name for p in self.presets], where=f"template {self.name}")
 
+    def launched(self, values: Mapping[str, Value]) -> tuple[LaunchSpec, ...]:
+        """The launches that a point has; `values` are its parameters and locals."""
+        return tuple(one for one in self.launches if one.when is None or one.when(values))
+
+    def scratch(self, values: Mapping[str, Value]) -> tuple[Workspace, ...]:
+        """The workspaces that a point has."""
+        return tuple(one for one in self.workspaces if one.when is None or one.when(values))
+
     def check_supports(self, workload: Workload) -> None:
         """Refuse, before anything is compiled, a workload that this template cannot serve."""
         have = {**dict(workload.dims), **dict(workload.options)}
@@ -174,6 +188,11 @@ class TemplateSpec:
                 raise UsageError(
                     f"template {self.name} does not support {name}={have[name]} of workload {workload.name}",
                     code="unsupported_workload", mend=f"{name} may be " + ", ".join(map(str, values)))
+
+
+def tile_names(templates: Iterable[TemplateSpec]) -> tuple[str, ...]:
+    """What a kernel's checks may be sized by: the names that its templates give their tiles; 1 where one gives none."""
+    return tuple(dict.fromkeys(name for one in templates for name, _ in one.tiles))
 
 
 @dataclass(frozen=True)
@@ -196,6 +215,8 @@ class KernelSpec:
     templates: tuple[TemplateSpec, ...]
     reference_text: str
     folder: Path
+    probes: tuple[ProbeSpec, ...] = ()       # in the order of the stages
+    probe_cases: tuple[str, ...] = ()        # names of checks that they run on
 
     DIGEST_EXCLUDES = frozenset({"folder"})
 

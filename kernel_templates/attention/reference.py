@@ -246,11 +246,16 @@ def reference(dims: Dims, options: Mapping[str, str],
     than float32, and a kernel's own float32 steps are many times that rounding. A row that sees no key has
     O = 0, LSE = -inf and bound 0: nothing else is right there.
     """
+    return attention(dims, options, inputs, visible_keys(dims, options["mask"]), xp)
+
+
+def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: np.ndarray,
+              xp: Any = np) -> dict[str, dict[str, np.ndarray | None]]:
+    """The same with row r of each head seeing the first visible[r] keys."""
     dtype, scale = options["dtype"], softmax_scale(dims)
     shape = (dims["B"], dims["H"], dims["S_q"])
     o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
     lse = {name: np.zeros(shape) for name in ("value", "bound")}
-    visible = visible_keys(dims, options["mask"])
     for b, h, block in _blocks(shape):
         head = h * dims["H_kv"] // dims["H"]
         k, v, seen = inputs["k"][b, head], inputs["v"][b, head], visible[block]
@@ -269,3 +274,145 @@ def _blocks(shape: tuple[int, int, int]) -> Iterator[tuple[int, int, slice]]:
         for h in range(shape[1]):
             for first in range(0, shape[2], BLOCK_ROWS):
                 yield b, h, slice(first, min(first + BLOCK_ROWS, shape[2]))
+
+
+# ---- probes: what a stage of a template wrote, beside what it should be (docs/probes.md) ----
+#
+# Each is given `values` (tile_q, tile_kv, and those of kernel.toml's [probes]) and `got`, in float64: NaN where nothing
+# was written, and infinity for a NaN that was. "value", "bound" and "got" have one shape; "compared" marks what counts.
+
+@dataclass(frozen=True)
+class HeadScores:
+    """Scores of one head, float64 [S_q, S_kv], from inputs as they are stored."""
+
+    product: np.ndarray              # q . k
+    size: np.ndarray                 # sum |q k|
+    error: np.ndarray                # what float32 may lose in a scaled score
+    scaled: np.ndarray
+    seen: np.ndarray                 # bool
+
+
+def heads(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> Iterator[tuple[tuple[int, int], HeadScores]]:
+    """((batch, head), its scores)."""
+    seen = np.arange(dims["S_kv"]) < visible_keys(dims, options["mask"])[:, None]
+    scale = softmax_scale(dims)
+    for b in range(dims["B"]):
+        for h in range(dims["H"]):
+            q, k = (inputs[name][b, head].astype(np.float64)
+                    for name, head in (("q", h), ("k", h * dims["H_kv"] // dims["H"])))
+            product, size = q @ k.T, np.abs(q) @ np.abs(k).T
+            error = (dims["D"] + 8) * FLOAT32_STEP * scale * size
+            yield (b, h), HeadScores(product, size, error, scale * product, seen)
+
+
+def probe_qk(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
+             got: np.ndarray) -> Arrays:
+    """q . k before scale and mask; hidden keys are not compared."""
+    found = {"value": np.zeros(got.shape), "bound": np.zeros(got.shape), "compared": np.zeros(got.shape, bool)}
+    for at, head in heads(dims, options, inputs):
+        found["value"][at], found["compared"][at] = head.product, head.seen
+        found["bound"][at] = (dims["D"] + 8) * FLOAT32_STEP * head.size
+    return found
+
+
+def probe_softmax(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
+                  got: np.ndarray) -> Arrays:
+    """p = exp(score - shift) by the shift that was written beside it; a hidden key has p = 0 or nothing."""
+    p, shift = got[..., 0], got[..., 1]
+    found = {"value": np.zeros(p.shape), "bound": np.zeros(p.shape), "got": p.copy()}
+    for at, head in heads(dims, options, inputs):
+        exponent = np.clip(head.scaled - np.where(np.isfinite(shift[at]), shift[at], 0.0), -1e4, 80.0)
+        right = np.where(head.seen, np.exp(exponent), 0.0)
+        lost = head.error + 4.0 * FLOAT32_STEP * (2.0 + np.abs(head.scaled) + np.abs(head.scaled - exponent))
+        found["value"][at] = right
+        found["bound"][at] = np.where(head.seen, right * (np.expm1(lost) + UNIT_ROUNDOFF[options["dtype"]])
+                                      + SUBNORMAL_ROUNDOFF[options["dtype"]], 0.0)
+        found["got"][at][~head.seen & np.isnan(p[at])] = 0.0
+        found["got"][at][head.seen & ~np.isfinite(shift[at])] = np.nan
+    return found
+
+
+def probe_state(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
+                got: np.ndarray) -> Arrays:
+    """(m, l, rescale, begin) after each tile: m against the maximum of all scores since `begin`, or up to `slack` below
+    it; l and rescale by the m that were written. A record is due where the row sees a key of that part of the tile."""
+    found = {"value": got.copy(), "bound": np.zeros(got.shape), "compared": np.zeros(got.shape, bool),
+             "got": got.copy()}
+    found["got"][..., 0][got[..., 0] < -1e30] = -np.inf
+    tile, parts = int(values["tile"]), int(values["parts"])
+    unit = UNIT_ROUNDOFF[options["dtype"]]
+    for at, head in heads(dims, options, inputs):
+        for part in range(parts):
+            begin, since = np.zeros(len(head.seen)), np.zeros(head.seen.shape, bool)
+            for step in range(got.shape[3]):
+                first = step * tile + part * tile // parts
+                keys = slice(first, min(step * tile + (part + 1) * tile // parts, head.seen.shape[1]))
+                record = found["got"][at][:, step, part]                            # [S_q, 4]
+                fresh = (record[:, 3] == step * tile) | (step == 0)
+                begin = np.where(fresh, step * tile, begin)
+                since[fresh] = False
+                since[:, keys] |= head.seen[:, keys]
+                before = found["got"][at][:, step - 1, part, 0] if step else np.full(len(begin), -np.inf)
+                value, bound, compared = _state(head, since, record, before, float(values["slack"]), unit)
+                value[:, 3] = begin
+                compared[:, 2] &= ~fresh
+                written = ~np.isnan(record).all(axis=1)
+                compared &= (written | head.seen[:, keys].any(axis=1))[:, None]
+                for name, array in (("value", value), ("bound", bound), ("compared", compared)):
+                    found[name][at][:, step, part] = array
+    return found
+
+
+def _state(head: HeadScores, since: np.ndarray, record: np.ndarray, before: np.ndarray, slack: float,
+           unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What (m, l, rescale) should be when the keys `since` [S_q, S_kv] have been taken in, all but begin: value, bound,
+    compared, each [S_q, 4]. `before` is the m of the record before, as it was written."""
+    value, bound, compared = record.copy(), np.zeros(record.shape), np.ones(record.shape, bool)
+    scores = np.where(since, head.scaled, -np.inf)
+    largest = scores.max(axis=1, initial=-np.inf)
+    error = np.where(since, head.error, 0.0).max(axis=1, initial=0.0)
+    some, count = np.isfinite(largest), since.sum(axis=1)
+    m = np.where(np.isfinite(record[:, 0]) & some, record[:, 0], np.where(some, largest, 0.0))
+    size = np.where(some, np.abs(largest), 0.0) + np.abs(m)
+    value[:, 0] = np.where(some, np.clip(m, largest - slack, largest), -np.inf)
+    bound[:, 0] = np.where(some, error + 4.0 * FLOAT32_STEP * size, 0.0)
+    value[:, 1] = np.where(since, np.exp(np.clip(scores - m[:, None], -1e4, 80.0)), 0.0).sum(axis=1)
+    bound[:, 1] = value[:, 1] * (2.0 * error + unit + FLOAT32_STEP * (count + 8.0 + 8.0 * size))
+    known = np.isfinite(before) & some
+    value[:, 2] = np.where(known, np.exp(np.clip(np.where(known, before, 0.0) - m, -1e4, 80.0)), 0.0)
+    bound[:, 2] = value[:, 2] * 8.0 * FLOAT32_STEP * (2.0 + size + np.where(known, np.abs(before), 0.0)) + 1e-37
+    compared[:, 2] = known
+    return value, bound, compared
+
+
+def probe_weight(row: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """gf::probe_weight of gf/probe.cuh: the known P."""
+    hashed = row.astype(np.uint32) * np.uint32(0x85EBCA6B) + key.astype(np.uint32) * np.uint32(0x9E3779B1)
+    hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    return (1 + (hashed >> np.uint32(29))) / 8.0
+
+
+def probe_pv(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
+             got: np.ndarray) -> Arrays:
+    """sum_key P V with P = probe_weight where the row sees the key; the parts, which are the first axis, added up."""
+    visible = visible_keys(dims, options["mask"])
+    rows, keys = np.arange(dims["S_q"])[:, None], np.arange(dims["S_kv"])[None]
+    weight = np.where(keys < visible[:, None], probe_weight(rows, keys), 0.0)
+    total = np.where(np.isnan(got), 0.0, got).sum(axis=0)
+    due = (visible > 0)[:, None]
+    found = {"value": np.zeros(total.shape), "bound": np.zeros(total.shape),
+             "got": np.where(np.isnan(got).all(axis=0) & due, np.nan, total)}
+    for b in range(dims["B"]):
+        for h in range(dims["H"]):
+            v = inputs["v"][b, h * dims["H_kv"] // dims["H"]].astype(np.float64)
+            found["value"][b, h] = weight @ v
+            found["bound"][b, h] = (visible + 8)[:, None] * FLOAT32_STEP * (weight @ np.abs(v))
+    return found
+
+
+def probe_single_tile(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
+                      got: np.ndarray) -> Arrays:
+    """O over the first KV tile's keys alone."""
+    visible = np.minimum(visible_keys(dims, options["mask"]), int(values["tile_kv"]))
+    o = attention(dims, options, inputs, visible)["o"]
+    return {"value": o["value"], "bound": o["bound"]}

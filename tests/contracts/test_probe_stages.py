@@ -1,0 +1,73 @@
+"""Every template shows each stage of its kernel, and every stage is right: a newcomer is tested on arrival."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.catalogue import Catalogue
+from search.devices import device
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.probes import probe_candidate
+from search.render import RenderedSource, render
+from search.space import Space, resolve
+from search.targets import TargetSettings, open_target
+from search.toolchain import Cubin
+
+CATALOGUE = Catalogue.from_environment()
+KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]
+TEMPLATES = [(kernel, template) for kernel in KERNELS for template in kernel.templates]
+
+
+def _name(value) -> str:
+    return getattr(value, "name", "")
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts):
+    return open_target("emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 2, run_deadline_s=20.0))
+
+
+def _served(kernel, template):
+    """The first and the last preset, each on the first workload that it can serve."""
+    found = []
+    for preset in dict.fromkeys((template.presets[0], template.presets[-1])):
+        for workload in kernel.workloads:
+            values = {**dict(workload.dims), **dict(workload.options)}
+            compiled = workload.compile_time(kernel)
+            if any(values[name] not in allowed for name, allowed in template.supports):
+                continue
+            candidate = preset_candidate(template, preset.name, compiled)
+            if Space(template, compiled, device("h200")).why_not(candidate.parameters) is None:
+                found.append((workload, compiled, candidate))
+                break
+    return found
+
+
+@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+def test_a_template_has_every_probe_of_its_kernel(kernel, template):
+    assert kernel.probes and {one.name for one in template.probes} == {one.name for one in kernel.probes}
+
+
+@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(kernel, template, toolchain):
+    for _, compiled, candidate in _served(kernel, template)[:1]:
+        point = resolve(template, candidate.parameters, compiled)
+        assert "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
+        for one in template.probes:
+            if one.when is not None and not one.when(point.values):
+                continue
+            source = render(kernel, template, candidate, point, CATALOGUE.include_dirs, one.name)
+            assert isinstance(source, RenderedSource), source
+            found = toolchain.compile(source, "sm_90")
+            assert isinstance(found, Cubin), found
+
+
+@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+def test_every_stage_of_a_right_template_is_right(kernel, template, emulator, toolchain):
+    for workload, compiled, candidate in _served(kernel, template):
+        bench = Bench(kernel, compiled, (workload,), emulator, toolchain, CATALOGUE.include_dirs, GateLimits(), 0)
+        reports = probe_candidate(bench, candidate)
+        wrong = [(one.probe, one.sentence) for one in reports if one.outcome not in ("right", "missing")]
+        assert not wrong, (candidate.origin.preset, wrong)

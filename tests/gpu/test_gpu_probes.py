@@ -1,0 +1,20 @@
+"""Probes on a GPU: right stages are right within the same bounds, and planted faults begin where they do on the emulator."""
+
+from __future__ import annotations
+
+import pytest
+from planted_stages import PLANTED, probed, probed_fault
+
+from search.probes import first_wrong
+
+
+@pytest.mark.parametrize(("preset", "workload"), [("vec", "mission"), ("minimal", "mission_causal"), ("vec", "d96")])
+def test_every_stage_of_scalar_is_right_here(preset, workload, catalogue, gpu, toolchain):
+    reports = probed(catalogue, gpu, toolchain, "scalar", preset, workload)
+    assert [one.probe for one in reports if one.outcome != "right"] == [], reports
+
+
+@pytest.mark.parametrize("name", ["the mask is one key too wide", "the sum is not rescaled", "O is not rescaled"])
+def test_a_planted_fault_is_named_by_its_stage_here_too(name, tmp_path, gpu, toolchain):
+    found = first_wrong(probed_fault(PLANTED[name], tmp_path, gpu, toolchain))
+    assert found is not None and (found.probe, found.outcome) == (PLANTED[name].stage, "wrong")
