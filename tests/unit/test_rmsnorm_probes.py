@@ -1,0 +1,62 @@
+"""A kernel that is no attention has probes of its own: a fault planted in a stage of RMSNorm is found in that stage."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from search.candidate import preset_candidate
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.probes import first_wrong, probe_candidate
+from search.targets import TargetSettings, open_target
+
+STAGES = ["residual", "sum_of_squares", "row_scale", "output"]
+FAULTS = {
+    "the residual of the vector after it": (
+        "row", "plain", "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + first);",
+        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + (first + 8) % row.length);", "residual"),
+    "one warp's sum only": (
+        "row", "plain", "gf::warp_sum<row_warps>(warp_sums[row][lane % row_warps])", "warp_sums[row][0]", "sum_of_squares"),
+    "no eps": ("row", "warps", "sum / row.length + eps", "sum / row.length", "row_scale"),
+    "weights of other columns": (
+        "row", "plain", '"gf::load_vector<Vector>(row.weight + first)"',
+        '"gf::load_vector<Vector>(row.weight + (first + 8) % row.length)"', "output"),
+    "a block's sum left out": (
+        "split", "cluster", "for (int rank = 0; rank < split;", "for (int rank = 1; rank < split;", "sum_of_squares"),
+}
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+
+
+def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
+    kernel = catalogue.kernel("rmsnorm")
+    chosen = kernel.workload(workload)
+    bench = Bench(kernel, chosen.compile_time(kernel), (chosen,), emulator, toolchain, catalogue.include_dirs,
+                  GateLimits(), 0)
+    return probe_candidate(bench, preset_candidate(kernel.template(template), preset, bench.compiled))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolchain):
+    template, preset, old, new, stage = FAULTS[name]
+    folder = tmp_path / "rmsnorm"
+    shutil.copytree(REPOSITORY_TEMPLATES / "rmsnorm", folder)
+    text = (folder / f"{template}.cu.j2").read_text()
+    assert text.count(old) == 1
+    (folder / f"{template}.cu.j2").write_text(text.replace(old, new))
+    found = first_wrong(probed(Catalogue([REPOSITORY_TEMPLATES, tmp_path]), emulator, toolchain, template, preset))
+    assert found is not None and found.probe == stage, found
+
+
+@pytest.mark.parametrize(("template", "preset", "workload"), [
+    ("row", "plain", "decode_bf16"), ("row", "warps", "decode"), ("split", "cluster", "decode"),
+    ("split", "two_kernels", "decode_bf16")])
+def test_every_stage_of_the_right_templates_is_right(template, preset, workload, catalogue, emulator, toolchain):
+    reports = probed(catalogue, emulator, toolchain, template, preset, workload)
+    assert [(one.probe, one.outcome) for one in reports] == [(name, "right") for name in STAGES], reports
