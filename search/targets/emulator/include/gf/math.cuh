@@ -23,16 +23,4 @@ __device__ __forceinline__ float sqrt_approx(float x) {
 __device__ __forceinline__ float tanh_approx(float x) { return gf_emulator::fast_tanh(x); }
 __device__ __forceinline__ __half2 tanh_approx(__half2 x) { return {htanh(x.x), htanh(x.y)}; }
 
-__device__ __forceinline__ float exp2_polynomial(float x) {
-    const float rounding = 12582912.0f;                   // 1.5 * 2^23: adding it rounds to a whole number
-    const float whole = x + rounding, rest = x - (whole - rounding);
-    float y = 0x1.3997d2p-7f;
-    y = fmaf(y, rest, 0x1.ca1440p-5f);
-    y = fmaf(y, rest, 0x1.ec06dap-3f);
-    y = fmaf(y, rest, 0x1.62e0dcp-1f);
-    y = fmaf(y, rest, 0x1.ffffe8p-1f);
-    const int bits = __float_as_int(y) + (__float_as_int(whole) << 23);
-    return x < -125.0f ? 0.0f : __int_as_float(bits);
-}
-
 }  // namespace gf

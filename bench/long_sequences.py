@@ -1,0 +1,156 @@
+"""Candidates for long sequences, timed on a GPU: TFLOP/s beside registers, spills and occupancy.
+
+    python bench/long_sequences.py OUT.json LIST [LIST ...]
+
+Each line of a LIST is a workload, a folder of templates (`.` for the repository's), a template, and NAME=VALUE settings;
+`#` begins a comment. Everything is compiled first, then taken through the gates on cuda:0 with hot caches, so that a time is
+never that of a wrong kernel. Rows are written as they come.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.cases import workload_case
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.errors import GreenfastError
+from search.evaluate import Bench, evaluate
+from search.gates import GateLimits
+from search.occupancy import occupancy
+from search.space import Space, resolve
+from search.targets import TargetSettings, open_target
+from search.toolchain import CompileFailed, Toolchain
+from search.verdict import performance_of, verdict_name
+
+KERNEL = "attention"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a list."""
+
+    workload: str
+    root: str
+    template: str
+    settings: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join([self.workload, self.root, self.template, *(f"{name}={value}" for name, value in self.settings)])
+
+
+def entries(paths: list[str]) -> list[Entry]:
+    found = []
+    for path in paths:
+        for line in Path(path).read_text().splitlines():
+            words = line.partition("#")[0].split()
+            if words:
+                settings = tuple((one.partition("=")[0], one.partition("=")[2]) for one in words[3:])
+                found.append(Entry(words[0], words[1], words[2], settings))
+    return list(dict.fromkeys(found))
+
+
+class Shop:
+    """One target and toolchain, and a catalogue a folder of templates."""
+
+    def __init__(self, roots: set[str]) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
+        self.catalogues = {root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])]) for root in roots}
+        self.toolchain = Toolchain(self.folder, os.cpu_count() or 1)
+        includes = tuple(dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs))
+        self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
+
+    def made(self, entry: Entry) -> tuple[Bench, Candidate, str | None]:
+        """The entry's bench and candidate, and why its space excludes it."""
+        catalogue = self.catalogues[entry.root]
+        kernel = catalogue.kernel(KERNEL)
+        template, workload = kernel.template(entry.template), kernel.workload(entry.workload)
+        compiled = workload.compile_time(kernel)
+        given = {name: next((one for one in template.parameter(name).values if str(one).lower() == text.lower()), text)
+                 for name, text in entry.settings}
+        candidate = Candidate(KERNEL, template.name, complete_parameters(template, given, compiled), Origin(OriginKind.SEEDED))
+        bench = Bench(kernel, compiled, (workload,), self.target, self.toolchain, catalogue.include_dirs,
+                      GateLimits(max_spill_bytes=None), 0, mode="hot")
+        return bench, candidate, Space(template, compiled, self.target.device).why_not(candidate.parameters)
+
+
+def compiled_figures(shop: Shop, entry: Entry) -> dict:
+    try:
+        bench, candidate, why = shop.made(entry)
+        if why is not None:
+            return {"excluded": why}
+        source = bench.render(candidate)
+        cubin = shop.toolchain.compile(source, shop.target.device.arch)
+    except GreenfastError as error:
+        return {"excluded": str(error)}
+    if isinstance(cubin, CompileFailed):
+        return {"excluded": cubin.sentence}
+    template = bench.kernel.template(candidate.template)
+    point, first = resolve(template, candidate.parameters, bench.compiled), cubin.entries[0]
+    held = occupancy(shop.target.device, first.registers, point.threads_per_block,
+                     point.smem_dynamic_bytes + first.smem_static_bytes)
+    flop = bench.kernel.work_flop(workload_case(bench.workloads[0], 0).values(bench.kernel))
+    return {"flop": flop, "registers": first.registers, "spill_bytes": first.spill_bytes, "smem_bytes": point.smem_dynamic_bytes,
+            "blocks_per_sm": held.blocks_per_sm, "limited_by": held.limited_by}
+
+
+def timed(shop: Shop, entry: Entry, flop: float) -> dict:
+    bench, candidate, _ = shop.made(entry)
+    began = time.perf_counter()
+    verdict = evaluate(candidate, bench, None).verdict
+    evidence = performance_of(verdict)
+    row = {"verdict": verdict_name(verdict), "sentence": getattr(verdict, "sentence", "") or getattr(verdict, "message", ""),
+           "seconds": round(time.perf_counter() - began, 2)}
+    if evidence and evidence.timings:
+        timing = evidence.timings[0]
+        row |= {"us": round(timing.time_median_us, 3), "tflops": round(flop / timing.time_median_us / 1e6, 1),
+                "detail": dict(timing.detail), "note": timing.note, "samples": timing.samples}
+    return row
+
+
+def main(out: Path, wanted: list[Entry]) -> None:
+    shop = Shop({one.root for one in wanted})
+    shop.target.prepare()
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+                   "python": platform.python_version(), **dict(shop.toolchain.identity), **dict(shop.target.identity())}
+    rows = []
+    try:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            figures = list(pool.map(lambda one: compiled_figures(shop, one), wanted))
+        for entry, found in zip(wanted, figures):
+            row = {"candidate": entry.text, **found}
+            if "excluded" not in found:
+                row |= timed(shop, entry, found["flop"])
+            rows.append(row)
+            out.write_text(json.dumps({"environment": environment, "rows": rows}) + "\n")
+            print(line(row), flush=True)
+    finally:
+        shop.target.close()
+        shop.toolchain.close()
+
+
+def line(row: dict) -> str:
+    if "excluded" in row:
+        return f"   excluded  {row['candidate']}: {row['excluded'][:120]}"
+    if "us" not in row:
+        return f"   {row['verdict']}  {row['candidate']}: {row['sentence'][:160]}"
+    detail = row["detail"]
+    return (f"{row['us']:9.2f} us {row['tflops']:6.1f} TFLOP/s  {row['registers']} registers, {row['spill_bytes']} spilled, "
+            f"{row['blocks_per_sm']} blocks an SM, {detail.get('sm_clock_mhz', 0):.0f} MHz, {detail.get('power_w', 0):.0f} W"
+            f"  {row['candidate']}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), entries(sys.argv[2:]))

@@ -1,0 +1,130 @@
+"""Template mma: each way to bring split keys together is right and ordered, and what is off leaves no trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from search.cases import derived_cases
+from search.catalogue import Catalogue
+from search.devices import device
+from search.gates import GateLimits, Subject
+from search.gates.correctness import CorrectnessGate
+from search.gates.safety import SafetyGate
+from search.memory import problem
+from search.reference import answer
+from search.render import assemble, render
+from search.space import Space, resolve
+from search.targets import TargetSettings, open_target
+from search.verdict import Outcome, Reason
+
+CATALOGUE = Catalogue.from_environment()
+ATTENTION = CATALOGUE.kernel("attention")
+MMA = ATTENTION.template("mma")
+COMPILED = (("D", 32), ("dtype", "fp16"), ("mask", "causal_bottom_right"))
+SMALL = {"tile_m": 16, "warps_m": 1, "tile_n": 32, "warps_n": 2, "q_in": "direct"}
+SPLIT = {**SMALL, "split_kv": 2}
+WALK = {**SMALL, "warps_n": 1}
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts):
+    target = open_target("emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 1))
+    target.prepare()
+    return target
+
+
+def subject(target, parameters, change=None, compiled=COMPILED):
+    """The candidate, its text changed by `change`; no gate here needs a cubin."""
+    candidate = Candidate("attention", "mma", complete_parameters(MMA, parameters, compiled), Origin(OriginKind.SEEDED))
+    point = resolve(MMA, candidate.parameters, compiled)
+    source = render(ATTENTION, MMA, candidate, point, CATALOGUE.include_dirs)
+    if change is not None:
+        body = source.unit.splitlines()
+        lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
+        source = assemble(lines, source.entries, CATALOGUE.include_dirs, "changed")
+    return Subject(ATTENTION, MMA, candidate, compiled, point, source, None, target, (), GateLimits(), 0, None)
+
+
+def rendered(parameters, compiled=COMPILED):
+    return subject(None, parameters, compiled=compiled).source
+
+
+@pytest.mark.parametrize("parameters", [
+    {**SPLIT, "combine": "cluster"}, {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "second_kernel"},
+    {**SPLIT, "combine": "atomic", "split_kv": 8}, {**WALK, "scheduler": "persistent", "pipeline_depth": 5},
+    {**SMALL, "tile_n": 64, "softmax": "single_pass", "pipeline_depth": 1, "cache_hint": "evict_last"},
+    {**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}], ids=str)
+def test_it_is_right_and_safe(emulator, parameters):
+    assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
+    made = subject(emulator, parameters)
+    for gate in (CorrectnessGate(), SafetyGate()):
+        result = gate.judge(made)
+        assert result.outcome is Outcome.PASSED, result.sentence
+
+
+def without(old, new=""):
+    def change(text):
+        assert text.count(old) == 1, (text.count(old), old)
+        return text.replace(old, new)
+    return change
+
+
+WRITERS = "    __threadfence();                             // who takes a later ticket sees this part\n"
+READERS = "    __threadfence();                             // and who has the last one sees all parts\n"
+BEFORE_TICKET = WRITERS + "    __syncthreads();\n"
+LAST, ATOMIC = {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "atomic"}
+PLANTED = {
+    "no writer's fence": (LAST, without(WRITERS), Reason.RACE),
+    "no reader's fence": (LAST, without(READERS), Reason.RACE),
+    "no barrier before the ticket": (LAST, without(BEFORE_TICKET, WRITERS), Reason.RACE),
+    "no barrier behind persistent rows": (
+        {**WALK, "q_in": "registers", "scheduler": "persistent"},
+        without("    __syncthreads();                             // before the next rows take these tiles' place\n"), Reason.RACE),
+    "maxima read before all have them": (
+        ATOMIC, without("    gf::cluster_sync();\n    if (threadIdx.x < owned_rows)", "    if (threadIdx.x < owned_rows)"), Reason.DEVICE_FAULT),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_missing_order_is_found(emulator, name):
+    parameters, change, reason = PLANTED[name]
+    result = SafetyGate().judge(subject(emulator, parameters, change))
+    assert result.outcome is Outcome.FAILED and result.reason is reason, result.sentence
+
+
+def test_sums_that_start_as_an_old_tile_are_wrong(emulator):
+    made = subject(emulator, ATOMIC, without("        sums.o[i] = 0.0f;", "        continue;"))
+    assert CorrectnessGate().judge(made).reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE)
+
+
+def test_what_is_off_leaves_no_trace():
+    texts = {one.name: rendered(dict(preset_candidate(MMA, one.name, COMPILED).parameters)).text for one in MMA.presets}
+    for word, presets in {"workspace": {"last_block", "two_kernels"}, "tickets": {"last_block"}, "cluster": {"split"},
+                          "attention_mma_combine": {"two_kernels"}, "is_first": {"single_pass"}, "attend(": {"persistent"},
+                          "polynomial": set(), "keeping": set(), "probe": set(), "atomicAdd": {"last_block"}}.items():
+        assert {name for name, text in texts.items() if word in text} == presets, word
+
+
+@pytest.mark.parametrize(("combine", "launches", "workspaces"), [
+    ("cluster", 1, []), ("atomic", 1, []), ("last_cta", 1, ["workspace", "tickets"]), ("second_kernel", 2, ["workspace"])])
+def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, launches, workspaces):
+    made = subject(None, {**SPLIT, "combine": combine})
+    case = derived_cases(ATTENTION, COMPILED, made.point.tiles, 0)[0]
+    laid_out = problem(ATTENTION, MMA, made.point, case, answer(ATTENTION, case))
+    assert len(laid_out.launches) == launches == len(made.source.entries)
+    assert [one.name for one in laid_out.workspaces] == workspaces
+    assert len(laid_out.arguments) == len(ATTENTION.arguments) + len(workspaces)
+    assert (laid_out.launches[0].cluster[0] > 1) == (combine in ("cluster", "atomic"))
+
+
+def test_a_point_that_needs_too_much_shared_memory_is_excluded_with_the_bytes():
+    parameters = complete_parameters(MMA, {"tile_n": 256, "pipeline_depth": 5, "warps_n": 2}, (("D", 128), *COMPILED[1:]))
+    said = Space(MMA, (("D", 128), *COMPILED[1:]), device("h200")).why_not(parameters)
+    assert "671744 bytes of shared memory" in said
+
+
+def test_split_without_a_cluster_fits_older_gpus():
+    for combine, fits in (("cluster", False), ("atomic", False), ("last_cta", True), ("second_kernel", True)):
+        parameters = complete_parameters(MMA, {**SPLIT, "combine": combine}, COMPILED)
+        assert (Space(MMA, COMPILED, device("l4")).why_not(parameters) is None) == fits, combine
