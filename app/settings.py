@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from search.errors import UsageError
+from search.targets import RUN_DEADLINE_S
 
 SHORTEST_TOKEN = 16
 
@@ -69,6 +70,9 @@ class Settings:
     poll_s: float = _setting("GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search")
     drain_s: float = _setting("GREENFAST_DRAIN_S", 10.0, _seconds,
                               "seconds that a stopping worker has for the trials in flight")
+    run_deadline_s: float = _setting("GREENFAST_RUN_DEADLINE_S", RUN_DEADLINE_S, _seconds,
+                                     "seconds that one run of a candidate may take on the emulator, four times as many "
+                                     "under checks; on a GPU one wait takes 10 at most")
     debug: bool = _setting("GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs")
 
     @classmethod

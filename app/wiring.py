@@ -25,7 +25,7 @@ from search.peers import compare_peers
 from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
 from search.run import History, SearchRun, Sink
 from search.scope import scope_of
-from search.targets import RUN_DEADLINE_S, TargetSettings, check_target_name, open_target
+from search.targets import TargetSettings, check_target_name, open_target
 from search.targets.base import Target
 from search.toolchain import Toolchain
 from search.verdict import Trial
@@ -64,8 +64,9 @@ class Services:
         self.settings.prepare_data()
         return Toolchain(self.settings.cache, max(self.settings.window, os.cpu_count() or 1))
 
-    def target(self, name: str, run_deadline_s: float = RUN_DEADLINE_S) -> Target:
-        """The target of that name, opened once for each deadline; not prepared yet."""
+    def target(self, name: str, run_deadline_s: float | None = None) -> Target:
+        """The target of that name, opened once for each deadline (the setting's unless given); not prepared yet."""
+        run_deadline_s = self.settings.run_deadline_s if run_deadline_s is None else run_deadline_s
         key = (name, run_deadline_s)
         with self._lock:
             if key not in self._targets:

@@ -21,7 +21,7 @@ from search.plan import SearchPlan
 from search.render import RenderedSource
 from search.run import Control, Ended, History, RunResult, SearchRun, Sink
 from search.strategies import Proposal
-from search.verdict import Trial
+from search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
 PREPARING = "prepare"            # the thread that builds what a search needs
@@ -81,6 +81,9 @@ class StoppableSink:
 
     def record(self, trial: Trial, source: RenderedSource | None) -> None:
         self._sink.record(trial, source)
+
+    def settle(self, number: int, result: GateResult) -> None:
+        self._sink.settle(number, result)
 
     def confirm(self, confirmation: Confirmation) -> None:
         self._sink.confirm(confirmation)

@@ -15,7 +15,7 @@ from db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialReco
 from db.rows import Claim
 from search.digest import digest
 from search.run import Control, Ended, History, Pending
-from search.verdict import Trial
+from search.verdict import CheckEvidence, Stage, Trial, gate_result
 
 _CONTROLS = {None: Control.RUN, "resume": Control.RUN, "pause": Control.PAUSE, "cancel": Control.CANCEL}
 
@@ -84,7 +84,16 @@ class Claims(Part):
                                    claimed(claim)).first()
             if held is None:
                 raise lease_lost(claim)
-            return History(_recorded(session, held.key), _pending(session, held.key), held.spent_s)
+            key = held.key
+            return History(_recorded(session, key), _pending(session, key), held.spent_s,
+                           lambda number: self._checks(key, number))
+
+    def _checks(self, key: int, number: int) -> tuple[CheckEvidence, ...]:
+        """The single checks of a recorded trial."""
+        with self._database.reading() as session:
+            evidence = session.get(EvidenceRecord, (key, number))
+            result = gate_result(convert.verdict_of(evidence.verdict, evidence.details), Stage.CORRECTNESS)
+            return result.evidence.checks if result is not None and result.evidence is not None else ()
 
 
 def _recorded(session: Session, key: int) -> tuple[Trial, ...]:

@@ -54,6 +54,7 @@ def _time(verdict: Verdict) -> dict[str, Any]:
         return {}
     times = [one.time_median_us for one in evidence.timings]
     return {"time_median_us": _mean(times), "time_kind": str(evidence.timings[0].time_kind),
+            "time_mode": evidence.mode or None,
             "time_band": _finite(evidence.band), "ratio_to_baseline": _finite(evidence.ratio_to_baseline)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0003"                # the newest of migrations/versions, which a test compares
+REVISION = "0004"                # the newest of migrations/versions, which a test compares
 
 SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
 # Written as text, not as a bound value: only then do planners see that a partial index serves the query.
@@ -86,6 +86,7 @@ class TrialRecord(Base):
     changed: Mapped[str | None]                                       # JSON: against the baseline
     time_median_us: Mapped[float | None]
     time_kind: Mapped[str | None]
+    time_mode: Mapped[str | None]
     time_band: Mapped[float | None]
     ratio_to_baseline: Mapped[float | None]
     registers: Mapped[int | None]

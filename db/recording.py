@@ -16,10 +16,11 @@ from db.models import EvidenceRecord, SearchRecord, SourceRecord, TrialRecord
 from db.rows import Claim
 from search.digest import text_digest
 from search.errors import Fault
+from search.evaluate import settled
 from search.plan import NO_BASELINE
 from search.render import RenderedSource
 from search.strategies import Proposal
-from search.verdict import Trial
+from search.verdict import GateResult, Trial
 
 BASELINE = 0                     # the number of the baseline's trial, in a search that has one
 
@@ -83,6 +84,26 @@ class Recording(Part):
             session.execute(insert(EvidenceRecord.__table__), {
                 "search_key": key, "number": trial.number, "verdict": verdict, "details": details})
             session.execute(_COUNT, {"at": key})
+
+
+    def settle(self, claim: Claim, number: int, result: GateResult) -> None:
+        """Store what a gate found that a recorded trial had been spared, and the verdict that follows. Once: a gate
+        that has judged stays as it is."""
+        with self._database.writing() as session:
+            key, plan = hold(session, claim, ("key", "plan"))
+            record = session.get(TrialRecord, (key, number))
+            evidence = session.get(EvidenceRecord, (key, number))
+            if record is None or evidence is None:
+                raise Fault(f"trial {number} of search {claim.search_id} is not recorded, so nothing of it can be "
+                            "settled", code="trial_not_recorded")
+            before = convert.verdict_of(evidence.verdict, evidence.details)
+            verdict = settled(before, result)
+            if verdict == before:
+                return
+            trial = Trial(number, convert.candidate_of(record.candidate), verdict, record.source_digest, record.duration_s)
+            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            session.execute(_UPDATE, {"key": key, "at": number, **columns})
+            evidence.verdict, evidence.details = convert.verdict_json(verdict)
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:

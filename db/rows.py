@@ -47,6 +47,8 @@ class SearchRow:
     worker: str | None
     best_time_us: float | None
     time_kind: str | None
+    time_mode: str | None            # of that time
+    mode: str                        # as it was asked for
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class TrialRow:
     sentence: str
     time_median_us: float | None     # geometric mean over the workloads
     time_kind: str | None
+    time_mode: str | None            # of a measured time: "hot", "cold", or "hot and cold" for several workloads
     time_band: float | None          # a factor: times closer than this are not told apart
     ratio_to_baseline: float | None
     registers: int | None

@@ -7,14 +7,14 @@ import secrets
 from dataclasses import replace
 from typing import Any, Literal
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import case, func, insert, select, text
 from sqlalchemy.orm import Session, aliased
 
 from db import convert
 from db.base import Part, check_name, found_search, utc
 from db.dialects import now_s
 from db.lease import is_expired
-from db.models import SearchRecord, TrialRecord
+from db.models import ConfirmationRecord, SearchRecord, TrialRecord
 from db.paging import after, check_limit, page_of, values_of
 from db.rows import Page, SearchRow
 from search.errors import UsageError
@@ -138,13 +138,22 @@ def _move(record: SearchRecord, wanted: Wanted) -> None:
 
 
 def _with_best() -> Any:
-    """Searches with the time and kind of their best trial."""
+    """Searches with the time of their best trial, its kind and mode."""
     trial = aliased(TrialRecord, name="trials")
-    best = select(trial.time_median_us).where(
-        trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).order_by(
-        trial.time_median_us, trial.number).limit(1).correlate(SearchRecord)
-    kind = best.with_only_columns(trial.time_kind)
-    return select(SearchRecord, best.scalar_subquery(), kind.scalar_subquery())
+    right = select(trial.time_median_us).where(
+        trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).correlate(SearchRecord)
+    found = (right.where(trial.number == confirmed_number(SearchRecord.key)),
+             right.order_by(trial.time_median_us, trial.number).limit(1))
+    return select(SearchRecord, *(
+        func.coalesce(*(one.with_only_columns(column).scalar_subquery() for one in found))
+        for column in (trial.time_median_us, trial.time_kind, trial.time_mode)))
+
+
+def confirmed_number(key: Any) -> Any:
+    """The trial that the newest confirmation of the search with that `key` is about, null unless it confirmed it."""
+    number = case((ConfirmationRecord.confirmed, ConfirmationRecord.number), else_=None)
+    return select(number).where(ConfirmationRecord.search_key == key).order_by(
+        ConfirmationRecord.key.desc()).limit(1).correlate(SearchRecord).scalar_subquery()
 
 
 def _row(session: Session, search_id: str) -> SearchRow:
@@ -153,7 +162,8 @@ def _row(session: Session, search_id: str) -> SearchRow:
     return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())
 
 
-def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str | None) -> SearchRow:
+def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str | None,
+                time_mode: str | None) -> SearchRow:
     plan = convert.plan_of(record.plan)
     return SearchRow(
         id=record.id, name=record.name, kernel=record.kernel, status=record.status, target=record.target,
@@ -162,4 +172,4 @@ def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str
         trials_done=record.trials_done, created_at=utc(record.created_at), started_at=utc(record.started_at),
         finished_at=utc(record.finished_at), spent_s=record.spent_s, why=record.why,
         wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker,
-        best_time_us=best_time_us, time_kind=time_kind)
+        best_time_us=best_time_us, time_kind=time_kind, time_mode=time_mode, mode=plan.mode)

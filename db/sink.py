@@ -10,7 +10,7 @@ from search.comparison import Confirmation, Peer
 from search.render import RenderedSource
 from search.run import Control
 from search.strategies import Proposal
-from search.verdict import Trial
+from search.verdict import GateResult, Trial
 
 LONGEST_SILENCE_S = 0.5          # flags are seen within this and the loop's own interval
 
@@ -29,6 +29,9 @@ class StoreSink:
 
     def record(self, trial: Trial, source: RenderedSource | None) -> None:
         self._store.record(self._claim, trial, source)
+
+    def settle(self, number: int, result: GateResult) -> None:
+        self._store.settle(self._claim, number, result)
 
     def confirm(self, confirmation: Confirmation) -> None:
         self._store.record_confirmation(self._claim, confirmation)

@@ -13,7 +13,7 @@ from db.funnel import counts_of
 from db.models import SORTABLE, EnvironmentRecord, EvidenceRecord, TrialRecord
 from db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
 from db.rows import Change, Counts, Page, Point, TrialDetail, TrialRow
-from db.searches import IS_RIGHT
+from db.searches import IS_RIGHT, confirmed_number
 from search.errors import UsageError
 from search.verdict import Reason, Stage, Trial
 
@@ -71,12 +71,13 @@ class Trials(Part):
                          record.duration_s, convert.sampler_of(record.sampler))
 
     def best(self, search_id: str) -> TrialRow | None:
-        """The fastest right trial, the baseline included; the first of equals."""
+        """What fresh processes confirmed; else the fastest right trial, the baseline included, the first of equals."""
         with self._database.reading() as session:
             key = search_key(session, search_id)
-            record = session.scalars(select(TrialRecord).where(
-                TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT).order_by(
-                TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
+            right = select(TrialRecord).where(TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None),
+                                              IS_RIGHT)
+            record = session.scalars(right.where(TrialRecord.number == confirmed_number(key))).first() or \
+                session.scalars(right.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
             return trial_row(record, search_id) if record else None
 
     def not_told_apart(self, trial: TrialRow) -> int:
@@ -123,7 +124,7 @@ def found_trial(session: Session, search_id: str, number: int) -> TrialRecord:
 def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
     candidate = convert.candidate_of(record.candidate)
     same = ("number", "template", "preset", "candidate_digest", "source_digest", "verdict", "stage", "reason",
-            "fault_code", "sentence", "time_median_us", "time_kind", "time_band", "ratio_to_baseline",
+            "fault_code", "sentence", "time_median_us", "time_kind", "time_mode", "time_band", "ratio_to_baseline",
             "registers", "spill_bytes", "smem_bytes", "max_abs_error", "duration_s", "attempts",
             "is_baseline")
     columns: dict[str, Any] = {name: getattr(record, name) for name in same}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from search.evaluate import Bench, Evaluated, evaluate
 from search.expressions import Value
 from search.gates import GateLimits, Subject
 from search.gates.safety import checked_problems
+from search.numerics import Siblings
 from search.render import RenderedSource
 from search.targets.base import Target
 from search.toolchain import Cubin, Toolchain
-from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Verdict, verdict_name
+from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Trial, Verdict, verdict_name
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "kernels"
-PATCHED_PRESETS = {"wmma": "flashcore_a", "mma": "fa2"}      # unless the entry names another
+PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}      # unless the entry names another
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Entry:
     old: str = ""                                # of a patch
     new: str = ""
     preset: str = ""
+    sibling: Mapping[str, Value] = field(default_factory=dict)   # changes that make another candidate, which came first
 
     @property
     def id(self) -> str:
@@ -79,8 +81,8 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
     name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
     table.pop("verdict", None)                   # "green": no stage
     template = {"right": "right", "defect": "broken"}.get(kind) or table.pop("template", "wmma")
-    if kind == "patch":
-        table.setdefault("preset", PATCHED_PRESETS[template])
+    if kind == "patch" and "preset" not in table:
+        table["preset"] = PATCHED_PRESETS[template]
     workload = table.pop("workload", workloads[kernel])
     lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
     return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
@@ -121,6 +123,8 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     compiled = workload.compile_time(kernel)
     bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
     candidate = _candidate(entry, bench)
+    if entry.sibling:
+        bench = _after_sibling(entry, bench)
     done = evaluate(candidate, bench, None)
     findings = _findings_in(done.verdict)
     sentence = _mismatch(entry, done.verdict)
@@ -132,6 +136,14 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     if entry.at and findings and not sentence:
         sentence = _elsewhere(entry, kernel.template(entry.template).text, findings)
     return Judged(entry, done, findings, sentence)
+
+
+def _after_sibling(entry: Entry, bench: Bench) -> Bench:
+    """The bench of a search in which the entry's sibling was trial 0."""
+    bench = replace(bench, siblings=Siblings(bench.kernel))
+    sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), bench)
+    bench.siblings.learn(Trial(0, sibling, evaluate(sibling, bench, None).verdict, None, 0.0))
+    return bench
 
 
 def _candidate(entry: Entry, bench: Bench) -> Candidate:

@@ -1,4 +1,8 @@
-"""What a search that measures does once its budget is spent: its winner is timed again, and beside its peers."""
+"""What a search that measures does once its budget is spent: its fastest are timed again, and beside its peers.
+
+The fastest of many looks better in the search that chose it than it is. So where fresh processes show the runner-up to be
+faster, that one is confirmed in its place: what they say counts, not what the search said.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,22 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from search.comparison import Confirmation, Peer
-from search.confirmation import Contender, confirm, prepared, standing, unconfirmed
+from search.confirmation import (Contender, confirm, fastest, is_beaten, prepared, safety_of, standing, unconfirmed)
 from search.errors import GreenfastError
 from search.evaluate import Bench
+from search.verdict import GateResult, Outcome
 
-WINNERS = 3                          # that may prove wrong, one after the other
+CONTENDERS = 3                       # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
+Settled = tuple[int, GateResult]     # a trial's number, and the gate that it had been spared
 
 
 @dataclass(frozen=True)
 class Closing:
     """`said` is for people: what the confirmations found, or why there are none."""
 
-    confirmations: tuple[Confirmation, ...]      # the last one counts; those before it proved wrong on new inputs
+    settled: tuple[Settled, ...]
+    confirmations: tuple[Confirmation, ...]      # the last one counts
     peers: tuple[Peer, ...]
     said: str
 
@@ -29,31 +36,45 @@ def closing(bench: Bench, baseline: Contender | None, contenders: Iterable[Conte
     the search is complete without it."""
     if baseline is None:
         return None
-    ranked = tuple(contenders)
+    ranked = fastest(contenders, CONTENDERS)
     return lambda: _close(bench, baseline, ranked)
 
 
-def _close(bench: Bench, baseline: Contender, contenders: tuple[Contender, ...]) -> Closing:
-    confirmations, best = _confirmed(bench, baseline, list(contenders))
+def _close(bench: Bench, baseline: Contender, contenders: list[Contender]) -> Closing:
+    settled: list[Settled] = []
+    safe = [one for one in contenders if not one.spared or _is_safe(bench, one, settled)]
+    confirmations, best = _confirmed(bench, baseline, safe)
     said = "; ".join(one.sentence for one in confirmations) or "no candidate was measured faster than the baseline"
     peers: tuple[Peer, ...] | None = ()
     if bench.compare_peers is not None and not bench.cancelled():
         peers, fault = _kept(lambda: bench.compare_peers(prepared(bench, best.candidate), cancelled=bench.cancelled))
         said += f"; peers were not compared: {fault}" if fault else ""
-    return Closing(confirmations, peers or (), said)
+    return Closing(tuple(settled), confirmations, peers or (), said)
+
+
+def _is_safe(bench: Bench, contender: Contender, settled: list[Settled]) -> bool:
+    """Judge what the contender was spared. Where a fault of ours keeps it from being judged it contends no more."""
+    result, _ = _kept(lambda: safety_of(bench, contender))
+    if result is not None:
+        settled.append((contender.number, result))
+    return result is not None and result.outcome is not Outcome.FAILED
 
 
 def _confirmed(bench: Bench, baseline: Contender,
                contenders: list[Contender]) -> tuple[tuple[Confirmation, ...], Contender]:
-    """The winner's confirmation, and the winner; where new inputs prove one wrong, the next one takes its place."""
-    found: list[Confirmation] = []
-    while len(found) < WINNERS and (who := standing(baseline, contenders)) is not None:
-        confirmation, fault = _kept(lambda: confirm(bench, who))
-        found.append(confirmation or unconfirmed(who.winner, fault))
-        if fault or found[-1].comparisons:
-            return tuple(found), who.winner
-        contenders.remove(who.winner)
-    return tuple(found), baseline
+    """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
+    slower than the runner-up, who then has to hold by itself."""
+    who = standing(baseline, contenders)
+    if who is None:
+        return (), baseline
+    first, fault = _kept(lambda: confirm(bench, who))
+    first = first or unconfirmed(who.winner, fault)
+    if fault or (first.comparisons and not is_beaten(first)):
+        return (first,), who.winner
+    others, winner = _confirmed(bench, baseline, [one for one in contenders if one is not who.winner])
+    if first.confirmed and not others[-1].confirmed:
+        return (*others, first), who.winner
+    return (first, *others), winner
 
 
 def _kept(work: Callable[[], T]) -> tuple[T | None, str]:

@@ -1,4 +1,4 @@
-"""The end of a search that measures: its winner against the baseline and the runner-up, in fresh processes.
+"""The end of a search that measures: its fastest against the baseline and the runner-up, in fresh processes.
 
 Each process draws a new secret seed: the programs are checked on new inputs, then timed in turns over all blocks. The
 process is the unit (search.targets.cuda.timing.across_processes); the best of many candidates looks better in the
@@ -19,11 +19,13 @@ from search.evaluate import Bench, time_us_of
 from search.gates import Subject
 from search.gates.correctness import CorrectnessGate
 from search.gates.performance import left_wrong, measured_decision, timed_problems
+from search.gates.safety import SafetyGate
 from search.render import RenderedSource
 from search.targets.base import Failure, Rival
 from search.targets.cuda.timing import Decision, Interval, across_processes
 from search.toolchain import Cubin
-from search.verdict import Accepted, Green, Outcome, TimeKind, Timing, Trial, gate_result, performance_of
+from search.verdict import (Accepted, GateResult, Green, Outcome, Stage, TimeKind, Timing, Trial, gate_result,
+                            performance_of)
 
 PROCESSES = 3
 BASELINE, RUNNER_UP = "baseline", "runner-up"
@@ -37,6 +39,7 @@ class Contender:
     number: int
     candidate: Candidate
     time_us: float                   # geometric mean over the workloads
+    spared: bool = False             # its safety was not looked at, because a faster one was accepted already
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,30 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
         return None
     if not is_baseline and result.outcome is not Outcome.PASSED:
         return None
-    return Contender(trial.number, trial.candidate, time_us_of(evidence.timings))
+    safety = gate_result(trial.verdict, Stage.SAFETY)
+    return Contender(trial.number, trial.candidate, time_us_of(evidence.timings),
+                     safety is not None and safety.outcome is Outcome.SKIPPED)
 
 
-def standing(baseline: Contender | None, contenders: Iterable[Contender]) -> Standing | None:
+def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
+    """By the times of the search that found them; of equals the first."""
+    return sorted(contenders, key=lambda one: (one.time_us, one.number))[:count]
+
+
+def standing(baseline: Contender, contenders: Iterable[Contender]) -> Standing | None:
     """The fastest two; None while nothing was faster than the baseline."""
-    ranked = sorted(contenders, key=lambda one: (one.time_us, one.number))
-    if baseline is None or not ranked:
-        return None
-    return Standing(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None)
+    ranked = fastest(contenders, 2)
+    return Standing(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None) if ranked else None
+
+
+def safety_of(bench: Bench, contender: Contender) -> GateResult:
+    """The verdict that a spared contender lacks."""
+    return SafetyGate().judge(prepared(bench, contender.candidate))
+
+
+def is_beaten(confirmation: Confirmation) -> bool:
+    """Whether fresh processes showed the runner-up to be faster."""
+    return any(one.against == RUNNER_UP and one.decision == Decision.SLOWER for one in confirmation.comparisons)
 
 
 def confirm(bench: Bench, who: Standing, processes: int = PROCESSES,
@@ -130,7 +148,7 @@ def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int) -> 
     """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
     out differently from one process to the next."""
     bench.target.fresh()
-    seeded, order = replace(bench, seed=seed), random.Random(seed)
+    seeded, order = replace(bench, seed=seed, siblings=None), random.Random(seed)
     winner = prepared(seeded, who.winner.candidate)
     others = {role: prepared(seeded, who.by_role()[role].candidate) for role in roles}
     found: dict[str, ProcessTimes | str] = {}

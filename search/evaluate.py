@@ -13,6 +13,7 @@ from search.candidate import Candidate
 from search.comparison import Peer
 from search.errors import Fault, SpecError
 from search.gates import GATES, GateLimits, Subject
+from search.numerics import Siblings
 from search.render import RenderedSource, RenderFailed, render
 from search.space import Resolved, resolve
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
@@ -43,6 +44,7 @@ class Bench:
     mode: str = "auto"                   # how measured times find the caches: "auto" | "hot" | "cold"
     best_time_us: Callable[[], float] = lambda: math.inf     # of the fastest accepted candidate so far
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None     # search.peers.compare_peers, where there are peers
+    siblings: Siblings | None = None     # what parameters that promise equal results are held to
 
     def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
         template = self.kernel.template(candidate.template)
@@ -53,7 +55,7 @@ class Bench:
         rival = self.rival if self.target.measures and baseline is not None else None
         return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
                        self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled, rival,
-                       self.min_gain, self.checker, self.mode)
+                       self.min_gain, self.checker, self.mode, self.siblings)
 
     def question(self, candidate: Candidate, source: RenderedSource, baseline: tuple[Timing, ...] | None) -> Question:
         """What a target that knows the answer without running anything is asked."""
@@ -163,6 +165,17 @@ def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
     if all(one.outcome is Outcome.PASSED for one in results):
         return Accepted(results)
     return Green(results)
+
+
+def settled(verdict: Verdict, result: GateResult) -> Verdict:
+    """The verdict of a right candidate once a gate that it had been spared has judged it."""
+    results = tuple(result if one.gate == result.gate and one.outcome is Outcome.SKIPPED else one
+                    for one in verdict.gates)
+    if not isinstance(verdict, Green) or results == verdict.gates:
+        return verdict
+    if result.outcome is Outcome.FAILED:
+        return Rejected(Stage(result.gate), result.reason, result.sentence, results)
+    return _right(results)
 
 
 def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:

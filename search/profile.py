@@ -16,11 +16,10 @@ from pathlib import Path
 
 from search.children import child_environment, kill_group
 from search.errors import Fault, UsageError
-from search.targets.cuda import driver, gpu_count
-from search.targets.cuda.lock import GpuLock
+from search.targets.cuda import gpu_count
+from search.targets.cuda.target import CudaTarget
 
 TOOL_DEADLINE_S = 300.0
-LOCK_DEADLINE_S = 120.0
 TOP_STALLS = 3
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # Sections rather than metrics: a section names what the GPU at hand has, a metric that it lacks is an error.
@@ -203,20 +202,16 @@ def require_tool(name: str) -> None:
                          mend="install the CUDA toolkit, or add its bin folder to PATH")
 
 
-def run_tool(command: Sequence[str], number: int, cache_folder: Path) -> str:
-    """Run a tool to its end with GPU `number` to itself; what the profiled program said last."""
-    lock = GpuLock(cache_folder / "locks", driver.gpu_uuid(number), f"cuda:{number}", LOCK_DEADLINE_S)
-    environment = child_environment({"CUDA_VISIBLE_DEVICES": str(number), "HOME": os.path.expanduser("~")})
-    try:
-        with lock.held(alone=True):
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True)
-            try:
-                said, _ = process.communicate(timeout=TOOL_DEADLINE_S)
-            except subprocess.TimeoutExpired:
-                raise Fault(f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck") from None
-            finally:
-                kill_group(process)
-    finally:
-        lock.close()
+def run_tool(command: Sequence[str], target: CudaTarget) -> str:
+    """Run a tool to its end with the GPU to itself; what the profiled program said last."""
+    environment = child_environment({"CUDA_VISIBLE_DEVICES": str(target.number), "HOME": os.path.expanduser("~")})
+    with target.alone():
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True)
+        try:
+            said, _ = process.communicate(timeout=TOOL_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise Fault(f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck") from None
+        finally:
+            kill_group(process)
     return said.strip().rpartition("\n")[2][:300]

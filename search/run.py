@@ -10,10 +10,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,10 +23,12 @@ from search.comparison import Confirmation, Peer
 from search.confirmation import Contender, contender_of
 from search.evaluate import Bench, Evaluated, evaluate, timings_of
 from search.executors.local import LocalExecutor
+from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
 from search.render import RenderedSource
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
-from search.verdict import Accepted, Faulted, Green, Reason, Rejected, Stage, Timing, Trial, Verdict, performance_of
+from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, Reason, Rejected, Stage, Timing,
+                            Trial, Verdict, performance_of)
 
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
@@ -63,6 +65,7 @@ class History:
     trials: tuple[Trial, ...] = ()
     pending: tuple[Pending, ...] = ()
     spent_s: float = 0.0
+    checks_of: Callable[[int], Sequence[CheckEvidence]] = field(default=lambda number: (), compare=False)    # of a trial
 
 
 class Sink(Protocol):
@@ -70,6 +73,8 @@ class Sink(Protocol):
 
     def begin(self, number: int, proposal: Proposal) -> None: ...
     def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
+    def settle(self, number: int, result: GateResult) -> None:
+        """Judge what a recorded trial had been spared."""
     def confirm(self, confirmation: Confirmation) -> None: ...
     def beside(self, peer: Peer) -> None: ...
     def control(self, spent_s: float) -> Control:
@@ -100,8 +105,9 @@ class SearchRun:
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
         baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
+        self.siblings = Siblings(bench.kernel, history.checks_of)
         self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
-                             mode=plan.mode, best_time_us=lambda: self.best_time_us)
+                             mode=plan.mode, best_time_us=lambda: self.best_time_us, siblings=self.siblings)
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
@@ -163,6 +169,8 @@ class SearchRun:
             if not future.done():
                 self._interrupt()
         done = future.result()
+        for number, judged in done.settled:
+            self.sink.settle(number, judged)
         for confirmation in done.confirmations:
             self.sink.confirm(confirmation)
         for peer in done.peers:
@@ -244,8 +252,9 @@ class SearchRun:
             return None
 
     def _record(self, flight: _Flight, done: Evaluated) -> None:
-        trial = Trial(flight.number, flight.proposal.candidate, done.verdict,
-                      flight.source.digest if flight.source else None, done.duration_s, flight.proposal.sampler)
+        trial = self.siblings.held(Trial(
+            flight.number, flight.proposal.candidate, done.verdict, flight.source.digest if flight.source else None,
+            done.duration_s, flight.proposal.sampler))
         self.sink.record(trial, flight.source)
         self._learn(trial, self.strategy.tell)
         self.on_trial(trial)
@@ -258,6 +267,7 @@ class SearchRun:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
+        self.siblings.learn(trial)
         told = told_of(trial, self.plan)
         self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
         if trial.source_digest is not None:
@@ -286,8 +296,6 @@ def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
 
 
 def baseline_candidate(plan: SearchPlan, bench: Bench) -> Candidate:
-    if plan.champion is not None:
-        return plan.champion
     if plan.champion is not None:
         return plan.champion
     template, preset = bench.kernel.preset(plan.baseline)

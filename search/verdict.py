@@ -101,6 +101,7 @@ class CheckEvidence:
     worst_expected: str
     output_digest: str
     sentence: str                    # empty when passed
+    input_digest: str = ""           # of a run whose results a parameter promises to leave the same
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ class Timing:
     baseline_samples: tuple[float, ...] = ()     # of the baseline, timed in turns with it
     limits: tuple[tuple[str, float], ...] = ()   # modelled us that each resource alone would take, the longest first
     mix: tuple[tuple[str, float], ...] = ()      # counted warp instructions of all launches, by class
+    mode: str = ""                       # how a measured time found the caches: "hot" | "cold"
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,11 @@ class PerformanceEvidence:
     ratio_to_baseline: float | None  # geometric mean over workloads of time / baseline's time; below 1 is faster
     band: float                      # a factor: times closer than this are not told apart
     ratio_interval: tuple[float, float] | None = None    # of a measured ratio, from its blocks
+
+    @property
+    def mode(self) -> str:
+        """How measured times found the caches: "hot", "cold", or of several workloads "hot and cold"."""
+        return " and ".join(sorted({one.mode for one in self.timings if one.mode}, reverse=True))
 
 
 FINDING_REASONS = {

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from search.candidate import Candidate
+from search.numerics import Siblings
 from search.render import RenderedSource
 from search.space import Resolved
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
@@ -46,6 +47,7 @@ class Subject:
     min_gain: float = 0.0                # a share of the baseline's time
     checker: Target | None = None        # looks for races where the target itself does not
     mode: str = "auto"                   # how measured times find the caches
+    siblings: Siblings | None = None     # what the search's right candidates left; None: nothing is compared with them
 
     @cached_property
     def program(self) -> Any:

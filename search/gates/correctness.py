@@ -1,20 +1,29 @@
-"""Gate 2: every output of every case within two bounds of a float64 reference, and nothing else touched."""
+"""Gate 2: every output of every case within two bounds of a float64 reference, and nothing else touched.
+
+Where a template promises that a parameter leaves results the same, outputs are compared with a sibling's, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from search.cases import Case, derived_cases, workload_case
 from search.gates.base import Subject, passed
 from search.memory import POISON, Problem, Tensor, problem
+from search.numerics import Siblings, input_digest, promised, with_broken_promise
 from search.reference import Expected, frobenius_norm
+from search.space import resolve
+from search.spec import Items
 from search.targets.base import Execution
 from search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
 
 FROBENIUS_FACTOR = 2.0           # against a float64 model in which only stored values are rounded
 ENOUGH_FAILURES = 6              # then the pattern is clear, and the rest would only cost time
+ENOUGH_CASES = 3                 # that siblings have in common, whose lengths follow from different tiles or depths
 
 
 class CorrectnessGate:
@@ -24,8 +33,11 @@ class CorrectnessGate:
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
+        siblings = subject.siblings if promised(subject.template) else None
         for execution in subject.target.execute(subject.program, _problems(subject)):
             found, reason = compare(subject, execution)
+            if siblings is not None:
+                found = [replace(one, input_digest=input_digest(execution.problem)) for one in found]
             checks += found
             if reason is not None:
                 failures += 1
@@ -37,6 +49,9 @@ class CorrectnessGate:
             runs = len({(one.workload, one.seed) for one in checks})
             bad = len({(one.workload, one.seed) for one in checks if not one.passed})
             return GateResult(self.name, Outcome.FAILED, f"{first[1]} ({bad} of {runs} runs failed)", evidence, first[0])
+        broken = siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
+        if broken is not None:
+            return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
         return passed(self.name, f"{len(checks)} outputs within both bounds; largest absolute error "
                                  f"{worst:.3g}" if worst is not None else "nothing to compare", evidence)
@@ -44,14 +59,56 @@ class CorrectnessGate:
 
 def _problems(subject: Subject) -> list[Problem]:
     """The derived cases, then the timed workloads themselves where the target can afford them."""
-    tiles = subject.point.tiles
-    cases = list(derived_cases(subject.kernel, subject.compiled, tiles, subject.seed))
+    cases = list(derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed))
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
+    if subject.siblings is not None:
+        cases += _cases_of_sibling(subject, subject.siblings, cases)
+    return _laid_out(subject, cases)
+
+
+def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
+    """The smallest cases of a sibling, where too few of them are among `cases` for the two to be compared."""
+    first = siblings.first(subject.candidate)
+    if first is None:
+        return []
+    own, theirs = {_lengths(one) for one in cases}, _cases_of(subject, first.parameters)
+    apart = [one for one in theirs if _lengths(one) not in own]
+    missing = ENOUGH_CASES - (len(theirs) - len(apart))
+    return sorted(apart, key=lambda one: subject.kernel.work_flop(one.values(subject.kernel)))[:max(missing, 0)]
+
+
+def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
+    """The derived cases of a candidate of the subject's template, without those in which there is nothing to do."""
+    tiles = resolve(subject.template, parameters, subject.compiled).tiles
+    return [one for one in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
+            if subject.kernel.work_flop(one.values(subject.kernel)) > 0]
+
+
+def _lengths(case: Case) -> Hashable:
+    return case.dims, case.inputs, case.layout, case.seed
+
+
+def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
     return [problem(subject.kernel, subject.template, subject.point, case, subject.target.answer(subject.kernel, case))
             for case in cases]
+
+
+def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
+    """Where two candidates, run on the cases of `one` and on its workloads, do not leave the same bits."""
+    cases = [*_cases_of(one, one.candidate.parameters), *(workload_case(each, one.seed) for each in one.workloads)]
+    found = []
+    for mine, theirs in zip(*(each.target.execute(each.program, _laid_out(each, cases)) for each in (one, other))):
+        failure = mine.failure or theirs.failure
+        if failure is not None:
+            found.append(f"{_place(mine.problem.case, mine.order)}: {failure.sentence}")
+        for tensor in (one for one in mine.problem.tensors if one.role != "input" and failure is None):
+            if not np.array_equal(*(tensor.view(each.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
+                                    for each in (mine, theirs))):
+                found.append(f"{_place(mine.problem.case, mine.order)}: {tensor.name}")
+    return tuple(found)
 
 
 def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence], Reason | None]:

@@ -20,6 +20,9 @@ WORDS = {Decision.FASTER: "faster than the baseline", Decision.SLOWER: "slower t
          Decision.TOO_NOISY: "too noisy to judge"}
 
 
+BINDING_SHARE = 0.8              # of the longest resource's time
+
+
 class PerformanceGate:
     name = "performance"
 
@@ -93,7 +96,15 @@ def _ratio(timings: tuple[Timing, ...], baseline: tuple[Timing, ...] | None) -> 
     return math.exp(sum(logs) / len(logs))
 
 
+def binding_limits(timing: Timing) -> tuple[str, ...]:
+    """The resources that hold a modelled time up: alone, each would take nearly as long as the longest."""
+    if not timing.limits:
+        return (timing.limited_by,)
+    longest = timing.limits[0][1]
+    return tuple(name for name, us in timing.limits if us >= BINDING_SHARE * longest)
+
+
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:
-    times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us (limited by {one.limited_by})"
+    times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us (limited by {' and '.join(binding_limits(one))})"
                       for one in evidence.timings)
     return f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not told apart"

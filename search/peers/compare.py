@@ -25,10 +25,8 @@ from search.gates.performance import timed_problems
 from search.memory import DTYPES, Problem, Scalar
 from search.peers.results import Round, peers_of
 from search.targets.base import Execution
-from search.targets.cuda import driver
 from search.targets.cuda.arena import describe
-from search.targets.cuda.lock import GpuLock
-from search.targets.cuda.target import LOCK_DEADLINE_S, CudaTarget
+from search.targets.cuda.target import CudaTarget
 from search.targets.cuda.timing import LOOKS, default_mode
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"       # an interpreter with torch, cupy, numpy and ml_dtypes
@@ -96,7 +94,7 @@ def _request(winner: Subject, problems: Iterable[Problem], peers_file: Path, fol
     cubin = folder / "winner.cubin"
     cubin.write_bytes(winner.cubin.code)
     l2_bytes = winner.target.device.l2_bytes
-    return {"peers": str(peers_file), "cubin": str(cubin), "gpu": _number(winner.target), "l2_bytes": l2_bytes,
+    return {"peers": str(peers_file), "cubin": str(cubin), "gpu": winner.target.number, "l2_bytes": l2_bytes,
             "deadline_s": WAIT_DEADLINE_S, "seed": winner.seed, "blocks": LOOKS[-1], "folder": str(folder),
             "python": python(), "workloads": [_described(winner, one, folder, l2_bytes) for one in problems]}
 
@@ -117,23 +115,14 @@ def python() -> str:
     return os.environ.get(PYTHON_VARIABLE) or sys.executable
 
 
-def _number(target: CudaTarget) -> int:
-    return int(target.name.partition(":")[2])
-
-
 def _child(request: Mapping[str, Any], target: CudaTarget, cancelled: Callable[[], bool]) -> tuple[Heard, str]:
     """What the child said, and how it ended: empty when well."""
     folder = Path(request["folder"])
     (folder / "request.json").write_text(json.dumps(request))
     replies = folder / "replies.jsonl"
     replies.write_text("")
-    uuid = driver.gpu_uuid(request["gpu"])
-    lock = GpuLock(target._cache_folder / "locks", uuid, target.name, LOCK_DEADLINE_S)
-    try:
-        with target._turn(uuid), lock.held(alone=True):
-            ending = run_child(request["python"], folder / "request.json", replies, cancelled=cancelled)
-    finally:
-        lock.close()
+    with target.alone():
+        ending = run_child(request["python"], folder / "request.json", replies, cancelled=cancelled)
     return heard(replies.read_text().splitlines()), ending
 
 

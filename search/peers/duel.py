@@ -22,7 +22,7 @@ from search.targets.cuda.nvml import Health
 from search.targets.cuda.timing import race, ring_sets
 
 TORCH_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32, "int32": torch.int32,
-               "int64": torch.int64}
+               "int64": torch.int64, "uint8": torch.uint8}
 TO_DEVICE, TO_HOST = 1, 2                        # cudaMemcpyKind
 WARM_UP_S = 0.05
 PLACES = 8192                                    # of 256 bytes: within 2 MiB
@@ -32,6 +32,7 @@ class Duel:
     """One GPU, one stream; a context in which both frameworks use it."""
 
     def __init__(self, number: int, l2_bytes: int, deadline_s: float) -> None:
+        self._health = Health(number)            # before there is a context
         cupy.cuda.Device(number).use()
         torch.cuda.set_device(number)
         self._device = torch.device("cuda", number)
@@ -39,7 +40,6 @@ class Duel:
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._torch_stream = torch.cuda.ExternalStream(self._stream.ptr, device=self._device)
         self._both: tuple[Any, ...] = ()
-        self._health = Health(number)
 
     def __enter__(self) -> Duel:
         self._both = (self._stream, torch.cuda.stream(self._torch_stream), torch.no_grad())

@@ -69,10 +69,10 @@ def test_the_album_says_what_becomes_of_a_kernel(entry, judged):
         assert failed and all(one.sentence for one in failed)
 
 
-SHIPPED = [(preset, "mission") for preset in ("wmma:flashcore_a", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec",
+SHIPPED = [(preset, "mission") for preset in ("wmma:stage2", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec",
                                               "mma:fa2", "mma:short", "mma:resident", "mma:tiny", "mma:split")]
 SHIPPED += [(preset, workload) for workload in ("mission_bf16", "mission_causal", "mission_gqa")
-            for preset in ("wmma:flashcore_a", "scalar:vec", "mma:split")]
+            for preset in ("wmma:stage2", "scalar:vec", "mma:split")]
 
 
 @pytest.mark.parametrize(("preset", "workload"), SHIPPED)

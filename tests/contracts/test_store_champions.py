@@ -13,6 +13,7 @@ from db.sink import StoreSink
 from search.errors import Fault, GreenfastError, UsageError
 from search.run import Ended
 from search.scope import Scope, scope_of
+from search.verdict import GateResult, Green, Outcome, Reason, SafetyEvidence
 
 ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0", "driver": "580"}
 COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))
@@ -79,6 +80,48 @@ class TestConfirmations:
         rows = store.peers(claim.search_id)
         assert [row.peer.name for row in rows] == ["flash-attention-4", "torch-flash"]
         assert rows[1].peer == values.peer("torch-flash") and rows[1].recorded_at.endswith("Z")
+
+
+class TestWhatFreshProcessesSayCounts:
+    def test_the_best_of_a_search_is_what_was_confirmed_also_when_another_was_faster_in_the_search(self, store):
+        others = [searched(store, confirmed=None) for _ in range(2)]
+        search = store.submit(values.plan(compiled=COMPILED, target="cuda:0"))
+        claim = store.claim("worker", values.LEASE_S, search.id)
+        for number in (0, 1, 2):
+            values.run_trial(store, claim, number, values.accepted(number, 100.0 - number))
+        assert (store.best(search.id).number, store.search(search.id).best_time_us) == (2, 98.0)
+        for number, confirmed, best in ((2, True, 2), (1, True, 1), (1, False, 2)):
+            store.record_confirmation(claim, values.confirmation(number, confirmed))
+            row = store.search(search.id)
+            assert (store.best(search.id).number, row.best_time_us, row.time_kind) == (best, 100.0 - best, "measured")
+        store.record_confirmation(claim, values.confirmation(1))
+        assert {row.id: row.best_time_us for row in store.searches().items} == {
+            search.id: 99.0, **dict.fromkeys(others, 99.0)}
+
+    def test_what_was_spared_a_gate_is_judged_later_once_and_by_who_holds_the_search(self, store, claim):
+        def spared(number):
+            gates = values.gates(number, 90.0, measured=True)
+            return Green((*gates[:3], GateResult("safety", Outcome.SKIPPED, "not asked for")))
+        for number in (1, 2, 3):
+            values.run_trial(store, claim, number, spared(number))
+        said = GateResult("safety", Outcome.PASSED, "nothing found", SafetyEvidence((), (), (), ("races",)))
+        race = GateResult("safety", Outcome.FAILED, "a race", SafetyEvidence(), Reason.RACE)
+        sink = StoreSink(store, claim, values.LEASE_S)
+        for number, result in ((1, said), (2, race), (2, said), (1, race)):
+            sink.settle(number, result)
+        rows = {row.number: row for row in store.trials(claim.search_id).items}
+        assert [rows[number].verdict for number in (1, 2, 3)] == ["accepted", "rejected", "green"]
+        assert (rows[2].stage, rows[2].reason) == ("safety", "race") and rows[2].sentence.endswith("a race")
+        assert store.counts(claim.search_id).by_verdict == {"accepted": 1, "green": 1, "rejected": 1}
+        found = store.recorded(claim.search_id, 1)
+        assert found.verdict.gates[3] == said and found.verdict.gates[:3] == spared(1).gates[:3]
+        with pytest.raises(Fault) as refused:
+            sink.settle(9, said)
+        assert refused.value.code == "trial_not_recorded"
+        values.expire(store, claim)
+        store.claim("second", values.LEASE_S)
+        with pytest.raises(LeaseLost):
+            sink.settle(3, said)
 
 
 class TestConfirmingAgain:

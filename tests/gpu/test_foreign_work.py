@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -16,32 +17,56 @@ from spins import spin
 
 WORK = """
 import sys, time, cupy
-array, end = cupy.ones(2**26, cupy.float32), time.time() + 30
+array, end = cupy.ones({elements}, cupy.float32), time.time() + {seconds}
 print("works", flush=True)
 while time.time() < end:
     array *= 1.0000001
     cupy.cuda.Device().synchronize()
+time.sleep(30)
 """
+EVERY_MULTIPROCESSOR, ONE = 2**26, 32
 
 
 @pytest.fixture
 def foreign_work():
-    """A process that keeps the GPU busy and is no child of this one: its parent is a shell."""
-    shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, WORK], stdout=subprocess.PIPE,
-                             start_new_session=True)
-    assert shell.stdout.readline() == b"works\n"
-    yield
-    os.killpg(shell.pid, signal.SIGKILL)
-    shell.wait()
+    """Starts a process that keeps the GPU busy and is no child of this one: its parent is a shell."""
+    shells = []
+
+    def start(elements: int, seconds: float) -> None:
+        work = WORK.format(elements=elements, seconds=seconds)
+        shells.append(subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, work],
+                                       stdout=subprocess.PIPE, start_new_session=True))
+        assert shells[-1].stdout.readline() == b"works\n"
+        time.sleep(1.0)                          # NVML looks back on a second
+    yield start
+    for shell in shells:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
 
 
-def test_a_time_taken_beside_foreign_work_says_so(foreign_work, gpu, bench_of, monkeypatch):
+@pytest.fixture
+def timing_of(bench_of, monkeypatch):
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-    monkeypatch.setattr(cuda, "QUIET_S", 2.0)
-    (timing,) = performance_of(evaluate(spin(100000), bench_of(), None).verdict).timings
-    if "foreign_busy_percent" not in dict(timing.detail):
-        pytest.skip(f"NVML does not tell processes apart here: {dict(timing.detail)}")
-    seen = dict(timing.detail)["foreign_busy_percent"]
-    if seen < 5:
-        pytest.skip(f"NVML says that a process which never pauses keeps the GPU {seen:g} % busy")
+
+    def timing(quiet_s: float):
+        monkeypatch.setattr(cuda, "QUIET_S", quiet_s)
+        (found,) = performance_of(evaluate(spin(100000), bench_of(), None).verdict).timings
+        if dict(found.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(found.detail):
+            pytest.skip(f"NVML does not tell processes apart here: {dict(found.detail)}")
+        return found
+    return timing
+
+
+@pytest.mark.parametrize("elements", [EVERY_MULTIPROCESSOR, ONE])
+def test_a_time_taken_beside_foreign_work_says_so(elements, foreign_work, gpu, timing_of):
+    foreign_work(elements, 30.0)
+    timing = timing_of(2.0)
+    assert dict(timing.detail)["foreign_busy_percent"] >= (50 if elements == EVERY_MULTIPROCESSOR else 5)
     assert "other processes kept the GPU" in timing.note
+
+
+def test_foreign_work_that_ends_is_waited_for_and_not_said(foreign_work, gpu, timing_of):
+    foreign_work(EVERY_MULTIPROCESSOR, 6.0)      # then it only holds its memory
+    timing = timing_of(30.0)
+    assert dict(timing.detail)["foreign_busy_percent"] < 5 and dict(timing.detail)["gpu_processes"] == 2
+    assert "other processes" not in timing.note

@@ -39,7 +39,7 @@ def winner(gpu, catalogue, toolchain):
     workload = kernel.workload("small")
     bench = Bench(kernel, workload.compile_time(kernel), (workload,), gpu, toolchain, catalogue.include_dirs,
                   GateLimits(), 0)
-    template, preset = kernel.preset("wmma:flashcore_a")
+    template, preset = kernel.preset("wmma:stage2")
     candidate = preset_candidate(template, preset.name, bench.compiled)
     source = bench.render(candidate)
     return bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch), None)

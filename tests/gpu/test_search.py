@@ -18,6 +18,9 @@ class ListSink:
     def record(self, trial, source):
         self.trials.append(trial)
 
+    def settle(self, number, result):
+        pass
+
     def confirm(self, confirmation):
         pass
 

@@ -20,7 +20,7 @@ from search.verdict import Reason
 @pytest.fixture(scope="module")
 def attention(catalogue):
     kernel = catalogue.kernel("attention")
-    template, preset = kernel.preset("wmma:flashcore_a")
+    template, preset = kernel.preset("wmma:stage2")
     compiled = kernel.workload("mission").compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
     return kernel, template, resolve(template, candidate.parameters, compiled), compiled

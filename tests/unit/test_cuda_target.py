@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +26,8 @@ from search.targets.base import Rival
 from search.targets.cuda import driver, gpu_count
 from search.targets.cuda import target as cuda
 from search.targets.cuda.images import ImageFiles
-from search.targets.cuda.nvml import foreign_percent, strangers
+from search.targets.cuda.lock import GpuLock
+from search.targets.cuda.nvml import Health, foreign_percent, own_number, strangers
 from search.targets.cuda.quarantine import QUARANTINE_S, Quarantine
 from search.targets.cuda.timing import LOOKS
 from search.verdict import Reason
@@ -52,6 +56,41 @@ def target(tmp_path, monkeypatch):
 
 def program(target, words):
     return target.load(None, SimpleNamespace(code=words.encode()))
+
+
+def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(target, tmp_path):
+    turns = []
+
+    @contextmanager
+    def turn(uuid):
+        turns.append(uuid)
+        yield
+    target._turn = turn
+    another = GpuLock(tmp_path / "locks", "0123", "cuda:0", 0.1)
+    with target.alone():
+        assert turns == ["0123"] and target._child is None and target.number == 0
+        with pytest.raises(Fault, match="another process has used"), another.held(alone=False):
+            pass
+    with another.held(alone=True):
+        pass
+    another.close()
+
+
+def test_a_candidate_waits_for_who_has_the_gpu_alone(target):
+    order, begun = [], threading.Event()
+
+    def run():
+        begun.set()
+        order.extend(one.problem.case.name for one in target.execute(program(target, "right"), [problem_of(1)]))
+    target.prepare()
+    with target.alone():
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(5.0)
+        time.sleep(0.2)
+        order.append("alone")
+    thread.join()
+    assert order == ["alone", "case1"]
 
 
 def test_all_problems_of_a_candidate_take_one_request_and_come_back_in_order(target):
@@ -223,8 +262,64 @@ def test_a_small_reference_asks_no_gpu(target, catalogue):
 def test_other_peoples_work_is_told_from_our_own():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert strangers([os.getpid(), 1, child.pid]) == {1, child.pid} - ({1} if os.getppid() == 1 else set())
-        assert strangers([123456789]) == set()   # we are not among them: a container's numbers are other ones
+        assert strangers([os.getpid(), 1, child.pid], os.getpid()) == {1, child.pid} - ({1} if os.getppid() == 1 else set())
+        assert strangers([123456789], None) == set()
     finally:
         child.communicate(b"\n")
     assert foreign_percent([(7, 30), (8, 90), (9, 4)], {7, 9}) == 30 and foreign_percent([], {7}) == 0
+
+
+def test_this_process_is_known_by_its_number_or_as_the_one_that_came_with_its_context():
+    assert own_number({5}, {5, os.getpid(), 9}) == os.getpid()
+    assert own_number({5}, {5, 7}) == 7                      # a container: NVML counts by the host's numbers
+    assert own_number({5}, {5}) is None and own_number(set(), {7, 8}) is None
+
+
+class FakeNvml:
+    """What NVML said on an H200: samples come seldom, and asking for too short a time says that there are none."""
+
+    NVMLError = type("NVMLError", (Exception,), {})
+    NVMLError_NotFound = type("NVMLError_NotFound", (NVMLError,), {})
+    NVML_CLOCK_SM = 1
+
+    def __init__(self):
+        self.users, self.asked = [1001], []
+        self.busy = lambda: {}
+        self.nvmlInit = lambda: None
+        self.nvmlDeviceGetHandleByPciBusId = lambda bus: "handle"
+        self.nvmlSystemGetDriverVersion = lambda: "580"
+        self.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=one) for one in self.users]
+
+    def nvmlDeviceGetProcessUtilization(self, handle, since_us):
+        self.asked.append(time.time() - since_us / 1e6)
+        if self.asked[-1] < 0.5 or not self.busy():
+            raise self.NVMLError_NotFound
+        return [SimpleNamespace(pid=pid, smUtil=share) for pid, share in self.busy().items()]
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    fake = FakeNvml()
+    bus = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(deviceGetPCIBusId=lambda number: "0000:01:00.0")))
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setitem(sys.modules, "cupy", bus)
+    return fake
+
+
+def test_a_process_that_never_pauses_is_waited_for_and_then_said(nvml):
+    health = Health(0)
+    nvml.users = [1001, 2002]                                # 2002 is this one
+    nvml.busy = lambda: {1001: 97, 2002: 3}
+    begun = time.monotonic()
+    assert health.quiet(0.6) == {"gpu_processes": 2.0, "foreign_busy_percent": 97.0}
+    assert time.monotonic() - begun >= 0.6 and min(nvml.asked) > 0.9     # each look at a whole second
+
+
+def test_a_process_that_has_ended_or_only_holds_memory_is_not_waited_for(nvml):
+    health = Health(0)
+    nvml.users = [1001, 2002]
+    nvml.busy = lambda: {1: {1001: 97}, 2: {1001: 60}}.get(len(nvml.asked), {})
+    assert health.quiet(30.0) == {"gpu_processes": 2.0, "foreign_busy_percent": 0.0}
+    assert len(nvml.asked) == 3
+    nvml.users = [2002]
+    assert Health(0).quiet(30.0) == {"gpu_processes": 1.0}

@@ -14,7 +14,7 @@ from search.plan import SearchRequest, make_plan
 from search.run import Control, Ended, History, Pending, SearchRun
 from search.strategies import Proposal
 from search.targets import TargetSettings, open_target
-from search.verdict import Faulted, Green, Rejected, Trial
+from search.verdict import Faulted, GateResult, Green, Rejected, Trial
 
 
 class ListSink:
@@ -26,6 +26,7 @@ class ListSink:
         self.sources: dict[str, str] = {}
         self.confirmations: list[Confirmation] = []
         self.peers: list[Peer] = []
+        self.settled: dict[int, GateResult] = {}
         self._control = control
 
     def begin(self, number, proposal):
@@ -38,6 +39,9 @@ class ListSink:
 
     def confirm(self, confirmation):
         self.confirmations.append(confirmation)
+
+    def settle(self, number, result):
+        self.settled[number] = result
 
     def beside(self, peer):
         self.peers.append(peer)

@@ -14,10 +14,10 @@ import numpy as np
 
 from search.cases import Case, derived_cases
 from search.reference import Arrays, reference_module
+from search.space import resolve
 from search.spec import KernelSpec
 
 LARGE_FLOP = 4e9                     # below, NumPy is done before a GPU has begun
-TILES = {"tile_q": 64, "tile_kv": 64, "depth": 2}
 # Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; in the
 # model of rounding NumPy may round twice.
 CLOSE = {"value": 1e-12, "bound": 1e-4}
@@ -43,10 +43,12 @@ def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
 
 
 def small_case(kernel: KernelSpec, case: Case) -> Case:
-    """The largest of the kernel's checks with the options of `case`."""
+    """The largest of the kernel's checks, sized for its baseline, with the options of `case`."""
     dims = dict(case.dims)
     compiled = (*((one.name, dims[one.name]) for one in kernel.dims if one.time == "compile"), *case.options)
-    return max(derived_cases(kernel, compiled, TILES, case.seed), key=lambda one: kernel.work_flop(one.values(kernel)))
+    template, preset = kernel.preset(kernel.baseline)
+    tiles = resolve(template, preset.parameters, compiled).tiles
+    return max(derived_cases(kernel, compiled, tiles, case.seed), key=lambda one: kernel.work_flop(one.values(kernel)))
 
 
 def agrees(kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]) -> bool:

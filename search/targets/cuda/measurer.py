@@ -85,11 +85,11 @@ class Measurer:
     """Answers the parent's requests, one at a time, until one breaks the context."""
 
     def __init__(self, number: int) -> None:
+        self.health = Health(number)             # before there is a context
         cupy.cuda.Device(number).use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
-        self.health = Health(number)
         self.idle_since = 0.0                    # of the last timing's end: clocks fall when nothing runs
         self.at = 0                              # of several problems the one that runs
         self.spans: dict[str, float] = {}        # seconds of this request, by what they went into

@@ -10,17 +10,18 @@ from pathlib import Path
 # NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal (software, hardware),
 # power brake.
 SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-LOOK_S = 1.0                     # between two looks at who uses the GPU
-POLL_S = 0.1
+LOOK_S = 1.0                     # between two looks at who uses the GPU, and what each looks back on: NVML samples seldom
+POLL_S = 0.25
 BUSY_PERCENT = 5                 # of the multiprocessors' time, by others
 
 
 class Health:
-    """Reads the GPU that CUDA calls `number`."""
+    """Reads the GPU that CUDA calls `number`. To be made before this process has a context there: the process that NVML
+    counts once it has one is this one, by whatever number."""
 
     def __init__(self, number: int) -> None:
         self.version = ""
-        self._looked, self._foreign = 0.0, {}
+        self._looked, self._foreign, self._own = -LOOK_S, {}, None
         try:
             import cupy
             import pynvml
@@ -29,6 +30,7 @@ class Health:
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(
                 cupy.cuda.runtime.deviceGetPCIBusId(number).encode())
             self.version = str(pynvml.nvmlSystemGetDriverVersion())
+            self._before = self._users()
         except Exception:                        # no module, no library or no right to ask: times go without
             self._nvml = None
 
@@ -64,27 +66,44 @@ class Health:
         return dict(self._foreign)
 
     def _look(self) -> None:
-        nvml, now, since = self._nvml, time.monotonic(), self._looked
-        self._looked = now
+        nvml, self._looked = self._nvml, time.monotonic()
         try:
-            users = [int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
+            users = self._users()
+            if self._own is None:
+                self._own = own_number(self._before, users)
             self._foreign = {"gpu_processes": float(len(users))}
-            if strangers(users):
-                microseconds = int(1e6 * (time.time() - min(now - since, LOOK_S)))
-                samples = nvml.nvmlDeviceGetProcessUtilization(self._handle, microseconds)
-                self._foreign["foreign_busy_percent"] = float(foreign_percent(
-                    ((int(one.pid), int(one.smUtil)) for one in samples), strangers(users)))
-        except nvml.NVMLError:                   # "no sample" is one of these, too: nobody worked
+            others = strangers(users, self._own)
+            if others:
+                self._foreign["foreign_busy_percent"] = float(foreign_percent(self._samples(), others))
+        except nvml.NVMLError:
             pass
 
+    def _users(self) -> set[int]:
+        return {int(one.pid) for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
 
-def strangers(users: Iterable[int]) -> set[int]:
-    """Processes that are neither this one nor a child of its parent. Empty where we do not see ourselves among them:
-    a container counts processes by other numbers, so that nobody can be told from us."""
-    users = set(users)
-    if os.getpid() not in users:
+    def _samples(self) -> list[tuple[int, int]]:
+        """(process, percent of the last second that it kept multiprocessors busy)."""
+        since = int(1e6 * (time.time() - LOOK_S))
+        try:
+            return [(int(one.pid), int(one.smUtil))
+                    for one in self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)]
+        except self._nvml.NVMLError_NotFound:    # no sample: nobody worked
+            return []
+
+
+def own_number(before: set[int], users: set[int]) -> int | None:
+    """What NVML calls this process: inside a container not what the process calls itself. None: it cannot be told."""
+    if os.getpid() in users:
+        return os.getpid()
+    newcomers = users - before
+    return newcomers.pop() if len(newcomers) == 1 else None
+
+
+def strangers(users: Iterable[int], own: int | None) -> set[int]:
+    """Processes that are neither this one, `own`, nor a child of its parent. Empty where nobody can be told from us."""
+    if own is None:
         return set()
-    return {one for one in users if one != os.getpid() and _parent(one) != os.getppid()}
+    return {one for one in users if one != own and _parent(one) != os.getppid()}
 
 
 def foreign_percent(samples: Iterable[tuple[int, int]], foreign: set[int]) -> int:

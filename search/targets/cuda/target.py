@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,8 @@ class CudaTarget(Target):
 
     def __init__(self, which: str, cache_folder: Path, run_deadline_s: float,
                  turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> None:
-        self.name, self._number = f"cuda:{which}", int(which)
-        self.device = driver.device_of(self._number)
+        self.name, self.number = f"cuda:{which}", int(which)     # as CUDA counts
+        self.device = driver.device_of(self.number)
         self._cache_folder, self._turn = cache_folder, turn
         self._run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
         self._one_at_a_time = threading.RLock()
@@ -108,14 +108,27 @@ class CudaTarget(Target):
 
     def prepare(self) -> None:
         with self._one_at_a_time:
-            if self._folder is None:
-                self._uuid, locks = driver.gpu_uuid(self._number), self._cache_folder / "locks"
-                self._lock = GpuLock(locks, self._uuid, self.name, LOCK_DEADLINE_S)
-                self._quarantine = Quarantine(locks, self._uuid, self.name)
-                self._folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
-                self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-                self._images = ImageFiles(self._folder)
+            self._open()
             self._started()
+
+    def _open(self) -> None:
+        """What needs no child."""
+        if self._folder is None:
+            self._uuid, locks = driver.gpu_uuid(self.number), self._cache_folder / "locks"
+            self._lock = GpuLock(locks, self._uuid, self.name, LOCK_DEADLINE_S)
+            self._quarantine = Quarantine(locks, self._uuid, self.name)
+            self._folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
+            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._images = ImageFiles(self._folder)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The GPU for a process of the caller's: nothing else of ours runs on it, here, in other processes of the data
+        folder, or in other workers of the database. Fault `gpu_busy` when others keep it."""
+        with self._one_at_a_time:
+            self._open()
+            with self._turn(self._uuid), self._lock.held(alone=True):
+                yield
 
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
         self.prepare()
@@ -241,7 +254,7 @@ class CudaTarget(Target):
         return child
 
     def _start(self) -> Child:
-        child = Child(self.measurer, Limits(file_bytes=None), [str(self._number)])
+        child = Child(self.measurer, Limits(file_bytes=None), [str(self.number)])
         self._child, self._jobs = child, 0
         try:
             hello = child.call({"do": "hello"}, START_DEADLINE_S)
@@ -344,7 +357,7 @@ class CudaTarget(Target):
         if not facts.tensor_fp16_flop_per_cycle_per_sm:
             note += f"; the peaks of {facts.title} are not known, so no time is called implausible"
         return Timing(problem.case.name, median(reply["samples"]), TimeKind.MEASURED, "", detail, note,
-                      samples=tuple(reply["samples"]), baseline_samples=tuple(reply["others"]))
+                      samples=tuple(reply["samples"]), baseline_samples=tuple(reply["others"]), mode=mode)
 
 
 def batches(problems: Sequence[Problem]) -> Iterator[list[Problem]]:

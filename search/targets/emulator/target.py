@@ -33,6 +33,7 @@ SAMPLED_BLOCKS = 8                   # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow checks are no fault of the candidate
 MEMORY_BYTES = 4 * 2**30
+WORKSPACE_BYTES = 2**30              # that a run may ask for: it is laid out and kept by this process, too
 WORKER_BYTES = 256 * 2**20             # of address space that each thread of the process takes for its heap and stacks
 _MACHINE_PATH = re.compile(r"/(?:[^\s/:]+/)+")        # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
@@ -89,15 +90,19 @@ class EmulatorTarget(Target):
             if not batch:
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
-            runs = [emulated_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))]
-            results = self._execute(self._module(program, "plain"), runs)
-            for one, order, result in zip(batch, orders, results):
-                yield Execution(one, order, *self._outcome(one, result))
+            runs = [emulated_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))
+                    if no_room(one) is None]
+            results = iter(self._execute(self._module(program, "plain"), runs))
+            for one, order in zip(batch, orders):
+                failure = no_room(one)
+                yield Execution(one, order, *(({}, failure) if failure else self._outcome(one, next(results))))
 
     def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
                 inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
         timings = []
         for one in problems:
+            if (failure := no_room(one)) is not None:
+                return failure
             result = self._counted(program, one)
             failure = self._failure(one, result)
             if failure is not None:
@@ -112,12 +117,16 @@ class EmulatorTarget(Target):
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
             runs = [emulated_run(one, order, str(number), check=True)
-                    for number, (one, order) in enumerate(zip(batch, orders))]
-            results = self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE)
-            for one, order, result in zip(batch, orders, results):
-                yield Checked(one, order, findings_of(result, program.source_lines))
+                    for number, (one, order) in enumerate(zip(batch, orders)) if no_room(one) is None]
+            results = iter(self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE))
+            for one, order in zip(batch, orders):
+                failure = no_room(one)
+                yield Checked(one, order, (SafetyFinding(failure.reason.value, failure.sentence),) if failure
+                              else findings_of(next(results), program.source_lines))
 
     def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
+        if (failure := no_room(problem)) is not None:
+            return failure
         result = self._counted(program, problem)
         return self._failure(problem, result) or line_costs_of(result, program.source_lines)
 
@@ -185,6 +194,15 @@ class EmulatorTarget(Target):
                       line_costs_of(result, program.source_lines),
                       limits=tuple((name, round(us, 4)) for name, us in time.limits),
                       mix=tuple((name, round(count)) for name, count in whole_mix(problem, mixes)) if mixes else ())
+
+
+def no_room(problem: Problem) -> Failure | None:
+    """Why a run's workspaces are more than the emulator has; None where they fit."""
+    needed = sum(one.bytes for one in problem.workspaces)
+    if needed <= WORKSPACE_BYTES:
+        return None
+    return Failure(Reason.OUT_OF_MEMORY, f"its workspaces need {needed:,} bytes; a run on the emulator has "
+                                         f"{WORKSPACE_BYTES:,} for them")
 
 
 def findings_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[SafetyFinding, ...]:
