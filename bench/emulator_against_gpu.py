@@ -91,7 +91,7 @@ def main() -> None:
         cubin = toolchain.compile(source, gpu.device.arch)
         assert isinstance(source, RenderedSource) and isinstance(cubin, Cubin), candidate
         subject = bench.subject(candidate, source, cubin, None)
-        row = {"workload": workload.name, "template": candidate.template, "source": source.digest,
+        row = {"what": "candidate", "workload": workload.name, "template": candidate.template, "source": source.digest,
                "parameters": candidate.values()}
         row["ptxas"], _ = said((PtxasGate(),), subject)
         if row["ptxas"] != "passed":
@@ -105,19 +105,19 @@ def main() -> None:
     with ThreadPoolExecutor(cores) as pool:
         rows = [row for row in pool.map(judge, draws(kernel, gpu.device, chosen.count)) if row]
     judged = [row for row in rows if "gpu" in row]
-    tally = {"drawn": len(rows), "spills": len(rows) - len(judged),
+    tally = {"what": "tally", "drawn": len(rows), "spills": len(rows) - len(judged),
              "right_on_both": sum(row["gpu"] == row["emulator"] == "passed" for row in judged),
              "only_the_gpu_refuses": sum(row["gpu"] != "passed" == row["emulator"] for row in judged),
              "only_the_emulator_refuses": sum(row["gpu"] == "passed" != row["emulator"] for row in judged),
              "both_refuse": sum(row["gpu"] != "passed" != row["emulator"] for row in judged)}
     environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": cores,
-                   "python": platform.python_version(), **dict(gpu.identity())}
+                   "python": platform.python_version(), **dict(toolchain.identity), **dict(gpu.identity())}
     print(json.dumps(tally))
     for row in judged:
         if row["gpu"] != row["emulator"]:
             print(json.dumps(row))
     if chosen.save or chosen.out != OUT:
-        chosen.out.write_text(json.dumps({"environment": environment, "found": tally, "rows": rows}, indent=1))
+        chosen.out.write_text(json.dumps({"environment": environment, "rows": [tally, *rows]}, indent=1) + "\n")
     for one in (toolchain, gpu, emulator):
         one.close()
 

@@ -144,8 +144,26 @@ def emulator() -> str:
                   ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
                   ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]),
                    "h200/gpu_target")]
+    for one in rows("h200/emulator_against_gpu", "tally"):
+        judged, name = one["drawn"] - one["spills"], "h200/emulator_against_gpu"
+        lines += [("random candidates judged by both", f"{judged} of {one['drawn']} (the others spill)", name),
+                  ("... right on both", one["right_on_both"], name),
+                  ("... that only the GPU rejects", f"**{one['only_the_gpu_refuses']}**", name),
+                  ("... that only the emulator rejects", one["only_the_emulator_refuses"], name)]
     return table(("what", "figure", "from"),
                  [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
+
+
+def compiler() -> str:
+    """One candidate that one release of NVRTC compiles to wrong code."""
+    found = rows("h200/compiler_fault", "candidate")
+    if not found:
+        return NOT_YET
+    settings = " ".join(f"{name}={value}" for name, value in found[0]["parameters"].items())
+    made = table(("NVRTC", "on the GPU", "what the gate said"),
+                 [(one["nvidia-cuda-nvrtc"], one["outcome"], one["sentence"]) for one in rows("h200/compiler_fault", "compiled")])
+    return (f"The candidate: `{found[0]['template']}` on `{found[0]['workload']}`, {settings}; "
+            f"the emulator says {found[0]['emulator']}.\n\n{made}")
 
 
 def modelled() -> str:
@@ -205,7 +223,7 @@ def verified() -> str:
 
 
 SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
-            "confirmation": confirmation, "emulator": emulator, "modelled": modelled, "peers": peers, "winners": winners,
+            "confirmation": confirmation, "emulator": emulator, "compiler": compiler, "modelled": modelled, "peers": peers, "winners": winners,
             "verified": verified}
 
 
