@@ -1,11 +1,11 @@
 """attention_fp8 on a real GPU: every preset against the reference, and how many bits an fp8 mma.sync keeps of its sums.
 
-    python bench/fp8_gpu.py OUT.json [--accumulator | --presets]
+    python bench/fp8_gpu.py OUT.json [--accumulators | --presets]
 
 The accumulator is asked three things, by products that are powers of two: how far below a product another one may lie
 and still be seen, in the same half of the 32 terms, in the other half, and against the float that is added to; and the
-largest error on random codes, as a share of the sum of the terms' sizes, which is what reference.py's ACCUMULATOR_STEP bounds
-(a logarithm to base 2; -60 stands for no error at all).
+largest error on random codes, as a share of the sum of the terms' sizes, which is what reference.py's ACCUMULATOR_STEP
+bounds (a logarithm to base 2; -60 stands for no error at all).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from search.devices import device
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
+from search.gates.performance import timed_problems
 from search.space import Space
 from search.targets import TargetSettings, open_target
 from search.toolchain import Toolchain
@@ -37,6 +38,8 @@ FORMATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "f16"
 POWERS = {"e4m3": (-9, 8), "e5m2": (-16, 15), "f16": (-24, 15)}      # of two that the format holds exactly
 ROUNDS = 400
 NOTHING = 2.0**-60
+TIMED = ("mission", "mission_e4m3", "mission_e5m2", "long", "long_e4m3", "d128")
+BESIDE = (("mma:fa2", "mission"), ("mma:resident", "mission"), ("mma:wide", "long"), ("mma:wide", "d128"))     # attention's
 SOURCE = """
 extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, const float* c, float* d) {
     const int lane = threadIdx.x;
@@ -117,15 +120,16 @@ def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> d
             "bias": float(share.mean() / max(mean, NOTHING))}
 
 
-def accumulators() -> dict:
-    found, rng = {}, np.random.default_rng(1)
+def accumulators() -> list[dict]:
+    found, rng = [], np.random.default_rng(1)
     for kind in FORMATS:
         multiply = Multiplier(kind)
         half = multiply.depth // 2
-        found[kind] = {"bits_same_half": bits_seen(multiply, kind, 1), "bits_other_half": bits_seen(multiply, kind, half),
-                       "bits_under_the_accumulator": bits_seen(multiply, kind, None),
-                       **{f"random_{steps}": worst_share(multiply, rng, steps) for steps in (1, 4, 64)}}
-        print(kind, json.dumps(found[kind]), flush=True)
+        found.append({"what": "accumulator", "format": kind, "bits_same_half": bits_seen(multiply, kind, 1),
+                      "bits_other_half": bits_seen(multiply, kind, half),
+                      "bits_under_the_accumulator": bits_seen(multiply, kind, None),
+                      **{f"random_{steps}": worst_share(multiply, rng, steps) for steps in (1, 4, 64)}})
+        print(json.dumps(found[-1]), flush=True)
     return found
 
 
@@ -145,6 +149,9 @@ def presets() -> list[dict]:
             for preset in template.presets:
                 for workload in kernel.workloads:
                     found += _judged(kernel, template, preset, workload, target, toolchain, catalogue)
+        attention = catalogue.kernel("attention")
+        for name, workload in BESIDE:
+            found += _judged(attention, *attention.preset(name), attention.workload(workload), target, toolchain, catalogue)
         toolchain.close()
         target.close()
     return found
@@ -152,33 +159,41 @@ def presets() -> list[dict]:
 
 def _judged(kernel, template, preset, workload, target, toolchain, catalogue) -> list[dict]:
     compiled = workload.compile_time(kernel)
-    if preset.name.startswith("sim") != (dict(compiled)["format"] == "sim") and preset.name != "wide":
+    form = dict(compiled).get("format", "")
+    if form and preset.name.startswith("sim") != (form == "sim") and preset.name != "wide":
         return []
     candidate = preset_candidate(template, preset.name, compiled)
     if Space(template, compiled, device("h200")).why_not(candidate.parameters):
         return []
     started = time.perf_counter()
-    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 7)
+    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 7, mode="hot")
     source = bench.render(candidate)
     cubin = toolchain.compile(source, target.device.arch)
-    result = CorrectnessGate().judge(bench.subject(candidate, source, cubin, None))
-    print(f"{preset.name:16}{workload.name:16}{result.outcome:8}{time.perf_counter() - started:6.1f} s  {result.sentence}",
+    subject = bench.subject(candidate, source, cubin, None)
+    result = CorrectnessGate().judge(subject)
+    time_us = None
+    if workload.name in TIMED and result.outcome == "passed":
+        timings = target.measure(subject.program, cubin, timed_problems(subject))
+        time_us = timings[0].time_median_us if isinstance(timings, tuple) else None
+    print(f"{kernel.name:14}{preset.name:16}{workload.name:16}{result.outcome:8}{time.perf_counter() - started:6.1f} s  "
+          f"{'' if time_us is None else f'{time_us:.2f} us hot; '}{result.sentence}",
           flush=True)
-    return [{"preset": preset.name, "workload": workload.name, "outcome": str(result.outcome),
+    return [{"what": "preset", "kernel": kernel.name, "preset": preset.name, "workload": workload.name, "outcome": str(result.outcome),
+             "registers": max(one.registers for one in cubin.entries),
+             "spill_bytes": sum(one.spill_bytes for one in cubin.entries), "time_median_us": time_us, "mode": "hot",
              "sentence": result.sentence, "source": source.digest}]
 
 
 def main() -> int:
     out, only = Path(sys.argv[1]), sys.argv[2:]
-    made = {"environment": environment(), "device": open_device_name()}
-    if "--presets" not in only:
-        made["accumulator"] = accumulators()
-        out.write_text(json.dumps(made, indent=1) + "\n")
-    if "--accumulator" not in only:
-        made["presets"] = presets()
-        out.write_text(json.dumps(made, indent=1) + "\n")
-    wrong = [one for one in made.get("presets", ()) if one["outcome"] != "passed"]
-    print(f"{len(made.get('presets', ()))} presets and workloads, {len(wrong)} not right")
+    made = {"environment": {**environment(), "device": open_device_name()}, "rows": []}
+    for part in (accumulators, presets):
+        if not only or f"--{part.__name__}" in only:
+            made["rows"] += part()
+            out.write_text(json.dumps(made, indent=1) + "\n")
+    judged = [one for one in made["rows"] if one["what"] == "preset"]
+    wrong = [one for one in judged if one["outcome"] != "passed"]
+    print(f"{len(judged)} presets and workloads, {len(wrong)} not right")
     return 1 if wrong else 0
 
 

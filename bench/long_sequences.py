@@ -1,10 +1,11 @@
 """Candidates for long sequences, timed on a GPU: TFLOP/s beside registers, spills and occupancy.
 
-    python bench/long_sequences.py OUT.json LIST [LIST ...]
+    python bench/long_sequences.py OUT.json [LIST ...]
 
-Each line of a LIST is a workload, a folder of templates (`.` for the repository's), a template, and NAME=VALUE settings;
-`#` begins a comment. Everything is compiled first, then taken through the gates on cuda:0 with hot caches, so that a time is
-never that of a wrong kernel. Rows are written as they come.
+Each line of a LIST (bench/long_sequences.txt unless named) is a workload, a folder of templates (`.` for the
+repository's), a template, and NAME=VALUE settings; `#` begins a comment. Everything is compiled first, then
+taken through the gates on cuda:0 with hot caches, so that a time is never that of a wrong kernel. Rows are
+written as they come.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ sys.path.insert(0, str(ROOT))
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.cases import workload_case
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.errors import GreenfastError
+from search.errors import GreenfastError, UsageError
 from search.evaluate import Bench, evaluate
+from search.expressions import Value
 from search.gates import GateLimits
 from search.occupancy import occupancy
 from search.space import Space, resolve
+from search.spec import TemplateSpec
 from search.targets import TargetSettings, open_target
 from search.toolchain import CompileFailed, Toolchain
 from search.verdict import performance_of, verdict_name
@@ -48,7 +51,8 @@ class Entry:
 
     @property
     def text(self) -> str:
-        return " ".join([self.workload, self.root, self.template, *(f"{name}={value}" for name, value in self.settings)])
+        settings = (f"{name}={value}" for name, value in self.settings)
+        return " ".join([self.workload, self.root, self.template, *settings])
 
 
 def entries(paths: list[str]) -> list[Entry]:
@@ -67,7 +71,8 @@ class Shop:
 
     def __init__(self, roots: set[str]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
-        self.catalogues = {root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])]) for root in roots}
+        self.catalogues = {root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])])
+                           for root in roots}
         self.toolchain = Toolchain(self.folder, os.cpu_count() or 1)
         includes = tuple(dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs))
         self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
@@ -78,12 +83,19 @@ class Shop:
         kernel = catalogue.kernel(KERNEL)
         template, workload = kernel.template(entry.template), kernel.workload(entry.workload)
         compiled = workload.compile_time(kernel)
-        given = {name: next((one for one in template.parameter(name).values if str(one).lower() == text.lower()), text)
-                 for name, text in entry.settings}
-        candidate = Candidate(KERNEL, template.name, complete_parameters(template, given, compiled), Origin(OriginKind.SEEDED))
+        given = {name: value_of(template, name, text) for name, text in entry.settings}
+        parameters = complete_parameters(template, given, compiled)
+        if left := {name for name, value in given.items() if dict(parameters)[name] != value}:
+            raise UsageError(f"no meaning beside the others: {', '.join(sorted(left))}", code="inactive")
+        candidate = Candidate(KERNEL, template.name, parameters, Origin(OriginKind.SEEDED))
         bench = Bench(kernel, compiled, (workload,), self.target, self.toolchain, catalogue.include_dirs,
                       GateLimits(max_spill_bytes=None), 0, mode="hot")
         return bench, candidate, Space(template, compiled, self.target.device).why_not(candidate.parameters)
+
+
+def value_of(template: TemplateSpec, name: str, text: str) -> Value:
+    """The value that a setting spells; the text itself, which is refused later, when there is none."""
+    return next((one for one in template.parameter(name).values if str(one).lower() == text.lower()), text)
 
 
 def compiled_figures(shop: Shop, entry: Entry) -> dict:
@@ -102,8 +114,9 @@ def compiled_figures(shop: Shop, entry: Entry) -> dict:
     held = occupancy(shop.target.device, first.registers, point.threads_per_block,
                      point.smem_dynamic_bytes + first.smem_static_bytes)
     flop = bench.kernel.work_flop(workload_case(bench.workloads[0], 0).values(bench.kernel))
-    return {"flop": flop, "registers": first.registers, "spill_bytes": first.spill_bytes, "smem_bytes": point.smem_dynamic_bytes,
-            "blocks_per_sm": held.blocks_per_sm, "limited_by": held.limited_by}
+    return {"flop": flop, "registers": first.registers, "spill_bytes": first.spill_bytes,
+            "smem_bytes": point.smem_dynamic_bytes, "blocks_per_sm": held.blocks_per_sm,
+            "limited_by": held.limited_by}
 
 
 def timed(shop: Shop, entry: Entry, flop: float) -> dict:
@@ -111,7 +124,8 @@ def timed(shop: Shop, entry: Entry, flop: float) -> dict:
     began = time.perf_counter()
     verdict = evaluate(candidate, bench, None).verdict
     evidence = performance_of(verdict)
-    row = {"verdict": verdict_name(verdict), "sentence": getattr(verdict, "sentence", "") or getattr(verdict, "message", ""),
+    sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
+    row = {"verdict": verdict_name(verdict), "sentence": sentence,
            "seconds": round(time.perf_counter() - began, 2)}
     if evidence and evidence.timings:
         timing = evidence.timings[0]
@@ -124,7 +138,8 @@ def main(out: Path, wanted: list[Entry]) -> None:
     shop = Shop({one.root for one in wanted})
     shop.target.prepare()
     environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
-                   "python": platform.python_version(), **dict(shop.toolchain.identity), **dict(shop.target.identity())}
+                   "python": platform.python_version(), **dict(shop.toolchain.identity),
+                   **dict(shop.target.identity())}
     rows = []
     try:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -146,11 +161,10 @@ def line(row: dict) -> str:
         return f"   excluded  {row['candidate']}: {row['excluded'][:120]}"
     if "us" not in row:
         return f"   {row['verdict']}  {row['candidate']}: {row['sentence'][:160]}"
-    detail = row["detail"]
-    return (f"{row['us']:9.2f} us {row['tflops']:6.1f} TFLOP/s  {row['registers']} registers, {row['spill_bytes']} spilled, "
-            f"{row['blocks_per_sm']} blocks an SM, {detail.get('sm_clock_mhz', 0):.0f} MHz, {detail.get('power_w', 0):.0f} W"
-            f"  {row['candidate']}")
+    return (f"{row['us']:9.2f} us {row['tflops']:6.1f} TFLOP/s  {row['registers']} registers, "
+            f"{row['spill_bytes']} spilled, {row['blocks_per_sm']} blocks an SM, "
+            f"{row['detail'].get('sm_clock_mhz', 0):.0f} MHz  {row['candidate']}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), entries(sys.argv[2:]))
+    main(Path(sys.argv[1]), entries(sys.argv[2:] or [str(Path(__file__).with_suffix(".txt"))]))

@@ -1,4 +1,4 @@
-"""Kernels that ask where a lane's wmma elements lie; the emulator and a GPU run the same texts (entry `k`, 32 threads)."""
+"""Kernels that ask where a lane's wmma elements lie: the same texts on the emulator and a GPU (entry `k`, 32 threads)."""
 
 from __future__ import annotations
 

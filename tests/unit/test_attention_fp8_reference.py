@@ -89,7 +89,7 @@ def test_inputs_are_repeatable_numbers_and_as_hard_as_they_say(form):
         steps = np.abs(np.diff(np.log10(apart[name]), axis=1))
         assert (steps > 1.8).all() and (np.abs(np.log10(apart[name][0] / apart[name][1])) > 1.8).all()
     zeros = fp8.make_inputs(dims, options, "zero_heads", 0, TILES)
-    assert (zeros["q_scale"][:, 0] == 1).all() and (zeros["k_scale"][:, 1] == 1).all() and (zeros["v_scale"][:, 2] == 1).all()
+    assert all((zeros[f"{name}_scale"][:, head] == 1).all() for head, name in enumerate("qkv"))
 
 
 def test_unknown_inputs_are_refused_with_the_known_ones():
@@ -102,8 +102,8 @@ def test_unknown_inputs_are_refused_with_the_known_ones():
 def naive(dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Attention written down one row at a time on numbers made of the codes one by one."""
     def number(name: str, b: int, h: int, i: int) -> np.ndarray:
-        return np.array([float(fp8.decode(np.array([code], np.uint8), options["format"])[0]) for code in inputs[name][b, h, i]]
-                        ) * float(inputs[f"{name}_scale"][b, h])
+        one_by_one = [fp8.decode(np.array([code], np.uint8), options["format"])[0] for code in inputs[name][b, h, i]]
+        return np.array(one_by_one) * float(inputs[f"{name}_scale"][b, h])
     o, lse = np.zeros(inputs["q"].shape), np.full(inputs["q"].shape[:3], -np.inf)
     for b, h, i in itertools.product(*map(range, o.shape[:3])):
         head = h // (dims["H"] // dims["H_kv"])
@@ -137,7 +137,7 @@ def model_kernel(dims: dict[str, int], options: dict[str, str], inputs: dict[str
     """A tiled kernel as a GPU would run it: float32, P held in its type and scaled, O rounded; `bug` breaks one line."""
     form, stored = options["format"], fp8.held(options)
     q, k, v = (fp8.decode(inputs[name], form).astype(np.float32) + (bug == "midpoint") for name in "qkv")
-    p_scale = np.float32(1.0 if bug == "P not scaled" else fp8.LEAST_P_SCALE.get(form, 1.0) if bug == "" else stored.p_scale)
+    p_scale = np.float32({"": fp8.LEAST_P_SCALE.get(form, 1.0), "P not scaled": 1.0}.get(bug, stored.p_scale))
     visible = np.minimum(fp8.visible_keys(dims, options["mask"]) + (bug == "mask one off"), dims["S_kv"])
     keys = dims["S_kv"] - (bug == "last key missing")
     o, lse = np.zeros(q.shape, stored.o_dtype), np.zeros(q.shape[:3], np.float32)

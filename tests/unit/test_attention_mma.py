@@ -54,7 +54,7 @@ def rendered(parameters, compiled=COMPILED):
     {**SPLIT, "combine": "cluster"}, {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "second_kernel"},
     {**SPLIT, "combine": "atomic", "split_kv": 8}, {**WALK, "scheduler": "persistent", "pipeline_depth": 5},
     {**SMALL, "tile_n": 64, "softmax": "single_pass", "pipeline_depth": 1, "cache_hint": "evict_last"},
-    {**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}], ids=str)
+    {**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}, {**WALK, "spread_copies": True, "pipeline_depth": 3}], ids=str)
 def test_it_is_right_and_safe(emulator, parameters):
     assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
     made = subject(emulator, parameters)

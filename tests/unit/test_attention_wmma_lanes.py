@@ -15,7 +15,8 @@ def emulator(artifacts):
 
 
 def test_an_accumulators_map_is_where_the_store_puts_it(emulator):
-    outputs = {"stored": np.zeros((16, 16), np.float32), "described": np.zeros(256, np.int32), "half": np.zeros(256, np.int32)}
+    outputs = {"stored": np.zeros((16, 16), np.float32), "described": np.zeros(256, np.int32),
+               "half": np.zeros(256, np.int32)}
     result = Kernel(emulator, ACCUMULATOR)({}, outputs)
     stored = values(result, "stored").reshape(16, 16).astype(int)
     assert (stored == described_by_script()).all()
