@@ -43,14 +43,14 @@ SWEEPS = {
         "tile_m=all", "warps_m=all", "tile_n=32,64,128,256", "warps_n=1,2,4", "q_in=all", "split_kv=1,2,4",
         "pipeline_depth=1,2")),
     "long-mma-h200": ("long", "mma", "mma:wide", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,128,176", "q_in=registers,shared", "pipeline_depth=all",
-        "min_blocks=1,2", "lazy_rescale=all")),
+        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,128,176", "q_in=registers,shared", "pipeline_depth=1,2,3",
+        "min_blocks=1,2", "walk=all", "split_kv_wait=all")),
     "d128-mma-h200": ("d128", "mma", "mma:fa2", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,176", "q_in=all", "warps_n=1,2",
-        "pipeline_depth=1,2,3", "min_blocks=1,2", "lazy_rescale=all")),
+        "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,176", "q_in=registers,shared", "warps_n=1,2",
+        "pipeline_depth=1,2,3", "min_blocks=1,2", "walk=all", "spread_copies=all", "split_kv_wait=all")),
     "mission-wmma-h200": ("mission", "wmma", "wmma:fragments", (
         "tile_m=all", "tile_n=all", "warps_m=all", "warps_n=all", "pipeline_depth=all", "softmax_lanes=8,16",
-        "o_in=all", "p_in_place=all")),
+        "o_in=all", "s_p_alias=all")),
 }
 
 
