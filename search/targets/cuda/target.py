@@ -132,7 +132,8 @@ class CudaTarget(Target):
 
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
         self.prepare()
-        program = Program(self._folder / f"{hashlib.sha256(cubin.code).hexdigest()[:32]}-{id(cubin):x}.cubin")
+        # Never the same file twice: the end of one program must not take another's.
+        program = Program(self._folder / f"{hashlib.sha256(cubin.code).hexdigest()[:32]}-{next(self._count)}.cubin")
         program.path.write_bytes(cubin.code)
         weakref.finalize(program, program.path.unlink, missing_ok=True)
         return program
