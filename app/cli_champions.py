@@ -92,5 +92,5 @@ def _line(one: ChampionOut) -> tuple[object, ...]:
     baseline = next((interval(each) for each in one.confirmation.comparisons if each.against == "baseline"), "-")
     until = f"{one.promoted_at[:10]} to {one.replaced_at[:10]}" if one.replaced_at else one.promoted_at[:10]
     return (one.scope.kernel, ", ".join(one.scope.workloads), " ".join(map(str, one.scope.values.values())),
-            f"{one.scope.device}, {one.scope.toolchain}", microseconds(one.trial.time_median_us),
+            f"{one.scope.device}, {one.scope.toolchain}", microseconds(one.trial.time_median_us, one.trial.time_mode),
             baseline, peers or "-", f"{one.trial.search_id} {one.trial.number}", until)

@@ -84,7 +84,7 @@ def searches(status: Annotated[str | None, typer.Option("--status", help="Only t
     console().print(table(
         ("search", "name", "status", "trials", "best", "spent", ""),
         [(one.id, one.name, styled(one.status), f"{one.trials_done}/{one.trials_budget or '-'}",
-          microseconds(one.best_time_us, one.time_kind), duration(one.spent_s), one.why) for one in rows]))
+          microseconds(one.best_time_us, one.time_kind, one.time_mode), duration(one.spent_s), one.why) for one in rows]))
     return 0
 
 

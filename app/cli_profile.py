@@ -51,7 +51,7 @@ def profile(search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
     """Counters of one right trial under Nsight Compute, on request. With --sanitizer exits 1 on findings."""
     if best and trial is not None:
         raise UsageError("--best and a trial's number were given", code="bad_command_line", mend="name one of them")
-    family, which = check_target_name(target)
+    family, _ = check_target_name(target)
     if family != "cuda":
         raise UsageError(f"{target} has no hardware counters", code="cannot_profile", mend="--target cuda:0")
     require_tool("ncu" if sanitizer is None else "compute-sanitizer")
@@ -65,7 +65,7 @@ def profile(search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
             command = ncu_command(sys.executable, _driver(), Path(folder), log, entries, name)
         else:
             command = sanitizer_command(sanitizer.value, sys.executable, _driver(), Path(folder), log, name)
-        last = run_tool(command, int(which), services.settings.cache)
+        last = run_tool(command, services.target(target))
         text = log.read_text("utf-8", "replace") if log.is_file() else last
         source = (Path(folder) / "kernel.cu").read_text("utf-8").splitlines()
     if sanitizer is None:

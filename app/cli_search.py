@@ -107,7 +107,8 @@ def follow(services: Services, search_id: str, stop: Stop) -> RunReport:
             return RunReport(Left.ENDED, Ended(row.status), row.why)
         if row.trials_done != seen:
             seen = row.trials_done
-            say(f"{seen}/{row.trials_budget or '-'} trials, best {microseconds(row.best_time_us, row.time_kind)}")
+            say(f"{seen}/{row.trials_budget or '-'} trials, best "
+                f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}")
         stop.wait(LOOK_S)
     return RunReport(Left.STOPPED, why="stopped following")
 
@@ -129,7 +130,7 @@ class TrialLines:
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
         left = f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
         say(f"{row.trials_done}/{budget} {trial.candidate.template} {what}, best "
-            f"{microseconds(row.best_time_us, row.time_kind)}{rate}{left}")
+            f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}")
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
@@ -150,7 +151,7 @@ def show_search(detail: SearchDetailOut) -> None:
                     [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)]))
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
     out.print(table(("", "trial", "candidate", "time", "ratio", "source"),
-                    [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind),
+                    [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind, one.time_mode),
                       ratio_in_band(one.ratio_to_baseline, one.time_kind, one.time_band),
                       (one.source_digest or "-")[:16]) for label, one in rows if one is not None]))
     if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:

@@ -103,12 +103,14 @@ def _template_files(name: str, template: TemplateSpec) -> dict[str, str]:
 def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
     """Entries, expressions, and for each workload the numbers, arguments and their layout."""
     template = kernel.template(trial.template)
+    compiled = kernel.workload(row.workloads[0]).compile_time(kernel)
+    point = resolve(template, complete_parameters(template, trial.parameters, compiled), compiled)
     return {
         "schema": 1, "kernel": kernel.name, "template": template.name, "parameters": trial.parameters,
         "source_digest": trial.source_digest, "arch": _arch(row.target),
         "launches": [{"entry": one.entry, "grid": [size.text for size in one.grid],
                       "block": [size.text for size in one.block], "cluster": [size.text for size in one.cluster],
-                      "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launches],
+                      "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launched(point.values)],
         "workloads": [workload_description(kernel, template, kernel.workload(name), trial.parameters)
                       for name in row.workloads]}
 
@@ -184,7 +186,8 @@ def _environment(services: Services, row: SearchRow, trial: TrialDetail) -> dict
 
 def _readme(row: SearchRow, trial: TrialDetail, launch: Mapping[str, Any]) -> str:
     text = (STATIC_FILES / "README.txt").read_text("utf-8")
-    time = f"{trial.time_median_us:.2f} us, {trial.time_kind}" if trial.time_median_us else "no time"
+    kind = ", ".join(filter(None, (trial.time_kind, trial.time_mode)))
+    time = f"{trial.time_median_us:.2f} us, {kind}" if trial.time_median_us else "no time"
     facts = {"@KERNEL@": row.kernel, "@TEMPLATE@": trial.template, "@SEARCH@": row.id, "@TRIAL@": str(trial.number),
              "@DIGEST@": str(trial.source_digest), "@TARGET@": row.target, "@TIME@": time,
              "@VERDICT@": str(trial.verdict), "@WORKLOADS@": ", ".join(row.workloads), "@ARCH@": launch["arch"]}

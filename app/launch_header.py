@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 _TYPES = {"fp16": "Type::fp16", "bf16": "Type::bf16", "float32": "Type::float32", "int32": "Type::int32",
-          "int64": "Type::int64"}
+          "int64": "Type::int64", "uint8": "Type::uint8"}
 _HEAD = """// Generated: the launches and arguments of launch.json. host.cu reads these tables.
 #pragma once
 
 enum class Kind { input, output, scalar, workspace };
-enum class Type { none, fp16, bf16, float32, int32, int64 };
+enum class Type { none, fp16, bf16, float32, int32, int64, uint8 };
 struct Argument {
     const char* name;
     Kind kind;
@@ -28,7 +28,7 @@ struct Launch {
 };
 struct Workload {
     const char* name;
-    double flop;
+    double flop, bytes;      // of the operation, however it is written
     const Argument* arguments;
     int argument_count;
     const Launch* launches;
@@ -45,8 +45,8 @@ def launch_header(description: Mapping[str, Any]) -> str:
         launches = ",\n".join(f"    {_launch(each)}" for each in one["launches"])
         parts.append(f"static const Argument arguments_{number}[] = {{\n{arguments}\n}};\n"
                      f"static const Launch launches_{number}[] = {{\n{launches}\n}};\n")
-        rows.append(f'    {{"{one["name"]}", {float(one["flop"])!r}, arguments_{number}, {len(one["arguments"])}, '
-                    f"launches_{number}, {len(one['launches'])}}}")
+        rows.append(f'    {{"{one["name"]}", {float(one["flop"])!r}, {float(one["bytes"])!r}, arguments_{number}, '
+                    f"{len(one['arguments'])}, launches_{number}, {len(one['launches'])}}}")
     parts.append("static const Workload workloads[] = {\n" + ",\n".join(rows) + "\n};\n")
     return "\n".join(parts)
 

@@ -94,6 +94,8 @@ class SearchOut(Output):
     spent_s: float
     best_time_us: float | None
     time_kind: str | None
+    time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
+    mode: str = Field(description="of measured times, as it was asked for")
     worker: str | None
     created_at: str
     started_at: str | None
@@ -118,6 +120,7 @@ class TrialOut(Output):
     sentence: str
     time_median_us: float | None = Field(description="geometric mean over the workloads")
     time_kind: str | None = Field(description="measured, modelled or replayed")
+    time_mode: str | None = Field(description="of a measured time: hot (data in L2), cold, or both of several workloads")
     time_band: float | None = Field(description="a factor: times closer than this are not told apart")
     ratio_to_baseline: float | None = Field(description="below 1 is faster")
     registers: int | None

@@ -87,8 +87,8 @@ class Recording(Part):
 
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
-        """Store what a gate found that a recorded trial had been spared, and the verdict that follows. Once: a gate
-        that has judged stays as it is."""
+        """Store what a gate found of a recorded trial that was spared it, or that proved wrong on new inputs, and the verdict
+        that follows. What was found wrong stays so."""
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
             record = session.get(TrialRecord, (key, number))

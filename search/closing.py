@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from search.comparison import Confirmation, Peer
-from search.confirmation import (Contender, confirm, fastest, is_beaten, prepared, safety_of, standing, unconfirmed)
+from search.confirmation import (Contender, Settle, confirm, fastest, is_beaten, prepared, safety_of, standing,
+                                 unconfirmed)
 from search.errors import GreenfastError
 from search.evaluate import Bench
 from search.verdict import GateResult, Outcome
 
 CONTENDERS = 3                       # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
-Settled = tuple[int, GateResult]     # a trial's number, and the gate that it had been spared
+Settled = tuple[int, GateResult]     # a trial's number, and what a gate found of it that was spared, or on new inputs
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def closing(bench: Bench, baseline: Contender | None, contenders: Iterable[Conte
 def _close(bench: Bench, baseline: Contender, contenders: list[Contender]) -> Closing:
     settled: list[Settled] = []
     safe = [one for one in contenders if not one.spared or _is_safe(bench, one, settled)]
-    confirmations, best = _confirmed(bench, baseline, safe)
+    confirmations, best = _confirmed(bench, baseline, safe, lambda number, result: settled.append((number, result)))
     said = "; ".join(one.sentence for one in confirmations) or "no candidate was measured faster than the baseline"
     peers: tuple[Peer, ...] | None = ()
     if bench.compare_peers is not None and not bench.cancelled():
@@ -60,18 +61,18 @@ def _is_safe(bench: Bench, contender: Contender, settled: list[Settled]) -> bool
     return result is not None and result.outcome is not Outcome.FAILED
 
 
-def _confirmed(bench: Bench, baseline: Contender,
-               contenders: list[Contender]) -> tuple[tuple[Confirmation, ...], Contender]:
+def _confirmed(bench: Bench, baseline: Contender, contenders: list[Contender],
+               settle: Settle) -> tuple[tuple[Confirmation, ...], Contender]:
     """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
     slower than the runner-up, who then has to hold by itself."""
     who = standing(baseline, contenders)
     if who is None:
         return (), baseline
-    first, fault = _kept(lambda: confirm(bench, who))
+    first, fault = _kept(lambda: confirm(bench, who, settle=settle))
     first = first or unconfirmed(who.winner, fault)
     if fault or (first.comparisons and not is_beaten(first)):
         return (first,), who.winner
-    others, winner = _confirmed(bench, baseline, [one for one in contenders if one is not who.winner])
+    others, winner = _confirmed(bench, baseline, [one for one in contenders if one is not who.winner], settle)
     if first.confirmed and not others[-1].confirmed:
         return (*others, first), who.winner
     return (first, *others), winner

@@ -55,6 +55,9 @@ class Standing:
         return {BASELINE: self.baseline} | ({RUNNER_UP: self.runner_up} if self.runner_up else {})
 
 
+Settle = Callable[[int, GateResult], None]       # hears of a trial's number, and what a gate found of it since
+
+
 class _Wrong(Exception):
     """The winner, or what it is compared with, did not hold on new inputs."""
 
@@ -97,13 +100,14 @@ def is_beaten(confirmation: Confirmation) -> bool:
 
 
 def confirm(bench: Bench, who: Standing, processes: int = PROCESSES,
-            new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED)) -> Confirmation:
-    """Time the winner again. What goes wrong here by our doing is raised as Fault."""
+            new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
+            settle: Settle = lambda number, result: None) -> Confirmation:
+    """Time the winner again. What goes wrong here by our doing is raised as Fault; who proves wrong is told to `settle`."""
     found: dict[str, list[ProcessTimes]] = {role: [] for role in who.by_role()}
     lost = ""                            # why the winner is not compared with the runner-up
     try:
         for _ in range(processes):
-            for role, times in _process_or_another(bench, who, tuple(found), new_seed).items():
+            for role, times in _process_or_another(bench, who, tuple(found), new_seed, settle).items():
                 if isinstance(times, ProcessTimes):
                     found[role].append(times)
                 else:
@@ -133,18 +137,19 @@ def prepared(bench: Bench, candidate: Candidate) -> Subject:
     return bench.subject(candidate, source, cubin, None)
 
 
-def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...],
-                   new_seed: Callable[[], int]) -> dict[str, ProcessTimes | str]:
+def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int],
+                        settle: Settle) -> dict[str, ProcessTimes | str]:
     """A process, and another in its place when a fault of ours ended it."""
     try:
-        return _process(bench, who, roles, new_seed())
+        return _process(bench, who, roles, new_seed(), settle)
     except Fault:
         if bench.cancelled():
             raise
-    return _process(bench, who, roles, new_seed())
+    return _process(bench, who, roles, new_seed(), settle)
 
 
-def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int) -> dict[str, ProcessTimes | str]:
+def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int,
+             settle: Settle) -> dict[str, ProcessTimes | str]:
     """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
     out differently from one process to the next."""
     bench.target.fresh()
@@ -155,6 +160,8 @@ def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int) -> 
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
         _not_cancelled(bench)
         result = CorrectnessGate().judge(subject)
+        if result.outcome is Outcome.FAILED and role != BASELINE:
+            settle((who.by_role()[role] if role else who.winner).number, result)
         if result.outcome is Outcome.FAILED and role != RUNNER_UP:
             raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
         if result.outcome is Outcome.FAILED:

@@ -168,14 +168,18 @@ def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
 
 
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
-    """The verdict of a right candidate once a gate that it had been spared has judged it."""
-    results = tuple(result if one.gate == result.gate and one.outcome is Outcome.SKIPPED else one
-                    for one in verdict.gates)
-    if not isinstance(verdict, Green) or results == verdict.gates:
+    """The verdict of a right candidate once a gate that it had been spared has judged it, or one that it passed has found
+    it wrong on other inputs."""
+    results = tuple(result if one.gate == result.gate and _is_news(one, result) else one for one in verdict.gates)
+    if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
         return verdict
     if result.outcome is Outcome.FAILED:
         return Rejected(Stage(result.gate), result.reason, result.sentence, results)
     return _right(results)
+
+
+def _is_news(before: GateResult, now: GateResult) -> bool:
+    return before.outcome is Outcome.SKIPPED or (before.outcome is Outcome.PASSED and now.outcome is Outcome.FAILED)
 
 
 def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:

@@ -29,6 +29,8 @@ static void check(cudaError_t error, const char* what)
 
 static size_t element_bytes(Type type)
 {
+    if (type == Type::uint8)
+        return 1;
     return type == Type::fp16 || type == Type::bf16 ? 2 : type == Type::int64 ? 8 : 4;
 }
 
@@ -45,11 +47,13 @@ static void store(char* at, Type type, float value)
     const __nv_bfloat16 as_bfloat = __float2bfloat16(value);
     const int32_t as_int = static_cast<int32_t>(value * 100);
     const int64_t as_long = as_int;
+    const uint8_t as_byte = (value < 0 ? 0x80 : 0) | static_cast<uint8_t>(std::fabs(value) * 64);  // up to 2 in e4m3 and e5m2
     switch (type) {
     case Type::fp16: std::memcpy(at, &as_half, 2); break;
     case Type::bf16: std::memcpy(at, &as_bfloat, 2); break;
     case Type::float32: std::memcpy(at, &value, 4); break;
     case Type::int32: std::memcpy(at, &as_int, 4); break;
+    case Type::uint8: std::memcpy(at, &as_byte, 1); break;
     default: std::memcpy(at, &as_long, 8); break;
     }
 }
@@ -66,6 +70,7 @@ static double load(const char* at, Type type)
     case Type::bf16: std::memcpy(&as_bfloat, at, 2); return __bfloat162float(as_bfloat);
     case Type::float32: std::memcpy(&as_float, at, 4); return as_float;
     case Type::int32: std::memcpy(&as_int, at, 4); return as_int;
+    case Type::uint8: return static_cast<unsigned char>(*at);
     default: std::memcpy(&as_long, at, 8); return static_cast<double>(as_long);
     }
 }
@@ -164,7 +169,8 @@ static bool run(const Workload& workload)
     launch_all(workload, values.data());
     check(cudaDeviceSynchronize(), "run");
     const double microseconds = time_us(workload, values.data());
-    std::printf("%s: %.2f us, %.2f TFLOP/s\n", workload.name, microseconds, workload.flop / microseconds * 1e-6);
+    std::printf("%s: %.2f us, %.2f TFLOP/s, %.0f GB/s\n", workload.name, microseconds,
+                workload.flop / microseconds * 1e-6, workload.bytes / microseconds * 1e-3);
     bool right = true;
     for (int i = 0; i < workload.argument_count; ++i) {
         if (workload.arguments[i].kind == Kind::output)

@@ -16,15 +16,17 @@ from app.problems import status_of
 from app.wiring import Services
 from search.errors import GreenfastError, UsageError
 from search.gates import GateLimits
-from search.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, NO_BASELINE,
+from search.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, MODES, NO_BASELINE,
                          SearchRequest, default_workloads)
 from search.spec import KernelSpec
 
 NO_LIMIT = "none"
+MODE_WORDS = {"auto": "as the workload's size suggests", "hot": "its data in L2", "cold": "its data in memory"}
 LIMITS = tuple(one.name for one in fields(GateLimits))
 # Which field of the form an error stands beside.
 FIELD_OF = {
     "bad_name": "name", "bad_seed": "seed", "bad_min_gain": "min_gain", "unknown_strategy": "strategy",
+    "unknown_mode": "mode",
     **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
     **dict.fromkeys(("unknown_template", "unsupported_workload", "empty_space"), "templates"),
     **dict.fromkeys(("unknown_target", "no_gpu"), "target"),
@@ -73,7 +75,7 @@ def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any],
         "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
         "field": field_of(error, given) if error else None,
         "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
-        "baselines": ["", CHAMPION, *presets, NO_BASELINE],
+        "baselines": ["", CHAMPION, *presets, NO_BASELINE], "modes": [(one, MODE_WORDS[one]) for one in MODES],
     }, status_of(error) if error else 200)
 
 
@@ -92,13 +94,13 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
     limits = {one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)}
     return {"name": "", "workloads": list(default_workloads(kernel)),
             "templates": [one.name for one in kernel.templates], "target": DEFAULT_TARGET,
-            "strategy": DEFAULT_STRATEGY, "trials": str(DEFAULT_TRIALS), "seconds": "",
+            "strategy": DEFAULT_STRATEGY, "mode": MODES[0], "trials": str(DEFAULT_TRIALS), "seconds": "",
             "seed": "", "baseline": "", "min_gain": "0.01", **limits}
 
 
 def typed(form: FormData) -> dict[str, Any]:
     """What was filled in, to be shown again as it was."""
-    one_line = ("name", "target", "strategy", "trials", "seconds", "seed", "baseline", "min_gain", *LIMITS)
+    one_line = ("name", "target", "strategy", "mode", "trials", "seconds", "seed", "baseline", "min_gain", *LIMITS)
     return {**{name: str(form.get(name, "")) for name in one_line},
             "workloads": _list(form, "workloads"), "templates": _list(form, "templates")}
 
@@ -117,7 +119,7 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         templates=tuple(given["templates"]), target=given["target"].strip() or None,
         strategy=given["strategy"] or None, trials=_whole("trials", given["trials"]),
         seconds=_number("seconds", given["seconds"]), seed=_whole("seed", given["seed"]),
-        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]),
+        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]), mode=given["mode"] or None,
         gates={"ptxas": limits})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +15,7 @@ from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
 from app.progress import beats_baseline, progress, standing
 from app.wiring import Services
-from db.rows import Counts, SearchRow, TrialRow
+from db.rows import Counts, Point, SearchRow, TrialRow
 from db.store import Store
 from search.scope import scope_of
 from search.verdict import Reason, Stage
@@ -108,7 +109,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
         "controls": CONTROLS[row.status], "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
-        "standing": standing(best, store.not_told_apart(best)) if best else "",
+        "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points)) if best else "",
         "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),
@@ -124,6 +125,15 @@ def timed_again(store: Store, row: SearchRow) -> dict[str, Any]:
             "promotable": confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
             "can_confirm": row.status == "completed" and row.time_kind == "measured" and not confirmed,
             "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
+
+
+def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
+    """Why the best is not the fastest of the search; empty where it is."""
+    faster = sum(one.time_median_us < best.time_median_us for one in points)
+    if best.time_kind != "measured" or not faster:
+        return ""
+    others = "1 other candidate" if faster == 1 else f"{faster} other candidates"
+    return f"{others} looked faster in the search; what counts is what fresh processes say."
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:

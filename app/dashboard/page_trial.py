@@ -13,9 +13,10 @@ from app.dashboard.highlight import cuda_lines
 from app.dashboard.page_search import baseline_of
 from app.dashboard.pages import PageRoute, render, services_of
 from app.dashboard.words import shortened
-from db.rows import TrialDetail, TrialRow
+from db.rows import SearchRow, TrialDetail, TrialRow
 from search.catalogue import Catalogue
 from search.errors import GreenfastError, UsageError
+from search.probes import probe_command
 from search.verdict import Stage
 
 MOST_CHECKS = 400
@@ -59,7 +60,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
         "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "limits": costs(trial, "limits"), "mixes": costs(trial, "mix"), "most_limits": MOST_LIMITS,
         "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log),
         "source": source, "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
-        "counted": counted_workload(trial),
+        "counted": counted_workload(trial), "probe": probe_of(services.catalogue, search, trial),
         "previous": number - 1 if number > 0 else None,
         "next": number + 1 if number + 1 < counts.total + counts.running else None})
 
@@ -113,6 +114,19 @@ def settings(catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: Trial
         changed = bool(base) and not trial.is_baseline and base.get(name) != value
         found.append(Setting(name, value, base.get(name), changed, doc, same))
     return sorted(found, key=lambda one: not one.changed)
+
+
+def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str:
+    """The command that shows where a candidate goes wrong whose outputs were; empty when there is none."""
+    gate = trial.gates.get("correctness", {})
+    if gate.get("outcome") != "failed" or search.target.startswith("replay:"):
+        return ""
+    case = next((one["workload"] for one in gate.get("checks", ()) if not one["passed"]), "")
+    try:
+        return probe_command(catalogue.kernel(search.kernel), trial.template, trial.parameters, search.workloads[0],
+                             search.target, case)
+    except (GreenfastError, KeyError):
+        return ""                        # the template is another one today
 
 
 def documented(catalogue: Catalogue, kernel: str, template: str) -> dict[str, tuple[str, bool]]:

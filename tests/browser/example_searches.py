@@ -232,7 +232,7 @@ def accepted_search(store: Store, catalogue: Catalogue, confirmed: bool = True) 
     for number in range(3):
         gates = (made.ptxas(made.candidates[number]), made.right(made.candidates[number]),
                  GateResult("performance", Outcome.PASSED, "measured", PerformanceEvidence(
-                     (Timing("small", 20.0 - 4 * number, TimeKind.MEASURED, "", (), "40 blocks"),),
+                     (Timing("small", 20.0 - 4 * number, TimeKind.MEASURED, "", (), "40 blocks", mode="hot"),),
                      (20.0 - 4 * number) / 20.0 if number else None, 1.01)),
                  GateResult("safety", Outcome.PASSED, "no report"))
         begun, candidate = made.begin_next()

@@ -49,9 +49,9 @@ def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirme
     page.click("text=Promote to champion")
     assert page.url.endswith("/champions")
     row = page.locator("table.champions tbody tr", has_text=confirmed.row.id)
-    assert "12.0 µs measured" in row.inner_text() and "1.034 [1.025, 1.043] torch-cudnn" in row.inner_text()
+    assert "12.0 µs measured, hot" in row.inner_text() and "1.034 [1.025, 1.043] torch-cudnn" in row.inner_text()
     assert row.locator("td").nth(0).inner_text() == "64"
-    without = page.locator("tr.without", has_text="mission_causal")
+    without = page.locator("tr.without", has=page.get_by_role("rowheader", name="mission_causal", exact=True))
     assert without.locator("a").get_attribute("href") == "/new?kernel=attention&workload=mission_causal"
     page.goto(f"/searches/{confirmed.row.id}")
     assert page.locator("#confirmation .tag").inner_text() == "champion"

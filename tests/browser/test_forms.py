@@ -19,9 +19,10 @@ def start(page) -> None:
 def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, problems, field, typed, sentence):
     page.goto("/new")
     page.get_by_label("Name").fill("<i>kept</i>")
-    page.get_by_label("mission_causal").check()
+    page.locator("[name=workloads][value=mission_causal]").check()
     page.get_by_label("small", exact=False).first.uncheck()
     page.get_by_label("Strategy").select_option("random")
+    page.get_by_label("Caches").select_option("cold")
     page.get_by_label("Seconds at most").fill("77")
     page.get_by_label(field).fill(typed)
     with page.expect_response("**/new") as answer:
@@ -32,6 +33,7 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, pro
     assert wrong.input_value() == typed
     assert sentence in page.locator(f"#{wrong.get_attribute('aria-describedby')}").inner_text()
     assert page.get_by_label("Strategy").input_value() == "random"
+    assert page.get_by_label("Caches").input_value() == "cold"
     checked = page.locator("[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)")
     assert checked == ["mission_causal"]
     if field != "Name":
@@ -41,7 +43,7 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, pro
 
 def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, problems):
     page.goto("/new")
-    page.get_by_label("mission_bf16").check()
+    page.locator("[name=workloads][value=mission_bf16]").check()
     start(page)
     assert "one search for each" in page.locator("#error-workloads").inner_text()
     problems.clear()
@@ -70,12 +72,14 @@ def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
     page.get_by_label("Trials at most").fill("5")
     page.get_by_label("Seed").fill("11")
     page.get_by_label("Max registers").fill("128")
+    page.get_by_label("Caches").select_option("hot")
     start(page)
     page.wait_for_url("**/searches/s_*")
     search_id = page.url.rsplit("/", 1)[-1]
     plan = site.store.plan(search_id)
     assert (plan.name, plan.trials, plan.seed, plan.limits.max_registers, plan.limits.max_spill_bytes) == (
         "from the form", 5, 11, 128, 0)
+    assert plan.mode == "hot"
     assert "Waiting for a worker" in page.locator("main").inner_text()
     for button, status in (("Pause", "paused"), ("Resume", "queued"), ("Cancel", "cancelled")):
         page.get_by_role("button", name=button).click()

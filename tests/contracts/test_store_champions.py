@@ -13,7 +13,7 @@ from db.sink import StoreSink
 from search.errors import Fault, GreenfastError, UsageError
 from search.run import Ended
 from search.scope import Scope, scope_of
-from search.verdict import GateResult, Green, Outcome, Reason, SafetyEvidence
+from search.verdict import CorrectnessEvidence, GateResult, Green, Outcome, Reason, SafetyEvidence
 
 ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0", "driver": "580"}
 COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))
@@ -107,12 +107,19 @@ class TestWhatFreshProcessesSayCounts:
         said = GateResult("safety", Outcome.PASSED, "nothing found", SafetyEvidence((), (), (), ("races",)))
         race = GateResult("safety", Outcome.FAILED, "a race", SafetyEvidence(), Reason.RACE)
         sink = StoreSink(store, claim, values.LEASE_S)
-        for number, result in ((1, said), (2, race), (2, said), (1, race)):
+        wrong = GateResult("correctness", Outcome.FAILED, "wrong on new inputs", CorrectnessEvidence((values.check(9, False),)),
+                           Reason.WRONG_VALUES)
+        values.run_trial(store, claim, 4, values.accepted(4, 80.0))
+        for number, result in ((1, said), (2, race), (2, said), (4, wrong), (4, wrong)):
             sink.settle(number, result)
+        assert store.best(claim.search_id).number == 1
+        rejected = store.trial(claim.search_id, 4)
+        assert (rejected.verdict, rejected.stage, rejected.reason) == ("rejected", "correctness", "wrong_values")
+        assert rejected.time_median_us == 80.0 and store.recorded(claim.search_id, 4).verdict.gates[1] == wrong
         rows = {row.number: row for row in store.trials(claim.search_id).items}
         assert [rows[number].verdict for number in (1, 2, 3)] == ["accepted", "rejected", "green"]
         assert (rows[2].stage, rows[2].reason) == ("safety", "race") and rows[2].sentence.endswith("a race")
-        assert store.counts(claim.search_id).by_verdict == {"accepted": 1, "green": 1, "rejected": 1}
+        assert store.counts(claim.search_id).by_verdict == {"accepted": 1, "green": 1, "rejected": 2}
         found = store.recorded(claim.search_id, 1)
         assert found.verdict.gates[3] == said and found.verdict.gates[:3] == spared(1).gates[:3]
         with pytest.raises(Fault) as refused:

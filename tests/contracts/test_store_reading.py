@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import store_values as values
@@ -10,7 +11,7 @@ from sqlalchemy import text
 
 from db.trials import SORTS
 from search.errors import Fault, UsageError
-from search.verdict import Reason, Stage
+from search.verdict import Accepted, Reason, Stage
 
 
 class TestReading:
@@ -28,6 +29,16 @@ class TestReading:
             known = [one for one in found if one is not None]
             assert known == sorted(known, reverse=descending), (sort, descending)
             assert None not in found[:len(known)], (sort, descending)
+
+    @pytest.mark.parametrize(("modes", "says"), [(("hot",), "hot"), (("cold", "hot"), "hot and cold"), (("",), None)])
+    def test_how_a_measured_time_found_the_caches_stands_beside_it(self, modes, says, store, claim):
+        gates = list(values.gates(1, 90.0, measured=True))
+        (timing,) = gates[2].evidence.timings
+        timings = tuple(replace(timing, workload=f"w{number}", mode=mode) for number, mode in enumerate(modes))
+        gates[2] = replace(gates[2], evidence=replace(gates[2].evidence, timings=timings))
+        values.run_trial(store, claim, 1, Accepted(tuple(gates)))
+        row = store.search(claim.search_id)
+        assert store.trial(claim.search_id, 1).time_mode == row.time_mode == says and row.mode == "auto"
 
     def test_trials_that_arrive_do_not_move_a_page(self, store, claim, mixed):
         first = store.trials(mixed, sort="time_median_us", limit=5)

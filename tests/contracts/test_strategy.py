@@ -32,9 +32,9 @@ def strategy_type(request):
 
 
 def _told(candidate):
-    """A landscape with a wrong half (P over the scores) and one valley."""
+    """A landscape with a wrong half (K transposed) and one valley."""
     position = sum(index + 1 for index, (_, value) in enumerate(candidate.parameters) if value)
-    wrong = candidate.values().get("s_p_alias") is True
+    wrong = candidate.values().get("k_layout") == "transposed"
     return Infeasible() if wrong else Objective(math.log(1 + abs(position - 7)))
 
 
@@ -124,5 +124,5 @@ def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     strategy = STRATEGIES[name]("attention", {"wmma": large_spaces["wmma"]}, [], 1)
     asked = _drive(strategy, 150)
     wrong = [isinstance(_told(one.candidate), Infeasible) for one in asked[75:]]
-    everywhere = [dict(point)["s_p_alias"] for point in large_spaces["wmma"].points]
+    everywhere = [dict(point)["k_layout"] == "transposed" for point in large_spaces["wmma"].points]
     assert sum(wrong) / len(wrong) < 0.7 * sum(everywhere) / len(everywhere)

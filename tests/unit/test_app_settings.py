@@ -8,12 +8,22 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings, is_loopback, setting_table
+from app.wiring import Services
 from search.errors import UsageError
+from search.targets import RUN_DEADLINE_S
 
 
 def test_every_setting_has_a_variable_of_its_own_and_a_doc():
     variables = [variable for variable, _, doc in setting_table() if doc]
     assert len(set(variables)) == len(fields(Settings)) and all(one.startswith("GREENFAST_") for one in variables)
+
+
+def test_how_long_a_run_may_take_is_a_setting_of_every_target(tmp_path):
+    services = Services(Settings.from_environment({"GREENFAST_DATA": str(tmp_path), "GREENFAST_RUN_DEADLINE_S": "7"}))
+    assert services.target("emulator:h200")._run_deadline_s == 7.0
+    assert services.target("emulator:h200", 2.0)._run_deadline_s == 2.0
+    assert Settings().run_deadline_s == RUN_DEADLINE_S == 30.0
+    services.close()
 
 
 def test_what_is_given_is_read_and_the_rest_is_default():

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli_output import ratio_in_band
+from app.cli_output import microseconds, ratio_in_band
+from app.dashboard.page_search import overtaken
 from app.progress import standing
 
 
@@ -16,6 +17,20 @@ def test_the_best_of_modelled_times_is_said_to_be_no_more_than_the_lowest():
     assert "1 other right candidate lies" in standing(best, 1)
     assert "no other right candidate" in standing(best, 0)
     assert standing(SimpleNamespace(time_kind="measured", time_band=1.01), 0) == ""
+
+
+def test_a_confirmed_best_that_was_not_the_fastest_of_its_search_says_why_it_is_the_best():
+    def point(time_us):
+        return SimpleNamespace(time_median_us=time_us)
+    best = SimpleNamespace(time_kind="measured", time_median_us=8.0)
+    assert overtaken(best, [point(9.0), point(8.0)]) == ""
+    assert overtaken(best, [point(7.9), point(8.0)]).startswith("1 other candidate looked faster in the search")
+    assert overtaken(SimpleNamespace(time_kind="modelled", time_median_us=8.0), [point(7.9)]) == ""
+
+
+def test_a_measured_time_says_how_it_found_the_caches():
+    assert microseconds(3.2, "measured", "hot") == "3.20 us (measured, hot)"
+    assert microseconds(3.2, "modelled", None) == "3.20 us (modelled)" and microseconds(None) == "-"
 
 
 @pytest.mark.parametrize(("ratio", "kind", "told_apart"), [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from search import lattice
+from search import columns, lattice
 from search.candidate import complete_parameters
 from search.catalogue import Catalogue
 from search.devices import device, device_names
@@ -52,7 +53,9 @@ def test_one_broken_kernel_does_not_hide_the_others(broken_kernel):
     broken = broken_kernel("kernel.toml", "[work]", "[work")
     from search.catalogue import REPOSITORY_TEMPLATES
     both = Catalogue([REPOSITORY_TEMPLATES, *broken._roots])
-    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {"attention", "bad_toml"}
+    here = {one.parent.name for one in REPOSITORY_TEMPLATES.glob("*/kernel.toml")}
+    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {*here, "bad_toml"}
+    assert "attention" in here
 
 
 def test_unknown_names_come_with_the_known_ones(catalogue):
@@ -94,7 +97,7 @@ def test_a_plan_is_complete_and_repeats_for_the_same_request(catalogue):
     plan = make_plan(request, catalogue)
     assert plan == make_plan(request, catalogue)
     assert (plan.workloads, plan.templates, plan.trials, plan.baseline) == (
-        ("small",), ("mma", "scalar", "wmma"), 40, "wmma:flashcore_a")
+        ("small",), ("mma", "scalar", "wmma"), 40, "wmma:stage2")
 
 
 def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):
@@ -124,6 +127,19 @@ def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
                   for values in itertools.product(*(one.values for one in template.parameters))}
     assert set(space.points) == {point for point in everything if space.why_not(point) is None} != everything
     assert [space.points.position(point) for point in space.points[:50]] == list(range(50))
+
+
+@pytest.mark.parametrize("name", ["scalar", "wmma"])
+def test_all_points_at_once_are_those_of_the_walk_in_its_order(catalogue, monkeypatch, name):
+    kernel = catalogue.kernel("attention")
+    whole = kernel.template(name)
+    few = replace(whole, parameters=tuple(replace(one, values=tuple(dict.fromkeys((*one.values[:2], one.default))))
+                                          for one in whole.parameters))
+    space = Space(few, kernel.workload("mission").compile_time(kernel), device("h200"))
+    walked = tuple(space.each_point())
+    assert tuple(space.points) == walked and len(walked) > 200
+    monkeypatch.setattr(columns, "LARGEST_TABLE", 16)            # keys that no table holds are sorted
+    assert tuple(Space(few, space.compiled, device("h200")).points) == walked
 
 
 def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, monkeypatch):

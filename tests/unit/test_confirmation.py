@@ -324,6 +324,7 @@ def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_
     assert not wrong.confirmed and wrong.comparisons == () and "is not confirmed: on new inputs" in wrong.sentence
     assert found.confirmed and found.trial != wrong.trial and [one.against for one in found.comparisons] == ["baseline"]
     assert asked == [{"threads": 64, "per_thread": 2}]
+    assert sink.settled[wrong.trial].gate == "correctness" and sink.settled[wrong.trial].outcome is Outcome.FAILED
 
 
 def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):

@@ -131,7 +131,7 @@ def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
                                                     ("auto", 40 << 20, "cold")])
 def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(mode, size, says, target):
     (timing,) = target.measure(program(target, "right"), None, [replace(problem_of(1, size), mode=mode)])
-    assert timing.note.startswith(f"{says}, ring of") and timing.limited_by == ""
+    assert timing.note.startswith(f"{says}, ring of") and timing.limited_by == "" and timing.mode == says
 
 
 def test_a_search_may_ask_for_a_mode_and_an_unknown_one_is_refused_with_the_known_ones(catalogue):

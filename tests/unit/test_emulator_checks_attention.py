@@ -62,7 +62,7 @@ PLANTED = {
         {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC), "race",
         "gf::async_copy<16>(tile"),
     "no __syncwarp before P in place": (
-        {"p_in_place": True}, lambda t: anywhere(t, "__syncwarp();"), "race", "p[lane + i * softmax_lanes] ="),
+        {"s_p_alias": True}, lambda t: anywhere(t, "__syncwarp();"), "race", "p[lane + i * softmax_lanes] ="),
     "tail not predicated": (
         {}, lambda t: anywhere(anywhere(t, "exists ? 16 : 0", "16"), "(exists ? first_row + row : 0)", "(first_row + row)"),
         "out_of_bounds", "gf::async_copy<16>(tile"),
@@ -78,7 +78,7 @@ PLANTED = {
 def attention_runs(emulator, attention, parameters, change=lambda text: text):
     """Each order's checked run of the wmma template, over at least three KV tiles with a partial one at the end."""
     template = attention.template("wmma")
-    preset = preset_candidate(template, "flashcore_a", COMPILED)
+    preset = preset_candidate(template, "stage2", COMPILED)
     candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
     point = resolve(template, candidate.parameters, COMPILED)
     catalogue = Catalogue.from_environment()
@@ -106,7 +106,7 @@ def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, atten
         assert any(text_of_line in template_lines[line - 1] for _, line in named), (result.name, found)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"p_in_place": True}, {"o_in": "fragments"},
+@pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"s_p_alias": True}, {"o_in": "fragments"},
                                         {"split_kv_wait": True}, {"q_in_fragments": True}], ids=str)
 def test_no_alarm_on_the_right_attention_kernel(emulator, attention, parameters):
     only_right(attention_runs(emulator, attention, parameters))

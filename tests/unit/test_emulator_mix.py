@@ -139,7 +139,7 @@ def emulator(artifacts, catalogue):
     target.close()
 
 
-@pytest.mark.parametrize(("template_name", "preset"), [("scalar", "vec"), ("scalar", "minimal"), ("wmma", "flashcore_a"),
+@pytest.mark.parametrize(("template_name", "preset"), [("scalar", "vec"), ("scalar", "minimal"), ("wmma", "stage2"),
                                                        ("wmma", "fragments")])
 @pytest.mark.parametrize("workload", ["mission", "mission_causal"])
 def test_the_emulator_counts_as_many_products_accesses_and_barriers(catalogue, toolchain, emulator, template_name,

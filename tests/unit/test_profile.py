@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from search.errors import UsageError
-from search.profile import ncu_command, parse_ncu, parse_sanitizer
+from search.profile import ncu_command, parse_ncu, parse_sanitizer, run_tool
 
 NCU_NAMES = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
              "Device", "CC", "gpu__time_duration.sum", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -111,3 +113,17 @@ def test_a_clean_log_has_no_findings_and_an_unfinished_one_is_refused():
     assert parse_sanitizer("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ()
     with pytest.raises(UsageError, match="did not come to its end: Error: No attachable process"):
         parse_sanitizer("========= COMPUTE-SANITIZER\n========= Error: No attachable process found. timed out.\n")
+
+
+def test_a_tool_runs_while_nobody_else_has_its_gpu():
+    class Gpu:
+        number, held = 3, []
+
+        @contextmanager
+        def alone(self):
+            self.held.append("taken")
+            yield
+            self.held.append("given back")
+    gpu = Gpu()
+    assert run_tool(["sh", "-c", "echo first; echo on GPU $CUDA_VISIBLE_DEVICES"], gpu) == "on GPU 3"
+    assert gpu.held == ["taken", "given back"]

@@ -19,7 +19,7 @@ def _render(catalogue, kernel_name, preset, workload=None):
                   catalogue.include_dirs)
 
 
-@pytest.mark.parametrize("preset", ["scalar:minimal", "scalar:vec", "wmma:flashcore_a", "wmma:flashcore_a64"])
+@pytest.mark.parametrize("preset", ["scalar:minimal", "scalar:vec", "wmma:stage2", "wmma:flashcore_a64"])
 def test_the_source_is_the_device_form_with_nothing_left_of_the_template(catalogue, preset):
     source = _render(catalogue, "attention", preset)
     assert isinstance(source, RenderedSource)
@@ -32,7 +32,7 @@ def test_the_source_is_the_device_form_with_nothing_left_of_the_template(catalog
 def test_every_line_maps_to_the_line_it_came_from(catalogue):
     kernel = catalogue.kernel("attention")
     template = kernel.template("wmma")
-    source = _render(catalogue, "attention", "wmma:flashcore_a")
+    source = _render(catalogue, "attention", "wmma:stage2")
     original = {"attention/wmma.cu.j2": template.text.splitlines()}
     plain = 0
     for text, line in zip(source.text.splitlines(), source.lines, strict=True):
@@ -54,9 +54,9 @@ def test_markers_name_a_line_wherever_the_origin_jumps():
 
 
 def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(catalogue):
-    first, again = (_render(catalogue, "attention", "wmma:flashcore_a") for _ in range(2))
+    first, again = (_render(catalogue, "attention", "wmma:stage2") for _ in range(2))
     assert first == again
-    assert _render(catalogue, "attention", "wmma:flashcore_a", "mission_bf16").digest != first.digest
+    assert _render(catalogue, "attention", "wmma:stage2", "mission_bf16").digest != first.digest
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [

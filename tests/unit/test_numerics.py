@@ -1,0 +1,209 @@
+"""Parameters that promise equal results are held to it: bit for bit, in order, also when a search goes on later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from db.sink import StoreSink
+from db.store import Store
+from drawn_gpu import DrawnGpu
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from search.confirmation import prepared
+from search.evaluate import Bench
+from search.gates import GateLimits
+from search.gates.correctness import ENOUGH_CASES, differing_outputs
+from search.numerics import promised
+from search.plan import SearchRequest, make_plan
+from search.run import Control, Ended, History, SearchRun
+from search.strategies import Proposal
+from search.targets import TargetSettings, open_target
+from search.verdict import Green, Outcome, Reason, Rejected, Stage, gate_result
+from test_run import ListSink
+
+
+class DriftingGpu(DrawnGpu):
+    """Candidates with four elements a thread give a neighbour of one value: within the bound, and not the same."""
+
+    measures = False
+
+    def _outputs(self, program, problem):
+        found = super()._outputs(program, problem)
+        if "constexpr int per_thread = 4;" in program.text:
+            x, y = problem.tensors
+            values = y.view(found["y"])
+            exact = np.float64(2.5) * x.view(x.image).astype(np.float64) - 0.75
+            if values.size > 1:
+                values[0] = np.nextafter(values[0], np.float16(np.inf if exact[0] > values[0] else -np.inf))
+        return found
+
+
+@pytest.fixture
+def start(album, toolchain):
+    def run(sink, history=History(), window=1, gpu=None, catalogue=album, **request):
+        plan = replace(make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random",
+                                                          "workloads": ("odd",), "trials": 50, **request}), catalogue),
+                       window=window)
+        kernel = catalogue.kernel("axpy")
+        workloads = tuple(kernel.workload(name) for name in plan.workloads)
+        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu or DriftingGpu(), toolchain,
+                      catalogue.include_dirs, plan.limits, plan.seed)
+        search = SearchRun(plan, bench, sink, history)
+        return search, search.run()
+    return run
+
+
+def broken(trials):
+    """Number -> its correctness gate, of those that were rejected there."""
+    return {one.number: gate_result(one.verdict, Stage.CORRECTNESS) for one in trials
+            if isinstance(one.verdict, Rejected) and one.verdict.stage is Stage.CORRECTNESS}
+
+
+def drifting(trials):
+    return {one.number for one in trials if one.candidate.values()["per_thread"] == 4}
+
+
+def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_and_the_evidence(start):
+    sink = ListSink()
+    start(sink)
+    found = broken(sink.trials)
+    assert set(found) == drifting(sink.trials) and len(found) >= 2
+    assert all(isinstance(one.verdict, Green) for one in sink.trials if one.number not in found)
+    for number, result in found.items():
+        assert result.reason is Reason.WRONG_VALUES and "y is not bit for bit what trial " in result.sentence
+        assert "per_thread=4" in result.sentence and "says that" in result.sentence
+        assert [one.sentence for one in result.evidence.checks if not one.passed] == [result.sentence]
+        assert {one.outcome for one in sink.trials[number].verdict.gates[2:]} == {Outcome.SKIPPED}
+
+
+def test_siblings_with_other_lengths_still_have_cases_in_common(start):
+    sink = ListSink()
+    start(sink)
+    def places(trial):
+        checks = gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
+        return {(one.output, one.shape, one.input_digest) for one in checks}
+    for one in sink.trials[1:]:
+        assert len(places(one) & places(sink.trials[0])) > ENOUGH_CASES          # and the workload itself
+
+
+def test_the_same_candidates_are_rejected_however_many_are_in_flight(start):
+    said = []
+    for window in (1, 8):
+        sink = ListSink()
+        start(sink, window=window)
+        said.append({one.candidate.digest: type(one.verdict) for one in sink.trials})
+    assert said[0] == said[1]
+
+
+def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_stored(start, tmp_path):
+    whole = ListSink()
+    search, _ = start(whole)
+    store = Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
+    try:
+        search_id = store.submit(search.plan).id
+        claim = store.claim("a worker", 30.0, search_id)
+        right = [one for one in whole.trials if one.number not in broken(whole.trials)]
+        sink = StoreSink(store, claim, 30.0)
+        for number, one in enumerate(right[:2]):
+            sink.begin(number, Proposal(one.candidate, one.sampler))
+            sink.record(replace(one, number=number), search.bench.render(one.candidate))
+        second = ListSink()
+        history = store.history(claim)
+        assert all(gate_result(one.verdict, Stage.CORRECTNESS).evidence.checks == () for one in history.trials)
+        _, result = start(second, history)
+        assert result.ended is Ended.COMPLETED and set(broken(second.trials)) == drifting(second.trials) != set()
+    finally:
+        store.close()
+
+
+def test_a_paused_search_goes_on_the_same_way(start):
+    first = ListSink(lambda sink: Control.PAUSE if len(sink.trials) >= 3 else Control.RUN)
+    start(first)
+    second = ListSink()
+    start(second, first.history())
+    trials = [*first.trials, *second.trials]
+    assert set(broken(trials)) == drifting(trials)
+
+
+def test_wrong_candidates_set_nothing_for_the_right_ones(start):
+    class Wrong(DriftingGpu):
+        def _outputs(self, program, problem):
+            found = super()._outputs(program, problem)
+            if "constexpr int threads = 128;" in program.text:          # the baseline among them
+                found["y"][:] = 0
+            return found
+    sink = ListSink()
+    start(sink, gpu=Wrong())
+    right = [one for one in sink.trials if isinstance(one.verdict, Green)]
+    assert right and 128 not in {one.candidate.values()["threads"] for one in right}
+    assert len({one.candidate.values()["per_thread"] == 4 for one in right}) == 1      # the first one says which
+
+
+def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kernel):
+    broken_kernel("right.toml", 'doc = "threads a block"\nnumerics = "same"', 'doc = "threads a block"')
+    own = broken_kernel("right.toml", 'doc = "elements a thread"\nnumerics = "same"', 'doc = "elements a thread"')
+    sink = ListSink()
+    search, _ = start(sink, catalogue=own)
+    assert promised(own.kernel("axpy").template("right")) == frozenset()
+    assert all(isinstance(one.verdict, Green) for one in sink.trials)
+    assert not any(one.input_digest for trial in sink.trials
+                   for one in gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks)
+
+
+def test_a_template_that_is_not_deterministic_can_promise_nothing(album):
+    template = album.kernel("axpy").template("right")
+    assert promised(template) == {"threads", "per_thread"}
+    assert promised(replace(template, deterministic=False)) == frozenset()
+
+
+def test_a_point_that_is_not_deterministic_is_held_to_nothing(start, broken_kernel):
+    doubtful = broken_kernel("right.toml", 'name = "right"', 'name = "right"\ndeterministic_when = "per_thread != 4"')
+    sink = ListSink()
+    start(sink, catalogue=doubtful)
+    assert drifting(sink.trials) and all(isinstance(one.verdict, Green) for one in sink.trials)
+
+
+# ---- the shipped templates' promises, on the emulator ----
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+
+
+def changed(bench, template, preset, **changes):
+    return preset_candidate(bench.kernel.template(template), preset, bench.compiled, changes)
+
+
+PROMISES = [
+    ("wmma", "stage2", {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True}),
+    ("wmma", "stage2", {"o_in": "fragments", "split_kv_wait": True, "q_in_fragments": True, "persistent": True}),
+    ("mma", "fa2", {"pipeline_depth": 3, "swizzle": "pad", "q_in": "shared", "epilogue": "shared"}),
+    ("mma", "fa2", {"q_in": "direct", "split_kv_wait": False, "min_blocks": 2}),
+]
+
+
+@pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=lambda one: str(one))
+def test_a_shipped_template_keeps_its_promises(template, preset, changes, catalogue, emulator, toolchain):
+    kernel = catalogue.kernel("attention")
+    workload = kernel.workload("small")
+    bench = Bench(kernel, workload.compile_time(kernel), (workload,), emulator, toolchain, catalogue.include_dirs,
+                  GateLimits(), 0)
+    first, second = (changed(bench, template, preset, **each) for each in ({}, changes))
+    assert set(changes) <= promised(kernel.template(template))
+    one, other = prepared(bench, first), prepared(bench, second)
+    assert differing_outputs(one, other) == ()
+
+
+def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain):
+    kernel = album.kernel("reduce")
+    workload = kernel.workload("rows")
+    bench = Bench(kernel, workload.compile_time(kernel), (workload,), emulator, toolchain, album.include_dirs,
+                  GateLimits(), 0)
+    template, defect = kernel.template("broken"), {"defect": "sums_in_another_order"}
+    one, other = (prepared(bench, Candidate("reduce", "broken", complete_parameters(
+        template, defect | {"neighbours": neighbours}, bench.compiled), Origin(OriginKind.SEEDED)))
+        for neighbours in (False, True))
+    assert all(each.endswith(": y") for each in differing_outputs(one, other)) and differing_outputs(one, other)
+    assert differing_outputs(one, one) == ()
