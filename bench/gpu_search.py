@@ -49,6 +49,7 @@ class Recorder:
     def confirm(self, confirmation) -> None:
         self.confirmations.append(confirmation)
 
+    def settle(self, number, result) -> None: ...
     def beside(self, peer) -> None: ...
 
     def control(self, spent_s) -> Control:

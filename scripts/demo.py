@@ -121,10 +121,15 @@ def progress_line(detail: dict[str, Any]) -> str:
     passed = {one["stage"]: one["passed"] for one in detail["funnel"]}
     funnel = " > ".join(f"{stage} {passed[stage]}" for stage in ("render", "compile", "ptxas", "correctness"))
     best = detail.get("best")
-    shown = f"{best['time_median_us']:.2f} us {best['time_kind']} (#{best['number']})" if best else "none yet"
+    shown = f"{best['time_median_us']:.2f} us {kind_of(best)} (#{best['number']})" if best else "none yet"
     rate = f"{progress['rate_per_minute']:.0f}/min" if progress['rate_per_minute'] else "-"
     left = f"{progress['seconds_left']:.0f} s left" if progress['seconds_left'] is not None else ""
     return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials  {rate}  {left}  best {shown}  {funnel}"
+
+
+def kind_of(one: dict[str, Any]) -> str:
+    """measured, hot."""
+    return ", ".join(filter(None, (one["time_kind"], one["time_mode"])))
 
 
 def download(client: Client, detail: dict[str, Any], console: Console) -> None:
@@ -148,7 +153,7 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     for name in ("", "trial", "template", "time", "registers", "shared memory", "verdict"):
         table.add_column(name)
     for label, one in (("baseline", baseline), ("winner", winner)):
-        shown = f"{one['time_median_us']:.2f} us {one['time_kind']}" if one["time_median_us"] else "-"
+        shown = f"{one['time_median_us']:.2f} us {kind_of(one)}" if one["time_median_us"] else "-"
         table.add_row(label, f"#{one['number']}", one["template"], shown, str(one["registers"]),
                       f"{one['smem_bytes']} B", one["verdict"])
     console.print(table)
