@@ -5,7 +5,6 @@ What no result backs says "not measured yet"; nothing here computes what a resul
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.attention_searches import WORKLOADS
+from bench.attention_searches import WORKLOADS, finished
 from bench.h200_page import NOT_YET, Row, result, rows, table
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
@@ -52,8 +51,7 @@ def presets() -> str:
 
 def searches() -> list[Row]:
     """Finished searches in the order of the table."""
-    folder = RESULTS / "h200" / "attention_searches"
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    found = {one["workload"]: one for one in finished(RESULTS / "h200")}
     return [found[name] for name in WORKLOADS if name in found]
 
 

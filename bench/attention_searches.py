@@ -68,9 +68,9 @@ def main() -> None:
     try:
         for one in (target, checker):
             one.prepare()
-        for row in unprofiled([*_rows(PUBLISHED), *_rows(chosen.out)], digest(kernel)):
+        for row in unprofiled([*finished(PUBLISHED), *finished(chosen.out)], digest(kernel)):
             row["profile"] = profiled_again(row, catalogue, toolchain, target)
-            _write(chosen.out / "attention_searches" / f"{row['workload']}.json", row)
+            save(row, row.pop("environment"), chosen.out)
             print(f"{row['workload']}: profiled again: {row['profile']}", flush=True)
         for name in wanted(chosen, digest(kernel)):
             if end - time.monotonic() < LEAST_S:
@@ -79,9 +79,7 @@ def main() -> None:
             began = time.monotonic()
             row = searched(name, catalogue, toolchain, target, checker, chosen, end - CLOSING_S)
             if row is not None:
-                row["environment"] = _environment(toolchain, target, cores)
-                _write(chosen.out / "attention_searches" / f"{name}.json", row)
-                _write(chosen.out / "attention_winners.json", winners([*_rows(PUBLISHED), *_rows(chosen.out)]))
+                save(row, _environment(toolchain, target, cores), chosen.out)
             print(f"{name}: {said(row)} ({time.monotonic() - began:.0f} s)", flush=True)
     finally:
         for one in (target, checker, toolchain):
@@ -112,7 +110,7 @@ def remember_spaces(target) -> None:
 
 def wanted(chosen: argparse.Namespace, kernel_digest: str) -> list[str]:
     """Workloads that are not done: those never searched first, then those of other files than today's."""
-    of = {row["workload"]: row["run"]["kernel_digest"] for row in (*_rows(PUBLISHED), *_rows(chosen.out))}
+    of = {row["workload"]: row["run"]["kernel_digest"] for row in (*finished(PUBLISHED), *finished(chosen.out))}
     left = [name for name in chosen.only if chosen.again or of.get(name) != kernel_digest]
     return sorted(left, key=lambda name: (name in of, WORKLOADS.index(name)))
 
@@ -260,8 +258,16 @@ def said(row: Row | None) -> str:
             f"{row['run']['trials_per_minute']} trials/min, floor {row['floor']}")
 
 
-def _rows(folder: Path) -> list[Row]:
-    return [json.loads(path.read_text()) for path in sorted((folder / "attention_searches").glob("*.json"))]
+def save(row: Row, environment: Row, out: Path) -> None:
+    """The row of one workload, and the list of all winners."""
+    _write(out / "attention_searches" / f"{row['workload']}.json", {"environment": environment, "rows": [row]})
+    _write(out / "attention_winners.json", {"environment": environment, "rows": winners([*finished(PUBLISHED), *finished(out)])})
+
+
+def finished(folder: Path) -> list[Row]:
+    """Each finished search of a folder, with the environment that it ran in."""
+    found = [json.loads(path.read_text()) for path in sorted((folder / "attention_searches").glob("*.json"))]
+    return [{**one["rows"][0], "environment": one["environment"]} for one in found]
 
 
 def _write(path: Path, value: Any) -> None:

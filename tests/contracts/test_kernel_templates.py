@@ -110,7 +110,8 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
                 for case in cases:
-                    allowed = 10e6 * max(1, dict(compiled).get("D", 64) / 64)
+                    # A check holds a tile or two of the candidate, and the largest tiles have 8 MFLOP each at D = 64.
+                    allowed = 25e6 * max(1, dict(compiled).get("D", 64) / 64)
                     assert kernel.work_flop(case.values(kernel)) <= allowed, (case.name, template.name, point)
                     right = answer(kernel, case)
                     for one in right.outputs.values():

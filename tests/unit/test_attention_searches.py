@@ -73,7 +73,7 @@ def test_the_row_names_the_confirmed_winner_and_the_fastest_peer(plan, album, to
 def test_what_was_never_searched_goes_before_what_is_of_other_files(monkeypatch, tmp_path):
     done = {"mission_bf16": "old", "small_bf16": "now"}
     rows = [{"workload": name, "run": {"kernel_digest": digest}} for name, digest in done.items()]
-    monkeypatch.setattr("bench.attention_searches._rows", lambda folder: rows if folder != tmp_path else [])
+    monkeypatch.setattr("bench.attention_searches.finished", lambda folder: rows if folder != tmp_path else [])
     chosen = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
     found = wanted(chosen, "now")
     assert found[0] == "mission_512_bf16" and found[-1] == "mission_bf16" and "small_bf16" not in found
