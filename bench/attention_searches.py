@@ -110,7 +110,8 @@ def remember_spaces(target) -> None:
 
 def wanted(chosen: argparse.Namespace, kernel_digest: str) -> list[str]:
     """Workloads that are not done: those never searched first, then those of other files than today's."""
-    of = {row["workload"]: row["run"]["kernel_digest"] for row in (*finished(PUBLISHED), *finished(chosen.out))}
+    of = {row["workload"]: row["run"]["kernel_digest"] for row in (*finished(PUBLISHED), *finished(chosen.out))
+          if row["run"].get("closed", True)}           # else its trials are there, but not what follows them
     left = [name for name in chosen.only if chosen.again or of.get(name) != kernel_digest]
     return sorted(left, key=lambda name: (name in of, WORKLOADS.index(name)))
 
@@ -168,7 +169,7 @@ def serves(template, workload) -> bool:
 def row_of(plan: SearchPlan, workload, trials: list[Trial], confirmations: list[Confirmation], peers: list[Peer]) -> Row:
     """What the results table says of one search, and what it rests on."""
     last = confirmations[-1] if confirmations else None
-    winner = next(one for one in trials if one.number == (last.trial if last else 0))
+    winner = next(one for one in trials if one.number == last.trial) if last else _fastest(trials)
     timed = [one for one in peers if one.outcome == "timed"]
     best = min(timed, key=lambda one: one.time_median_us, default=None)
     against = next((one for one in last.comparisons if one.against == "baseline"), None) if last else None
@@ -191,6 +192,12 @@ def row_of(plan: SearchPlan, workload, trials: list[Trial], confirmations: list[
                 "trials": len(trials), "templates": list(plan.templates), "kernel_digest": plan.kernel_digest},
         "confirmations": [_finite(asdict(one)) for one in confirmations],
         "trials": [_trial(one) for one in trials]}
+
+
+def _fastest(trials: list[Trial]) -> Trial:
+    """Of a search whose closing had no time: the best that passed every gate, else the baseline."""
+    accepted = [one for one in trials if verdict_name(one.verdict) == "accepted"]
+    return min(accepted, key=lambda one: performance_of(one.verdict).ratio_to_baseline, default=trials[0])
 
 
 def _time_us(winner: Trial, against) -> float | None:
