@@ -125,6 +125,16 @@ def test_figures_in_the_docs_come_from_results():
     assert agreement["green_but_wrong_on_gpu"] == 0
 
 
+def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
+    text, results = (ROOT / "README.md").read_text(), ROOT / "bench" / "results" / "h200"
+    for name, words in (("mission_bf16", "take {:.2f} of cuDNN's"), ("long_bf16", "{:.2f} times it on `long`")):
+        (row,) = json.loads((results / "attention_searches" / f"{name}.json").read_text())["rows"]
+        assert row["confirmed"] and row["best_peer"] == "torch-cudnn"
+        assert words.format(row["ratio_to_best_peer"]) in " ".join(text.split())
+    tally = json.loads((results / "emulator_against_gpu.json").read_text())["rows"][0]
+    assert f"Of {tally['drawn'] - tally['spills']} random candidates" in text and tally["only_the_gpu_refuses"] == 1
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "bench" / "results").rglob("*.json")), ids=lambda one: one.name)
 def test_a_result_holds_its_environment_and_rows(path):
     result = json.loads(path.read_text())
