@@ -32,17 +32,22 @@ class Points(Sequence[Items]):
     def position(self, parameters: Items) -> int | None:
         """Where a point stands; None when it is not among these."""
         try:
-            return self._positions.get(self._row(parameters))
+            row = self._row(parameters)
         except KeyError:
             return None                              # a value that the template does not have
+        left = np.arange(len(self))
+        for column, code in zip(self.columns, row):
+            left = left[column[left] == code]
+        return int(left[0]) if len(left) else None
 
     def encode(self, parameters: Items) -> np.ndarray:
         """[parameters]: positions of values."""
         return np.frombuffer(self._row(parameters), np.uint8)
 
     @cached_property
-    def _positions(self) -> dict[bytes, int]:
-        return {row.tobytes(): position for position, row in enumerate(self.encoded)}
+    def columns(self) -> np.ndarray:
+        """[parameters, points]: positions of values, a parameter's next to each other."""
+        return np.ascontiguousarray(self.encoded.T)
 
     def _row(self, point: Items) -> bytes:
         return bytes([codes[type(value), value] for codes, (_, value) in zip(self._codes, point)])

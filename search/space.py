@@ -124,11 +124,12 @@ class Space:
         Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
         """
         points = self.points
-        steps = np.abs(points.encoded.astype(np.int16) - points.encode(parameters))
-        ordered = np.array([one.type == "int" for one in self.template.parameters])
-        distance = np.where(ordered, steps, steps != 0).sum(axis=1)
+        distance = np.zeros(len(points), np.int16)
+        for one, column, code in zip(self.template.parameters, points.columns, points.encode(parameters).tolist()):
+            distance += np.abs(column.astype(np.int16) - code) if one.type == "int" else column != code
         distance[~allowed] = np.iinfo(distance.dtype).max
-        return points[rng.choice(np.flatnonzero(distance == distance.min()).tolist())]
+        nearest = np.flatnonzero(distance == distance.min())
+        return points[int(nearest[rng.randrange(len(nearest))])]
 
 
 def _because(sentence: str, values: Mapping[str, Value]) -> str:

@@ -105,7 +105,8 @@ class Strategy(ABC):
 
     def random_unseen(self, template: str, rng: random.Random) -> Candidate:
         """A valid point that was not tried yet; there is one."""
-        position = rng.choice(np.flatnonzero(self._unseen[template]).tolist())
+        unseen = np.flatnonzero(self._unseen[template])
+        position = int(unseen[rng.randrange(len(unseen))])
         return Candidate(self.kernel, template, self.spaces[template].points[position], Origin(OriginKind.SAMPLED))
 
     def nearest_unseen(self, template: str, near: Items, rng: random.Random) -> Candidate:
