@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from conftest import served
@@ -54,7 +56,7 @@ def test_every_time_says_its_kind(page, site):
     for path in ("/", site.search, f"/searches/{site.measured.row.id}", site.trial(1)):
         page.goto(path)
         times = page.locator(".time").all_text_contents()
-        assert times and all(one.split()[-1] in ("modelled", "measured") for one in times), path
+        assert times and all(re.search(r" (modelled|measured(, (hot|cold))?)$", one.strip()) for one in times), path
     page.goto(site.search)
     assert all("modelled" in one for one in column(page, 3) if "µs" in one)
     assert "modelled" in page.locator("#figures").inner_text()
