@@ -6,6 +6,7 @@ What no result backs is left out with the words "not measured yet"; nothing here
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
 PAGE = DOCS / "h200.md"
 BEGIN, END = "<!-- {}: begin (bench/h200_page.py) -->", "<!-- {}: end -->"
 NOT_YET = "*not measured yet*"
+PLACE = re.compile(r"\('([^']+)', (\d+)\)")
 Row = dict[str, Any]
 
 
@@ -154,6 +156,18 @@ def emulator() -> str:
                  [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
 
 
+def luck() -> str:
+    """Wrong kernels of the album whose results are right on the GPU, with what the emulator says of each."""
+    said = {f"{one['kernel']}-{one['name']}": one for one in rows("planted") if one.get("kind") and one["verdict"] == "rejected"}
+    lines = []
+    for album in rows("h200/gpu_target", "album"):
+        for name in album["wrong_but_green_here"]:
+            one = said[name]
+            report = PLACE.sub(r"\1:\2", one["finding"]).removesuffix(", against None") or one["sentence"].partition(";")[0]
+            lines.append((f"`{name}`", f"{one['stage']}: {one['reason']}", report.replace("|", "\\|")))
+    return table(("kernel of the album", "the emulator's verdict", "its report"), lines)
+
+
 def compiler() -> str:
     """One candidate that one release of NVRTC compiles to wrong code."""
     found = rows("h200/compiler_fault", "candidate")
@@ -223,8 +237,8 @@ def verified() -> str:
 
 
 SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
-            "confirmation": confirmation, "emulator": emulator, "compiler": compiler, "modelled": modelled, "peers": peers, "winners": winners,
-            "verified": verified}
+            "confirmation": confirmation, "emulator": emulator, "luck": luck, "compiler": compiler, "modelled": modelled,
+            "peers": peers, "winners": winners, "verified": verified}
 
 
 # ---- plots ----
