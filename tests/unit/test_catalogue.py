@@ -113,7 +113,8 @@ def test_every_point_of_every_template_holds_its_own_rules(catalogue):
     for name in device_names():
         for template in kernel.templates:
             space = Space(template, compiled, device(name))
-            assert len(space.points) == len(set(space.points)) > 100
+            encoded = space.points.encoded
+            assert len(encoded) > 100 and (encoded[1:] != encoded[:-1]).any(axis=1).all()      # sorted, so none twice
             for point in space.points[:: max(1, len(space.points) // 200)]:
                 assert space.why_not(point) is None
                 assert complete_parameters(template, dict(point), compiled) == point
