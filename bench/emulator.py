@@ -58,6 +58,6 @@ if __name__ == "__main__":
         build.prepare()
         rows = [{"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}]
         rows += [measure(build, catalogue, preset, flavour, os.cpu_count() or 1)
-                 for preset in ("mma:fa2", "wmma:flashcore_a", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
+                 for preset in ("mma:fa2", "wmma:stage2", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
                  for flavour in FLAVOURS]
     publish("emulator", rows)

@@ -44,7 +44,7 @@ def table() -> str:
          f"{agreement['candidates'] - agreement['green_but_wrong_on_gpu']} of {agreement['candidates']}", "gpu_check"),
     ]
     speed = {(one["preset"], one["build"]): one for one in rows("emulator") if "preset" in one}
-    for preset in ("wmma:flashcore_a", "wmma:fragments", "scalar:vec"):
+    for preset in ("wmma:stage2", "wmma:fragments", "scalar:vec"):
         plain, checked = speed[preset, "plain"], speed[preset, "checked"]
         lines.append((f"`{preset}` on {plain['workers']} cores, GFLOP/s plain and checked",
                       f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "

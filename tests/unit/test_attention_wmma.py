@@ -64,7 +64,11 @@ ELSEWHERE = [
 ]
 
 
-@pytest.mark.parametrize(("preset", "D", "dtype", "mask", "changes"), ELSEWHERE, ids=str)
+QUICK = 5                            # the others take as long each, and run with the slow ones
+
+
+@pytest.mark.parametrize(("preset", "D", "dtype", "mask", "changes"),
+                         [*ELSEWHERE[:QUICK], *(pytest.param(*one, marks=pytest.mark.slow) for one in ELSEWHERE[QUICK:])], ids=str)
 def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
     bench = bench_of(D, dtype, mask)
     verdict = evaluate(candidate(bench, preset, **changes), bench, None).verdict
