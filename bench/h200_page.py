@@ -142,7 +142,8 @@ def emulator() -> str:
         figure = f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, {one['different']} different"
         lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
     for one in rows("h200/gpu_target", "album"):
-        lines += [("album on the GPU: entries", one["entries"], "h200/gpu_target"),
+        then = result("h200/gpu_target")["environment"]["date"]
+        lines += [(f"album on the GPU: entries, as it was on {then}", one["entries"], "h200/gpu_target"),
                   ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
                   ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]),
                    "h200/gpu_target")]

@@ -77,13 +77,18 @@ def levels_of(template: TemplateSpec) -> list[Level]:
     for one in template.constraints:
         asked = max(asked, known.at(one.expression.names))
         constraints.append((asked, one.expression))
-    launches = max([asked, *(known.at(one.names) for launch in template.launches
-                             for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
-                                         *([launch.when] if launch.when else [])))])
+    launches = max(asked, known.at(launch_names(template)))
     return [Level(parameter, parameter.when is None or known.at(parameter.when.names) < number,
                   tuple(one for one in template.locals if known.level[one[0]] == number),
                   tuple(one for level, one in constraints if level == number), launches == number)
             for number, parameter in enumerate(template.parameters)]
+
+
+def launch_names(template: TemplateSpec) -> frozenset[str]:
+    """What block, cluster, shared memory and presence of the launches are computed from."""
+    return frozenset().union(*(one.names for launch in template.launches
+                               for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
+                                           *([launch.when] if launch.when else []))))
 
 
 class _Known:

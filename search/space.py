@@ -16,7 +16,7 @@ from search.columns import encoded_points
 from search.devices import Device
 from search.errors import UsageError
 from search.expressions import Value
-from search.lattice import combinations, looks_ahead
+from search.lattice import combinations, launch_names, looks_ahead
 from search.points import Points
 from search.spec import Items, TemplateSpec
 
@@ -48,13 +48,6 @@ def _figures(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[int, 
     return (max(prod(int(one(values)) for one in launch.block) for launch in launches),
             max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
             tuple((launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches))
-
-
-def _launch_names(template: TemplateSpec) -> frozenset[str]:
-    """What `_figures` reads."""
-    return frozenset().union(*(one.names for launch in template.launches
-                               for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
-                                           *([launch.when] if launch.when else []))))
 
 
 class Space:
@@ -101,7 +94,7 @@ class Space:
         if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
             return Points(self.template.parameters, self.each_point())
         return Points(self.template.parameters, encoded_points(self.template, self.compiled, self._fits,
-                                                               _launch_names(self.template)))
+                                                               launch_names(self.template)))
 
     def each_point(self) -> Iterator[Items]:
         """The valid points one by one: the first is cheap."""
