@@ -54,8 +54,7 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         bench.target, subject.program, checked_problems(subject), counted))
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {one}" for one in request.settings)
-    return CheckOutcome(f"{kernel.name} {name}{settings}", plan.target, report,
-                        {f"{kernel.name}/{template.name}.cu.j2": kernel.folder / f"{template.name}.cu.j2"})
+    return CheckOutcome(f"{kernel.name} {name}{settings}", plan.target, report, template.files)
 
 
 def check_file(services: Services, cuda_file: Path, launch_file: Path, target_name: str | None,

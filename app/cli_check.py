@@ -144,7 +144,8 @@ def _cost_row(one: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
     path = outcome.files.get(one.file)
     lines = path.read_text("utf-8", "replace").splitlines() if path else []
     text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else one.file
-    return (one.line, one.kind.partition("_")[2], one.instructions, one.transactions, f"{one.factor:.2f}", text[:70])
+    line = f"{one.file.rpartition('/')[2]}:{one.line}" if len(outcome.files) > 1 else one.line
+    return (line, one.kind.partition("_")[2], one.instructions, one.transactions, f"{one.factor:.2f}", text[:70])
 
 
 def album(only: Annotated[str | None, typer.Option("--only", metavar="TEXT",

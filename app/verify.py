@@ -27,13 +27,14 @@ from search.gates.correctness import CorrectnessGate
 from search.gates.performance import left_wrong, timed_problems
 from search.gates.safety import SafetyGate
 from search.plan import DEFAULT_TARGET
-from search.render import Line, RenderedSource
+from search.render import RenderedSource
 from search.spec import KernelSpec
 from search.targets import check_target_name
 from search.targets.base import Failure, Rival, Target
 from search.targets.cuda import gpu_count
 from search.targets.cuda.timing import (NOISY_HALF_WIDTH, block_log_ratios, combined, mean_of_processes,
                                         median_interval)
+from search.template_text import Line
 from search.toolchain import CompileFailed
 from search.verdict import GateResult, Outcome, TimeKind, Timing
 

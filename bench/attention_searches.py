@@ -1,12 +1,13 @@
 """Searches for the results table of docs/attention.md, on a GPU, as many as the time allows; the next run goes on.
 
-    python bench/attention_searches.py FOLDER [--minutes 8] [--trials 300] [--only WORKLOAD ...] [--again]
+    python bench/attention_searches.py FOLDER [--minutes 8] [--trials 300] [--only WORKLOAD ...] [--again] [--threads]
 
-Each workload is searched over both tensor-core templates, L2 hot, by the product's own loop: gates, safety of contenders,
-confirmation in fresh processes, peers in turns. FOLDER/attention_searches/WORKLOAD.json holds a finished one, with its
-trials; FOLDER/journal/ what was cut short, which goes on where it was if nothing changed. A workload is done when its
-file is there (in FOLDER or in bench/results/h200) and was made with the kernel's files as they are; those that were
-never searched go first. FOLDER/attention_winners.json lists the winners with the command that runs each again.
+Each workload is searched over both tensor-core templates, L2 hot, as `greenfast search` does it: gates, safety of
+contenders, confirmation in fresh processes, peers in turns; a confirmed winner is promoted to champion. FOLDER/data is the
+database and cache: what was cut short is paused there and resumed by the next run. FOLDER/attention_searches/WORKLOAD.json
+holds a finished search with its trials, FOLDER/champions.json the champions, FOLDER/attention_winners.json the command that
+runs each winner again. A workload is done when its file is there (in FOLDER or in bench/results/h200), with a champion, and was
+made with the kernel's files as they are; those that were never searched go first. --threads notes what the threads do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import platform
 import shlex
 import sys
-import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -27,63 +28,58 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from app.confirmations import champion_out
+from app.settings import Settings
+from app.wiring import Services
+from app.worker import Left, Stop, run_claim, worker_name
 from bench.attention_floors import floors, profiled
-from bench.attention_journal import JournalSink
+from bench.thread_sampler import Sampler
+from db.rows import TrialRow
+from db.store import Store
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.comparison import Confirmation, Peer
 from search.digest import digest
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.gates.safety import like
-from search.peers import compare_peers
-from search.plan import SearchPlan, SearchRequest, make_plan
-from search.run import Ended, SearchRun
-from search.targets import TargetSettings, open_target
+from search.plan import SearchPlan, SearchRequest
+from search.run import Ended
 from search.targets.cuda.timing import median
-from search.toolchain import Toolchain
-from search.verdict import Trial, performance_of, verdict_name
 
 PUBLISHED = ROOT / "bench" / "results" / "h200"
 # In the order in which they are wanted; each as it is in kernel.toml, in bfloat16.
 SHAPES = ("mission", "mission_512", "small", "long", "d128_4096")
 WORKLOADS = tuple(f"{shape}{mask}_bf16" for mask in ("", "_causal") for shape in SHAPES)
-TEMPLATES = ("wmma", "mma")
+KERNEL, TEMPLATES = "attention", ("wmma", "mma")
 TRIALS, MODE, SEED = 300, "hot", 5
-CLOSING_S, LEAST_S = 25.0, 45.0      # what follows the trials; less than the second is not worth a start
+# The default one is five times slower than the best where sequences are long: most of a trial would be its time.
+LONG_BASELINE, LONG_WORK_FLOP = "mma:fa2", 1e11
+LEAST_S = 45.0                       # less is not worth a start
+SAID_EVERY = 50                      # trials
+LIVE = ("queued", "running", "paused")
 Row = dict[str, Any]
 
 
 def main() -> None:
     chosen = _arguments()
     end = time.monotonic() + 60.0 * chosen.minutes
-    catalogue, folder = Catalogue([REPOSITORY_TEMPLATES]), Path(tempfile.mkdtemp(prefix="greenfast-searches-"))
-    kernel, cores = catalogue.kernel("attention"), os.cpu_count() or 1
-    toolchain = Toolchain(folder, cores)
-    target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
-    checker = open_target(f"emulator:{like(target.device).name}",
-                          TargetSettings(folder, catalogue.include_dirs, max(1, cores // 8)))
+    services = Services(Settings.from_environment({"GREENFAST_DATA": str(chosen.out / "data")}))
+    stop = Stop(services.settings.drain_s, services.interrupt)
+    alarm = threading.Timer(60.0 * chosen.minutes, stop.ask)
+    alarm.daemon = True
+    alarm.start()
     (chosen.out / "attention_searches").mkdir(parents=True, exist_ok=True)
-    remember_spaces(target)
     try:
-        for one in (target, checker):
-            one.prepare()
-        for row in unprofiled([*finished(PUBLISHED), *finished(chosen.out)], digest(kernel)):
-            row["profile"] = profiled_again(row, catalogue, toolchain, target)
-            save(row, row.pop("environment"), chosen.out)
-            print(f"{row['workload']}: profiled again: {row['profile']}", flush=True)
-        for name in wanted(chosen, digest(kernel)):
+        for name in wanted(chosen, digest(services.catalogue.kernel(KERNEL))):
             if end - time.monotonic() < LEAST_S:
                 print(f"{name}: no time left", flush=True)
                 break
             began = time.monotonic()
-            row = searched(name, catalogue, toolchain, target, checker, chosen, end - CLOSING_S)
+            row = searched(name, services, chosen, stop)
             if row is not None:
-                save(row, _environment(toolchain, target, cores), chosen.out)
+                save(row, _environment(services), chosen.out)
+                save_champions(services.store, _environment(services), chosen.out)
             print(f"{name}: {said(row)} ({time.monotonic() - began:.0f} s)", flush=True)
     finally:
-        for one in (target, checker, toolchain):
-            one.close()
+        alarm.cancel()
+        services.close()
 
 
 def _arguments() -> argparse.Namespace:
@@ -93,72 +89,79 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=WORKLOADS)
     parser.add_argument("--again", action="store_true", help="also what is done")
+    parser.add_argument("--threads", action="store_true", help="store what the threads do")
     return parser.parse_args()
 
 
-def remember_spaces(target) -> None:
-    """Walk each space once: workloads of the same compile-time values share it. An instance attribute shadows the method."""
-    walked, space = {}, target.space
-
-    def remembered(template, compiled):
-        key = template.name, compiled
-        if key not in walked:
-            walked[key] = space(template, compiled)
-        return walked[key]
-    target.space = remembered
-
-
 def wanted(chosen: argparse.Namespace, kernel_digest: str) -> list[str]:
-    """Workloads that are not done: those never searched first, then those of other files than today's."""
-    of = {row["workload"]: row["run"]["kernel_digest"] for row in (*finished(PUBLISHED), *finished(chosen.out))
-          if row["run"].get("closed", True)}           # else its trials are there, but not what follows them
-    left = [name for name in chosen.only if chosen.again or of.get(name) != kernel_digest]
-    return sorted(left, key=lambda name: (name in of, WORKLOADS.index(name)))
+    """Workloads that are not done: those never searched first, then those of other files than today's, or without a champion."""
+    known = {row["workload"]: row for row in (*finished(PUBLISHED), *finished(chosen.out))}
+    done = {name for name, row in known.items() if row["run"]["kernel_digest"] == kernel_digest and row.get("champion")}
+    left = [name for name in chosen.only if chosen.again or name not in done]
+    return sorted(left, key=lambda name: (name in known, WORKLOADS.index(name)))
 
 
-def searched(name: str, catalogue: Catalogue, toolchain: Toolchain, target, checker, chosen: argparse.Namespace,
-             stop_at: float) -> Row | None:
-    """The row of one workload; None when the time ran out before its trials did."""
-    kernel = catalogue.kernel("attention")
-    workload = kernel.workload(name)
-    templates = tuple(one for one in TEMPLATES if serves(kernel.template(one), workload))
-    request = SearchRequest("attention", workloads=(name,), templates=templates, target="cuda:0", strategy="tpe",
-                            trials=chosen.trials, seed=SEED, mode=MODE)
-    plan = make_plan(request, catalogue, window=2 * (os.cpu_count() or 1))
-    bench = Bench(kernel, plan.compiled, (workload,), target, toolchain, catalogue.include_dirs, plan.limits, plan.seed,
-                  checker=checker, compare_peers=compare_peers)
-    sink = JournalSink(chosen.out / "journal" / f"{name}.jsonl", plan, lambda: time.monotonic() > stop_at)
-    run, began = SearchRun(plan, bench, sink, sink.history()), time.monotonic()
-    before = len(sink.trials)
-    result = run.run()
-    if result.ended is not Ended.COMPLETED:
-        print(f"{name}: {result.ended}, {len(sink.trials)} of {plan.trials} trials: {result.why}", flush=True)
+class Clock:
+    """When trials came, and a line for a person now and then."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.began, self.last, self.trials = name, time.monotonic(), time.monotonic(), 0
+
+    def on_trial(self, trial) -> None:
+        self.last, self.trials = time.monotonic(), self.trials + 1
+        if self.trials % SAID_EVERY == 0:
+            print(f"{self.name}: {self.trials} trials, {self.rate():.0f} a minute", flush=True)
+
+    def rate(self) -> float:
+        """Trials a minute, from the claim on."""
+        return self.trials / max(self.last - self.began, 1e-9) * 60
+
+    def figures(self) -> Row:
+        return {"trials_per_minute": round(self.rate(), 1), "seconds": round(self.last - self.began, 1),
+                "closing_seconds": round(time.monotonic() - self.last, 1)}
+
+
+def searched(name: str, services: Services, chosen: argparse.Namespace, stop: Stop) -> Row | None:
+    """The row of one workload; None when the time ran out, or the search failed, before it was closed."""
+    store, plan = services.store, plan_of(name, services, chosen.trials)
+    search_id = unfinished(store, plan) or store.submit(plan).id
+    store.request_control(search_id, "resume")           # one that is queued stays so
+    claim, clock, sampler = store.claim(worker_name(), services.settings.lease_s, search_id), Clock(name), Sampler()
+    if chosen.threads:
+        sampler.start()
+    report = run_claim(services, claim, stop, clock.on_trial)
+    threads = sampler.result() if chosen.threads else None
+    if report.left is Left.STOPPED:
+        store.finish(claim, Ended.PAUSED, "interrupted")
+    if report.ended is not Ended.COMPLETED:
+        print(f"{name}: {report.left} {report.ended}, {clock.trials} trials: {report.why}", flush=True)
         return None
-    spent = sink.last_at - began
-    row = row_of(plan, workload, sink.trials, sink.confirmations, sink.peers)
-    row["run"] |= {"why": result.why, "trials_per_minute": round((len(sink.trials) - before) / spent * 60, 1),
-                   "seconds": round(spent, 1), "closing_seconds": round(time.monotonic() - sink.last_at, 1)}
-    winner = next(one for one in sink.trials if one.number == row["winner"]["trial"])
-    row["floor"] = floors(kernel, winner.candidate, workload)
-    row["profile"] = profiled(bench, winner.candidate, workload)
-    sink.remove()
+    kernel = services.catalogue.kernel(KERNEL)
+    workload = kernel.workload(name)
+    row = row_of(store, search_id, workload)
+    row["run"] |= {"why": report.why, **clock.figures(), **({"threads_in": threads} if threads else {})}
+    template = kernel.template(row["winner"]["template"])
+    candidate = Candidate(kernel.name, template.name, complete_parameters(template, row["winner"]["parameters"], plan.compiled),
+                          Origin(OriginKind.SEEDED))
+    row["floor"] = floors(kernel, candidate, workload)
+    row["profile"] = profiled(services.bench(plan), candidate, workload)
     return row
 
 
-def unprofiled(rows: list[Row], kernel_digest: str) -> list[Row]:
-    """The latest row of each workload, where it is of today's files and has no counters."""
-    latest = {row["workload"]: row for row in rows}
-    return [row for row in latest.values() if row["run"]["kernel_digest"] == kernel_digest and "error" in row["profile"]]
+def plan_of(name: str, services: Services, trials: int) -> SearchPlan:
+    kernel = services.catalogue.kernel(KERNEL)
+    workload = kernel.workload(name)
+    flop = kernel.work_flop(kernel.values_of(dict(workload.dims), dict(workload.options)))
+    templates = tuple(one for one in TEMPLATES if serves(kernel.template(one), workload))
+    return services.plan(SearchRequest(
+        KERNEL, name=name, workloads=(name,), templates=templates, target="cuda:0", strategy="tpe", trials=trials, seed=SEED,
+        mode=MODE, baseline=LONG_BASELINE if flop > LONG_WORK_FLOP else kernel.baseline))
 
 
-def profiled_again(row: Row, catalogue: Catalogue, toolchain: Toolchain, target) -> Any:
-    kernel = catalogue.kernel("attention")
-    workload, template = kernel.workload(row["workload"]), kernel.template(row["winner"]["template"])
-    compiled = workload.compile_time(kernel)
-    candidate = Candidate(kernel.name, template.name,
-                          complete_parameters(template, row["winner"]["parameters"], compiled), Origin(OriginKind.SEEDED))
-    return profiled(Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), SEED),
-                    candidate, workload)
+def unfinished(store: Store, plan: SearchPlan) -> str | None:
+    """The search of this very plan that was cut short."""
+    return next((one.id for one in store.searches(limit=200).items
+                 if one.name == plan.name and one.status in LIVE and store.plan(one.id) == plan), None)
 
 
 def serves(template, workload) -> bool:
@@ -166,46 +169,66 @@ def serves(template, workload) -> bool:
     return all(have[name] in values for name, values in template.supports)
 
 
-def row_of(plan: SearchPlan, workload, trials: list[Trial], confirmations: list[Confirmation], peers: list[Peer]) -> Row:
-    """What the results table says of one search, and what it rests on."""
-    last = confirmations[-1] if confirmations else None
+def row_of(store: Store, search_id: str, workload) -> Row:
+    """What the results table says of one search, and what it rests on; its confirmed winner becomes the champion."""
+    plan, trials, last = store.plan(search_id), all_trials(store, search_id), confirmation_of(store, search_id)
     winner = next(one for one in trials if one.number == last.trial) if last else _fastest(trials)
+    peers = [one.peer for one in store.peers(search_id)]
     timed = [one for one in peers if one.outcome == "timed"]
     best = min(timed, key=lambda one: one.time_median_us, default=None)
     against = next((one for one in last.comparisons if one.against == "baseline"), None) if last else None
-    options = dict(workload.options)
+    confirmed, options = bool(last and last.confirmed), dict(workload.options)
     return {
         "workload": workload.name, "dims": dict(workload.dims), "dtype": options["dtype"], "mask": options["mask"],
         "l2": plan.mode, "time_median_us": _time_us(winner, against),
         "peers": [_peer(one) for one in peers], "best_peer": best.name if best else None,
         "ratio_to_best_peer": best.comparison.ratio if best else None,
         "interval": [best.comparison.ratio_low, best.comparison.ratio_high] if best else None,
-        "confirmed": bool(last and last.confirmed),
+        "confirmed": confirmed,
+        "champion": promoted(store, search_id, winner) if confirmed else None,
         "ratio_to_baseline": against.ratio if against else None,
         "ratio_to_baseline_interval": [against.ratio_low, against.ratio_high] if against else None,
         "baseline": plan.baseline,
-        "winner": {"trial": winner.number, "template": winner.candidate.template,
-                   "preset": winner.candidate.origin.preset, "parameters": winner.candidate.values(),
-                   "source_digest": winner.source_digest, "verdict": verdict_name(winner.verdict)},
+        "winner": {"trial": winner.number, "template": winner.template, "preset": winner.preset,
+                   "parameters": winner.parameters, "source_digest": winner.source_digest, "verdict": winner.verdict},
         "verdicts": dict(Counter(_said_of(one) for one in trials)),
         "run": {"date": time.strftime("%Y-%m-%d", time.gmtime()), "strategy": plan.strategy, "seed": plan.seed,
                 "trials": len(trials), "templates": list(plan.templates), "kernel_digest": plan.kernel_digest},
-        "confirmations": [_finite(asdict(one)) for one in confirmations],
+        "confirmations": [_finite(asdict(last))] if last else [],
         "trials": [_trial(one) for one in trials]}
 
 
-def _fastest(trials: list[Trial]) -> Trial:
-    """Of a search whose closing had no time: the best that passed every gate, else the baseline."""
-    accepted = [one for one in trials if verdict_name(one.verdict) == "accepted"]
-    return min(accepted, key=lambda one: performance_of(one.verdict).ratio_to_baseline, default=trials[0])
+def promoted(store: Store, search_id: str, winner: TrialRow) -> str | None:
+    """The scope whose champion the confirmed winner is from now on; None where safety could not be judged."""
+    return store.promote(search_id, winner.number, replace=True).scope_digest if winner.verdict == "accepted" else None
 
 
-def _time_us(winner: Trial, against) -> float | None:
+def all_trials(store: Store, search_id: str) -> list[TrialRow]:
+    found, cursor = [], None
+    while True:
+        page = store.trials(search_id, limit=200, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def confirmation_of(store: Store, search_id: str) -> Confirmation | None:
+    found = store.confirmation(search_id)
+    return found.confirmation if found else None
+
+
+def _fastest(trials: list[TrialRow]) -> TrialRow:
+    """Where nothing was confirmed: the best that passed every gate, else the baseline."""
+    accepted = [one for one in trials if one.verdict == "accepted"]
+    return min(accepted, key=lambda one: one.ratio_to_baseline, default=trials[0])
+
+
+def _time_us(winner: TrialRow, against) -> float | None:
     """Of the fresh processes that confirmed it, else of the search."""
     if against is not None:
         return median([one.timings[0].time_median_us for one in against.processes])
-    evidence = performance_of(winner.verdict)
-    return evidence.timings[0].time_median_us if evidence and evidence.timings else None
+    return winner.time_median_us
 
 
 def _peer(one: Peer) -> Row:
@@ -219,16 +242,14 @@ def _peer(one: Peer) -> Row:
     return _finite(found)
 
 
-def _said_of(trial: Trial) -> str:
-    return f"{verdict_name(trial.verdict)} {getattr(trial.verdict, 'reason', None) or ''}".strip()
+def _said_of(trial: TrialRow) -> str:
+    return f"{trial.verdict} {trial.reason or ''}".strip()
 
 
-def _trial(one: Trial) -> Row:
-    evidence = performance_of(one.verdict)
-    return _finite({"number": one.number, "template": one.candidate.template, "parameters": one.candidate.values(),
-                    "said": _said_of(one), "source": one.source_digest and one.source_digest[:12],
-                    "us": evidence.timings[0].time_median_us if evidence and evidence.timings else None,
-                    "ratio": evidence.ratio_to_baseline if evidence else None})
+def _trial(one: TrialRow) -> Row:
+    return _finite({"number": one.number, "template": one.template, "parameters": one.parameters, "said": _said_of(one),
+                    "source": one.source_digest and one.source_digest[:12], "us": one.time_median_us,
+                    "ratio": one.ratio_to_baseline})
 
 
 def _finite(value: Any) -> Any:
@@ -260,7 +281,7 @@ def said(row: Row | None) -> str:
         return "goes on in the next run"
     ratio = row["ratio_to_best_peer"]
     beside = f"{ratio:.3f} {row['interval']} of {row['best_peer']}" if ratio else "no peer"
-    return (f"{row['time_median_us']:.2f} us, {beside}, {'confirmed' if row['confirmed'] else 'NOT confirmed'}, "
+    return (f"{row['time_median_us']:.2f} us, {beside}, {'champion' if row['champion'] else 'NOT confirmed'}, "
             f"{row['winner']['template']} {row['winner']['parameters']}, {row['verdicts']}, "
             f"{row['run']['trials_per_minute']} trials/min, floor {row['floor']}")
 
@@ -269,6 +290,16 @@ def save(row: Row, environment: Row, out: Path) -> None:
     """The row of one workload, and the list of all winners."""
     _write(out / "attention_searches" / f"{row['workload']}.json", {"environment": environment, "rows": [row]})
     _write(out / "attention_winners.json", {"environment": environment, "rows": winners([*finished(PUBLISHED), *finished(out)])})
+
+
+def save_champions(store: Store, environment: Row, out: Path) -> None:
+    """Those of the database, and those published before of other scopes."""
+    path, known = out / "champions.json", {}
+    for one in (PUBLISHED / "champions.json", path):
+        known |= {row["scope_digest"]: row for row in json.loads(one.read_text())["rows"]} if one.is_file() else {}
+    known |= {one.scope_digest: champion_out(one).model_dump(mode="json")
+              for one in store.champions(kernel=KERNEL, limit=200).items}
+    _write(path, {"environment": environment, "rows": list(known.values())})
 
 
 def finished(folder: Path) -> list[Row]:
@@ -283,9 +314,9 @@ def _write(path: Path, value: Any) -> None:
     beside.replace(path)
 
 
-def _environment(toolchain: Toolchain, target, cores: int) -> Row:
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": cores, "python": platform.python_version(),
-            **dict(toolchain.identity), **dict(target.identity())}
+def _environment(services: Services) -> Row:
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1, "python": platform.python_version(),
+            **dict(services.toolchain.identity), **dict(services.target("cuda:0").identity())}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The GPU target on a real GPU: can its times be trusted, and how many trials a minute does it take?
 
-    python bench/gpu_target.py OUT.json [TRIALS] [--quick | --album]
+    python bench/gpu_target.py OUT.json [TRIALS] [--quick | --album [ENTRY ...]]
 
 With --quick only a search of 30 seconds, for trials a minute and where the time goes; with --album only the album,
-in place of the one that OUT.json holds.
+or the entries named, in place of what OUT.json holds of them.
 Times equal kernels and slower twins against each other a hundred times, runs a search for attention, measures its
 best candidates again in fresh processes, and the seconds from a hung candidate to the next, and runs the album. Each
 part is written as soon as it is there, with all samples.
@@ -16,15 +16,16 @@ import os
 import platform
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
+from bench.thread_sampler import Sampler
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
@@ -38,7 +39,6 @@ from search.verdict import performance_of, verdict_name
 from spins import spin
 
 COMPARISONS = 100
-SAMPLE_S = 0.01                      # between two looks at what the threads do
 
 
 class Recorder:
@@ -61,40 +61,13 @@ class Recorder:
         return Control.RUN
 
 
-class Sampler(threading.Thread):
-    """Looks what each thread does, every 10 ms: by the innermost function that is ours."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen, self.looks, self.done = Counter(), 0, threading.Event()
-
-    def run(self) -> None:
-        while not self.done.wait(SAMPLE_S):
-            self.looks += 1
-            for number, frame in sys._current_frames().items():
-                if number != self.ident:
-                    self.seen[self._where(frame)] += 1
-
-    def _where(self, frame) -> str:
-        while frame is not None:
-            code = frame.f_code
-            if str(ROOT) in code.co_filename and ".venv" not in code.co_filename:
-                return f"{Path(code.co_filename).stem}.{code.co_name}:{frame.f_lineno}"
-            frame = frame.f_back
-        return "idle"
-
-    def result(self) -> dict[str, float]:
-        self.done.set()
-        return {name: round(count / max(1, self.looks), 3) for name, count in self.seen.most_common(40)}
-
-
-def main(out: Path, trials: int, only: str) -> None:
+def main(out: Path, trials: int, only: str, entries_named: list[str]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     watches = Catalogue([REPOSITORY_TEMPLATES, ROOT / "tests" / "gpu" / "kernels"])
     toolchain = Toolchain(folder, os.cpu_count() or 1)
     settings = TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0)
     if only == "--album":
-        return replace_album(out, album(settings, toolchain, folder))
+        return replace_album(out, album_rows(settings, toolchain, folder, entries_named))
     opened = time.perf_counter()
     target = open_target("cuda:0", settings)
     target.prepare()
@@ -122,7 +95,7 @@ def main(out: Path, trials: int, only: str) -> None:
     save(found)
     target.close()
     save(*again(bench, sink, settings))
-    save(album(settings, toolchain, folder))
+    save(album_of(album_rows(settings, toolchain, folder)))
     toolchain.close()
 
 
@@ -260,15 +233,18 @@ def again(bench: Bench, searched, settings: TargetSettings) -> list[dict]:
     return found
 
 
-def album(settings: TargetSettings, toolchain, folder: Path) -> dict:
-    """Every kernel of the album on this GPU, beside what the emulator's gates are held to."""
-    from search.album import _candidate, catalogue_of, entries
-    target, rows, started = open_target("cuda:0", settings), [], time.perf_counter()
+def album_rows(settings: TargetSettings, toolchain, folder: Path, named: Sequence[str] = ()) -> list[dict]:
+    """Kernels of the album on this GPU, all unless some are named, beside what the emulator's gates are held to."""
+    from search.album import _after_sibling, _candidate, catalogue_of, entries
+    target, rows = open_target("cuda:0", settings), []
     for number, entry in enumerate(entries()):
+        if named and entry.id not in named:
+            continue
         catalogue = catalogue_of(entry, folder / str(number))
         try:
             bench = _bench(catalogue, target, toolchain, entry.kernel, entry.workload)
-            verdict = evaluate(_candidate(entry, bench), bench, None).verdict
+            candidate = _candidate(entry, bench)
+            verdict = evaluate(candidate, _after_sibling(entry, bench) if entry.sibling else bench, None).verdict
             got = f"{verdict.stage}: {verdict.reason}" if verdict_name(verdict) == "rejected" else verdict_name(verdict)
             sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
         except Exception as error:                   # one entry that cannot be made must not cost the others
@@ -276,15 +252,23 @@ def album(settings: TargetSettings, toolchain, folder: Path) -> dict:
         rows.append({"id": entry.id, "kind": entry.kind, "expected": entry.expected, "got": got,
                      "sentence": sentence[:300]})
     target.close()
+    return rows
+
+
+def album_of(rows: list[dict]) -> dict:
+    """What the entries came to."""
     wrong_here = [one["id"] for one in rows if one["expected"] == "green" and one["got"] != "green"]
     passes_here = [one["id"] for one in rows if one["expected"] != "green" and one["got"] == "green"]
-    return {"what": "album", "entries": len(rows), "seconds": round(time.perf_counter() - started, 1),
+    return {"what": "album", "entries": len(rows), "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "right_but_not_green_here": wrong_here, "wrong_but_green_here": passes_here,
             "said": dict(Counter(one["got"] for one in rows)), "trials": rows}
 
 
-def replace_album(out: Path, row: dict) -> None:
+def replace_album(out: Path, fresh: list[dict]) -> None:
+    """Entries as they came out now, in the place of the same ones before."""
     kept = json.loads(out.read_text())
+    before = [one for row in kept["rows"] if row["what"] == "album" for one in row["trials"]]
+    row = album_of(list(({one["id"]: one for one in before} | {one["id"]: one for one in fresh}).values()))
     kept["rows"] = [one for one in kept["rows"] if one["what"] != "album"] + [row]
     out.write_text(json.dumps(kept, indent=1) + "\n")
     print({name: value for name, value in row.items() if name != "trials"}, flush=True)
@@ -293,4 +277,5 @@ def replace_album(out: Path, row: dict) -> None:
 if __name__ == "__main__":
     words = [one for one in sys.argv[1:] if not one.startswith("--")]
     flags = [one for one in sys.argv[1:] if one.startswith("--")]
-    main(Path(words[0]), int(words[1]) if len(words) > 1 else 120, flags[0] if flags else "")
+    count = int(words[1]) if len(words) > 1 and words[1].isdigit() else 120
+    main(Path(words[0]), count, flags[0] if flags else "", words[1:] if "--album" in flags else [])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue, load_kernel
 from search.errors import SpecError, UsageError
 from search.evaluate import Bench, Evaluated, evaluate
 from search.expressions import Value
@@ -21,6 +21,7 @@ from search.gates import GateLimits, Subject
 from search.gates.safety import checked_problems
 from search.numerics import Siblings
 from search.render import RenderedSource
+from search.spec import TemplateSpec
 from search.targets.base import Target
 from search.toolchain import Cubin, Toolchain
 from search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Trial, Verdict, verdict_name
@@ -94,11 +95,12 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
         return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
     target = folder / entry.kernel
     shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, target)
-    path = target / f"{entry.template}.cu.j2"
-    text = path.read_text()
-    if text.count(entry.old) != 1:
-        raise SpecError(f"{entry.id}: the text to change stands {text.count(entry.old)} times in {path.name}")
-    path.write_text(text.replace(entry.old, entry.new))
+    texts = {path: path.read_text("utf-8") for path in load_kernel(target).template(entry.template).files.values()}
+    places = {path: text.count(entry.old) for path, text in texts.items()}
+    if sum(places.values()) != 1:
+        raise SpecError(f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}")
+    path = max(places, key=places.__getitem__)
+    path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
     return Catalogue([REPOSITORY_TEMPLATES, folder])
 
 
@@ -134,7 +136,7 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
         if not kinds & set(entry.finds):
             sentence = f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
     if entry.at and findings and not sentence:
-        sentence = _elsewhere(entry, kernel.template(entry.template).text, findings)
+        sentence = _elsewhere(entry, kernel.template(entry.template), findings)
     return Judged(entry, done, findings, sentence)
 
 
@@ -188,12 +190,12 @@ def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
     return ()
 
 
-def _elsewhere(entry: Entry, text: str, findings: Iterable[SafetyFinding]) -> str:
+def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFinding]) -> str:
     """Empty when a finding names a line that holds `at`."""
-    shown = f"{entry.kernel}/{entry.template}.cu.j2"
-    right = {(shown, number) for number, line in enumerate(text.splitlines(), 1) if entry.at in line}
+    right = {(line.file, line.number) for text, line in zip(template.text.split("\n"), template.lines, strict=True)
+             if entry.at in text}
     if not right:
-        return f"no line of {shown} holds {entry.at!r}"
+        return f"no line of {entry.kernel}/{template.name} holds {entry.at!r}"
     named = [where for one in findings for where in (one.where, one.other_where) if where is not None]
     if right & {tuple(one) for one in named}:
         return ""

@@ -14,6 +14,7 @@ from search.probe_spec import check_template_probes, read_probes, read_template_
 from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
                          TemplateSpec, Workload, Workspace, tile_names)
 from search.tables import Table
+from search.template_text import read_template_text, read_text
 
 REPOSITORY_TEMPLATES = Path(__file__).resolve().parent.parent / "kernel_templates"
 PATH_VARIABLE = "GREENFAST_TEMPLATE_PATH"
@@ -75,7 +76,7 @@ class Catalogue:
 
 
 def load_kernel(folder: Path) -> KernelSpec:
-    """Read one kernel's folder: kernel.toml, reference.py, and each template's .toml with its .cu.j2."""
+    """Read one kernel's folder: kernel.toml, reference.py, and each template's .toml with its .cu.j2 and parts."""
     table = Table.read(folder / "kernel.toml", f"{folder.name}/kernel.toml")
     name = _name(table.get("name", str), table.where)
     if name != folder.name:
@@ -97,7 +98,7 @@ def load_kernel(folder: Path) -> KernelSpec:
         stride_elements=alignment.get("stride_elements", int, 1),
         workloads=tuple(_workload(key, one, dims, options) for key, one in table.named("workloads")),
         checks=_checks(table, dims, options, templates), templates=templates,
-        reference_text=_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder,
+        reference_text=read_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder,
         probes=read_probes(table, known | set(tile_names(templates))), probe_cases=table.strings("probe_cases", []))
     for one in (work, alignment, table):
         one.finish()
@@ -108,13 +109,6 @@ def load_kernel(folder: Path) -> KernelSpec:
     except UsageError as error:
         raise SpecError(f"{table.where}: the baseline: {error}", code="bad_spec") from error
     return spec
-
-
-def _text(path: Path, shown_as: str) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{shown_as}: the file is missing or unreadable", code="missing_file") from error
 
 
 def _name(text: str, where: str) -> str:
@@ -238,7 +232,7 @@ def _template(path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Op
     local = _locals(table.table("locals"), known)
     known |= {key for key, _ in local}
     run_known = known | {dim.name for dim in dims}
-    text_path = path.with_suffix("").with_suffix(".cu.j2")
+    written = read_template_text(folder, name)
     tiles = tuple((key, _known(expression(text, f"{shown}, [tiles] {key}"), known))
                   for key, text in table.table("tiles").items())
     probes, warp_rows = read_template_probes(table.table("probes"), known, run_known | {one for one, _ in tiles})
@@ -252,7 +246,7 @@ def _template(path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Op
         presets=tuple(_preset(key, one, parameters) for key, one in table.named("presets")),
         deterministic=table.get("deterministic", bool, True),
         deterministic_when=_when(table, {one.name for one in parameters}, "deterministic_when"),
-        text=_text(text_path, f"{folder.name}/{text_path.name}"), path=text_path, probes=probes, warp_rows=warp_rows)
+        text=written.text, lines=written.lines, path=folder / f"{name}.cu.j2", probes=probes, warp_rows=warp_rows)
     table.finish()
     if not spec.launches:
         raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")

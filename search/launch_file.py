@@ -37,8 +37,9 @@ from search.cases import Case
 from search.clusters import ALONE, PORTABLE_BLOCKS, declared_clusters, misfit, shape_text
 from search.errors import SpecError
 from search.memory import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
-from search.render import LARGEST_SOURCE_CHARACTERS, Line, RenderedSource, assemble
+from search.render import LARGEST_SOURCE_CHARACTERS, RenderedSource, assemble
 from search.tables import Table
+from search.template_text import Line
 
 BUFFER_DTYPES = {**DTYPES, **{name: np.dtype(name) for name in (
     "float64", "int8", "uint8", "int16", "uint16", "uint32", "uint64")},
@@ -80,7 +81,7 @@ def read_brought(cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, .
         if not any(re.search(rf"\b{entry}\s*\(", text) for text, _ in body):
             raise SpecError(f"{launch_file.name}: the entry {entry!r} is not in {cuda_file.name}", code="unknown_entry",
                             mend="an entry is the name of a __global__ function")
-    source = assemble(body, entries, include_dirs, shown_name(cuda_file))
+    source = assemble(body, entries, include_dirs)
     return BroughtKernel(source, _with_declared_clusters(problem, source, launch_file.name), expected, files)
 
 

@@ -21,6 +21,7 @@ from search.digest import text_digest
 from search.errors import SpecError
 from search.space import Resolved
 from search.spec import KernelSpec, TemplateSpec
+from search.template_text import Line
 
 LARGEST_SOURCE_CHARACTERS = 1_000_000
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
@@ -30,14 +31,6 @@ _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 _COMMENT = re.compile(r"//.*")
 # Marks carry a template line through Jinja: private-use characters that no template holds.
 _MARK = re.compile("\ue000(\\d+)\ue001")
-
-
-@dataclass(frozen=True)
-class Line:
-    """Where a line of text came from: a file as its author knows it, and its line there."""
-
-    file: str
-    number: int
 
 
 @dataclass(frozen=True)
@@ -70,17 +63,16 @@ def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, poi
 
     With a `probe` the text also writes that stage's result, to one more argument of every entry.
     """
-    shown = f"{kernel.name}/{template.name}.cu.j2"
     try:
-        body = _render_marked(template.text, shown, {**point.values, **_probe_values(kernel, probe)})
+        body = _render_marked(template, {**point.values, **_probe_values(kernel, probe)})
     except jinja2.TemplateError as error:
         number = getattr(error, "lineno", None) or _line_of(error)
-        return RenderFailed(f"{type(error).__name__}: {error.message or error}", Line(shown, number or 1))
+        return RenderFailed(f"{type(error).__name__}: {error.message or error}", template.origin(number or 1))
     except (TypeError, ValueError, ArithmeticError) as error:
-        return RenderFailed(f"{type(error).__name__}: {error}", Line(shown, _line_of(error) or 1))
+        return RenderFailed(f"{type(error).__name__}: {error}", template.origin(_line_of(error) or 1))
     if sum(len(text) for text, _ in body) > LARGEST_SOURCE_CHARACTERS:
         return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
-    return assemble(body, (launch.entry for launch in template.launched(point.values)), include_dirs, shown)
+    return assemble(body, (launch.entry for launch in template.launched(point.values)), include_dirs)
 
 
 def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
@@ -89,10 +81,9 @@ def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
     return {"probe": probe, "probe_parameter": ", float* __restrict__ probe_out" if writes else ""}
 
 
-def assemble(body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...],
-             shown: str) -> RenderedSource:
+def assemble(body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...]) -> RenderedSource:
     """The source of a text whose lines know where they came from; SpecError for a `gf/` header that is not there."""
-    flat = tuple(_flatten(body, include_dirs, set(), shown))
+    flat = tuple(_flatten(body, include_dirs, set()))
     text = "\n".join(one for one, _ in flat) + "\n"
     return RenderedSource(
         text=text, digest=text_digest(text), lines=tuple(line for _, line in flat),
@@ -130,15 +121,14 @@ def _jinja_template(text: str) -> jinja2.Template:
     return environment.from_string(_mark_lines(environment, text))
 
 
-def _render_marked(text: str, shown: str, values: dict[str, object]) -> list[tuple[str, Line]]:
+def _render_marked(template: TemplateSpec, values: dict[str, object]) -> list[tuple[str, Line]]:
     """Rendered lines with the template line each came from."""
-    template = _jinja_template(text)
     result: list[tuple[str, Line]] = []
     number = 1
-    for rendered in template.render(values).splitlines():
+    for rendered in _jinja_template(template.text).render(values).splitlines():
         if found := _MARK.search(rendered):
             number = int(found.group(1))
-        result.append((_MARK.sub("", rendered).rstrip(), Line(shown, number)))
+        result.append((_MARK.sub("", rendered).rstrip(), template.origin(number)))
         number += 1
     return _without_blank_runs(result)
 
@@ -169,8 +159,8 @@ def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]
     return [one for index, one in enumerate(lines) if one[0] or (index and lines[index - 1][0])]
 
 
-def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str],
-             shown: str) -> Iterable[tuple[str, Line]]:
+def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...],
+             done: set[str]) -> Iterable[tuple[str, Line]]:
     """Replace each `#include "gf/..."` by the header's text, once; `#include <...>` stays where it comes first."""
     for text, line in lines:
         found = _INCLUDE.match(text)
@@ -186,8 +176,8 @@ def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], 
             continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
         if path is None or ".." in name:
-            raise SpecError(f"{shown}: line {line.number}: the header {name!r} does not exist", code="unknown_header")
-        yield from _flatten(_header(path, path.stat().st_mtime_ns, name), include_dirs, done, name)
+            raise SpecError(f"{line.file}: line {line.number}: the header {name!r} does not exist", code="unknown_header")
+        yield from _flatten(_header(path, path.stat().st_mtime_ns, name), include_dirs, done)
 
 
 @lru_cache(maxsize=256)

@@ -13,6 +13,7 @@ from pathlib import Path
 from search.errors import UsageError, unknown_name
 from search.expressions import Expression, Value
 from search.probe_spec import ProbeSpec, TemplateProbe
+from search.template_text import Line
 
 Items = tuple[tuple[str, Value], ...]
 
@@ -152,13 +153,23 @@ class TemplateSpec:
     workspaces: tuple[Workspace, ...]
     presets: tuple[Preset, ...]
     deterministic: bool
-    text: str                        # the .cu.j2 itself, so that an identity covers it
+    text: str                        # the .cu.j2 itself with its parts, so that an identity covers it
+    lines: tuple[Line, ...]          # where each line of the text stands
     path: Path
     probes: tuple[TemplateProbe, ...] = ()
     deterministic_when: Expression | None = None     # over parameters: two runs of other points may differ in last bits
     warp_rows: Expression | None = None      # rows of a tile that one warp owns, where a report may name warps
 
-    DIGEST_EXCLUDES = frozenset({"path"})
+    DIGEST_EXCLUDES = frozenset({"path", "lines"})
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The template's file and its parts, by the names that messages call them by."""
+        return {name: self.path.parent.parent / name for name in dict.fromkeys(one.file for one in self.lines)}
+
+    def origin(self, number: int) -> Line:
+        """Where line `number` of the text stands, from 1; the last line for what follows it."""
+        return self.lines[min(number, len(self.lines)) - 1]
 
     def parameter(self, name: str) -> Parameter:
         for one in self.parameters:

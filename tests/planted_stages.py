@@ -12,6 +12,7 @@ from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.probes import ProbeReport, probe_candidate
+from search.template_text import read_template_text
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,13 @@ PLANTED = {
 
 
 def changed(folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseline: str = "vec") -> Catalogue:
-    """attention with the template of `file` only, in which `old` is `new`."""
+    """attention with the template of `file` only, its parts put in, in which `old` is `new`."""
     made, template = folder / "templates" / "attention", file.partition(".")[0]
     made.mkdir(parents=True)
-    for name in ("kernel.toml", "reference.py", f"{template}.toml", f"{template}.cu.j2"):
+    for name in ("kernel.toml", "reference.py", f"{template}.toml"):
         shutil.copy(REPOSITORY_TEMPLATES / "attention" / name, made / name)
+    whole = read_template_text(REPOSITORY_TEMPLATES / "attention", template)
+    (made / f"{template}.cu.j2").write_text(whole.text)
     kernel = re.sub(r'^baseline = ".*"', f'baseline = "{template}:{baseline}"', (made / "kernel.toml").read_text(), flags=re.M)
     (made / "kernel.toml").write_text(kernel)
     text = (made / file).read_text()

@@ -25,7 +25,6 @@ from search.spec import Items, Parameter
 from search.strategies.base import Infeasible, Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
-TRIES = 3                            # asks before the nearest valid untried point is taken instead
 CONSTRAINT = "right"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -44,17 +43,21 @@ class OptunaStrategy(Strategy):
         """A fresh sampler."""
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
-        study, space = self._study(template), self.spaces[template]
-        for _ in range(TRIES):
-            trial = study.ask()
-            wanted = _suggest(trial, space)
-            attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
-            if self.is_unseen(template, wanted):
-                candidate = Candidate(self.kernel, template, wanted, self._origin(attributes))
-                self._running[candidate.digest] = trial.number
-                return Proposal(candidate, attributes)
+        """What the sampler wants, or the valid untried point nearest to it.
+
+        The sampler is asked once: it knows no constraints, and a second question costs as much as all else that the loop does
+        for a trial (30 ms with 300 told) and mostly ends beside the space again.
+        """
+        study = self._study(template)
+        trial = study.ask()
+        wanted = _suggest(trial, self.spaces[template])
+        attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
+        if not self.is_unseen(template, wanted):
             study.tell(trial, state=TrialState.FAIL)
-        return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
+            return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
+        candidate = Candidate(self.kernel, template, wanted, self._origin(attributes))
+        self._running[candidate.digest] = trial.number
+        return Proposal(candidate, attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         study = self._study(proposal.candidate.template)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lane_kernels import ACCUMULATOR, OPERANDS, described_by_script, operand_text, operand_tile
-from search.render import Line, assemble
+from search.render import assemble
+from search.template_text import Line
 from search.toolchain import Cubin
 
 
@@ -18,7 +19,7 @@ def launch(catalogue, toolchain, tmp_path):
     def run(text: str, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
         capability = cupy.cuda.Device().compute_capability
         body = [(one, Line("lane_kernels.py", number)) for number, one in enumerate(text.splitlines(), 1)]
-        cubin = toolchain.compile(assemble(body, ("k",), catalogue.include_dirs, "lane_kernels.py"), f"sm_{capability}")
+        cubin = toolchain.compile(assemble(body, ("k",), catalogue.include_dirs), f"sm_{capability}")
         assert isinstance(cubin, Cubin), cubin
         (tmp_path / "k.cubin").write_bytes(cubin.code)
         arrays = [cupy.asarray(one) for one in (*inputs, *outputs)]

@@ -9,7 +9,7 @@ import tomllib
 import httpx
 from service_home import KERNELS
 
-from search.catalogue import REPOSITORY_TEMPLATES
+from search.catalogue import REPOSITORY_TEMPLATES, load_kernel
 
 
 def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(home, tmp_path):
@@ -17,7 +17,7 @@ def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(hom
                  if one["name"] == "no_barrier_after_p")
     folder = tmp_path / "templates" / "attention"
     shutil.copytree(REPOSITORY_TEMPLATES / "attention", folder)
-    text = (folder / "wmma.cu.j2").read_text()
+    text = load_kernel(folder).template("wmma").text
     assert text.count(patch["old"]) == 1
     # Beside the right template, as somebody who tries to save a barrier would have it.
     (folder / "no_barrier.cu.j2").write_text(text.replace(patch["old"], patch["new"]))

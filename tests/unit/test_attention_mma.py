@@ -42,7 +42,7 @@ def subject(target, parameters, change=None, compiled=COMPILED):
     if change is not None:
         body = source.unit.splitlines()
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
-        source = assemble(lines, source.entries, CATALOGUE.include_dirs, "changed")
+        source = assemble(lines, source.entries, CATALOGUE.include_dirs)
     return Subject(ATTENTION, MMA, candidate, compiled, point, source, None, target, (), GateLimits(), 0, None)
 
 

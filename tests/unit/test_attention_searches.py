@@ -1,17 +1,21 @@
-"""A search that runs out of time goes on in the next run, and its row says what was found."""
+"""A search that runs out of time goes on in the next run; its row says what was found, and its winner becomes champion."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from app.downloads import launch_description
+from app.worker import StoppableSink, Stop
 from bench.attention_floors import shape_of
-from bench.attention_journal import JournalSink
-from bench.attention_searches import WORKLOADS, row_of, wanted
+from bench.attention_searches import WORKLOADS, row_of, save_champions, unfinished, wanted
+from db.sink import StoreSink
+from db.store import Store
 from drawn_gpu import DrawnGpu
 from search.candidate import preset_candidate
 from search.comparison import Comparison, Peer, ProcessTimes
@@ -19,64 +23,112 @@ from search.devices import device
 from search.evaluate import Bench
 from search.plan import SearchRequest, make_plan
 from search.run import Ended, SearchRun
+from search.targets import TargetSettings, open_target
 from search.verdict import TimeKind, Timing
 
 
 @pytest.fixture
 def plan(album, monkeypatch):
     monkeypatch.setattr("search.plan.target_device", lambda target: device("h200"))
-    request = SearchRequest("axpy", workloads=("odd",), templates=("right",), target="cuda:0", strategy="random", trials=6,
-                            seed=3, mode="hot")
+    request = SearchRequest("axpy", name="odd", workloads=("odd",), templates=("right",), target="cuda:0", strategy="random",
+                            trials=6, seed=3, mode="hot")
     return make_plan(request, album, window=1)
 
 
-def bench_of(plan, album, toolchain):
+@pytest.fixture
+def store(tmp_path):
+    with closing(Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def emulator(artifacts, catalogue):
+    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0))
+
+
+def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=None):
+    """A part of a search on drawn times, as a worker runs it."""
     kernel = album.kernel("axpy")
     workload = kernel.workload("odd")
-    return Bench(kernel, plan.compiled, (workload,), DrawnGpu(), toolchain, album.include_dirs, plan.limits, plan.seed)
+    bench = Bench(kernel, plan.compiled, (workload,), DrawnGpu(), toolchain, album.include_dirs, plan.limits, plan.seed,
+                  checker=checker)
+    claim, stop = store.claim("test", 30.0, search_id), Stop(10.0)
+    store.describe(claim, {"device": "h200", "toolchain": "nvrtc 1"})
+    seen = []
+
+    def on_trial(trial):
+        seen.append(trial)
+        if len(seen) == stop_after:
+            stop.ask()
+    sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
+    result = SearchRun(plan, bench, sink, store.history(claim), on_trial).run()
+    store.finish(claim, result.ended, result.why)
+    return result.ended
 
 
-def test_a_search_that_was_cut_short_goes_on_where_it_was(plan, album, toolchain, tmp_path):
-    bench, path = bench_of(plan, album, toolchain), tmp_path / "odd.jsonl"
-    first = JournalSink(path, plan, lambda: len(first.trials) >= 3)
-    assert SearchRun(plan, bench, first, first.history()).run().ended is Ended.PAUSED
-    with path.open("a") as file:
-        file.write('{"number": 3, "cut')         # the machine went away while it was written
-    second = JournalSink(path, plan)
-    assert [one.number for one in second.trials] == [0, 1, 2] and not second.confirmations
-    assert second.trials == [replace(one, verdict=two.verdict) for one, two in zip(first.trials, second.trials)]
-    assert SearchRun(plan, bench, second, second.history()).run().ended is Ended.COMPLETED
-    assert [one.number for one in second.trials] == list(range(6)) and second.confirmations
-    assert len({one.candidate.digest for one in second.trials}) == 6
-    assert [one.number for one in JournalSink(path, plan).trials] == list(range(6)), "the line that was cut is gone"
-    assert len(JournalSink(path, replace(plan, trials=3)).trials) == 6, "more or fewer trials are the same search"
-    other = JournalSink(path, replace(plan, seed=4))
-    assert not other.trials, "the journal of another plan is begun anew"
+def test_a_search_that_was_cut_short_is_found_and_resumed(plan, store, album, toolchain):
+    first = store.submit(plan).id
+    assert run_on(store, first, plan, album, toolchain, stop_after=3) is Ended.PAUSED
+    assert unfinished(store, plan) == first
+    assert unfinished(store, replace(plan, trials=7)) is None, "another budget is another search"
+    store.request_control(first, "resume")
+    assert run_on(store, first, plan, album, toolchain) is Ended.COMPLETED
+    assert unfinished(store, plan) is None
 
 
-def test_the_row_names_the_confirmed_winner_and_the_fastest_peer(plan, album, toolchain, tmp_path):
-    sink = JournalSink(tmp_path / "odd.jsonl", plan)
-    SearchRun(plan, bench_of(plan, album, toolchain), sink, sink.history()).run()
-    timing = Timing("odd", 10.0, TimeKind.MEASURED, "", samples=(1.0,), baseline_samples=(2.0,))
-    peers = [Peer(name, "1", "odd", "timed", "", us, Comparison(name, None, "faster", ratio, ratio - 0.1, float("inf"),
-                                                                  (ProcessTimes(1, (timing,)),)))
-             for name, us, ratio in (("slow", 30.0, 0.4), ("quick", 20.0, 0.6))] + [Peer("gone", "", "odd", "unavailable", "")]
+def test_the_row_names_the_confirmed_winner_its_peers_and_the_champion(plan, store, album, toolchain, emulator):
+    search_id = store.submit(plan).id
+    run_on(store, search_id, plan, album, toolchain, checker=emulator)
     workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
-    row = row_of(plan, workload, sink.trials, sink.confirmations, peers)
+    row, confirmation = row_of(store, search_id, workload), store.confirmation(search_id).confirmation
+    assert row["confirmed"] == confirmation.confirmed and row["winner"]["trial"] == confirmation.trial
+    assert len(row["trials"]) == 6 == sum(row["verdicts"].values())
+    assert row["best_peer"] is None and row["peers"] == []
+    assert confirmation.confirmed, "the times are drawn so that one is faster"
+    (champion,) = store.champions().items
+    assert row["champion"] == champion.scope_digest and champion.trial.number == confirmation.trial
+
+
+def test_the_fastest_peer_is_the_one_to_beat(plan, store, album, toolchain):
+    timing = Timing("odd", 10.0, TimeKind.MEASURED, "", samples=(1.0,), baseline_samples=(2.0,))
+    search_id = store.submit(plan).id
+    run_on(store, search_id, plan, album, toolchain)
+    store.request_confirmation(search_id)
+    claim = store.claim("test", 30.0, search_id)
+    for name, us, ratio in (("slow", 30.0, 0.4), ("quick", 20.0, 0.6)):
+        store.record_peer(claim, Peer(name, "1", "odd", "timed", "", us, Comparison(
+            name, None, "faster", ratio, ratio - 0.1, float("inf"), (ProcessTimes(1, (timing,)),))))
+    store.record_peer(claim, Peer("gone", "", "odd", "unavailable", ""))
+    workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
+    row = row_of(store, search_id, workload)
     assert row["best_peer"] == "quick" and row["ratio_to_best_peer"] == 0.6 and row["interval"] == [0.5, float("inf")]
-    assert [one["outcome"] for one in row["peers"]] == ["timed", "timed", "unavailable"]
-    assert row["peers"][0]["interval"] == [pytest.approx(0.3), None], "JSON has no infinity"
-    assert row["confirmed"] == sink.confirmations[-1].confirmed
-    assert row["winner"]["trial"] == sink.confirmations[-1].trial and len(row["trials"]) == 6 == sum(row["verdicts"].values())
+    assert {one["name"]: one["outcome"] for one in row["peers"]} == {"gone": "unavailable", "quick": "timed", "slow": "timed"}
+    (slow,) = [one for one in row["peers"] if one["name"] == "slow"]
+    assert slow["interval"] == [pytest.approx(0.3), None], "JSON has no infinity"
+
+
+def test_champions_are_kept_beside_those_of_other_scopes(plan, store, album, toolchain, emulator, tmp_path,
+                                                            monkeypatch):
+    monkeypatch.setattr("bench.attention_searches.PUBLISHED", tmp_path / "published")
+    (tmp_path / "champions.json").write_text(json.dumps({"environment": {}, "rows": [{"scope_digest": "another"}]}))
+    search_id = store.submit(plan).id
+    run_on(store, search_id, plan, album, toolchain, checker=emulator)
+    workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
+    scope = row_of(store, search_id, workload)["champion"]
+    monkeypatch.setattr("bench.attention_searches.KERNEL", "axpy")
+    save_champions(store, {"date": "2026-11-22"}, tmp_path)
+    rows = json.loads((tmp_path / "champions.json").read_text())["rows"]
+    assert [one["scope_digest"] for one in rows] == ["another", scope]
+    assert rows[1]["trial"]["parameters"] and rows[1]["confirmation"]["confirmed"]
 
 
 def test_what_was_never_searched_goes_before_what_is_of_other_files(monkeypatch, tmp_path):
-    done = {"mission_bf16": "old", "small_bf16": "now"}
-    rows = [{"workload": name, "run": {"kernel_digest": digest}} for name, digest in done.items()]
+    done = {"mission_bf16": ("old", "scope"), "small_bf16": ("now", "scope"), "long_bf16": ("now", False)}
+    rows = [{"workload": name, "run": {"kernel_digest": digest}, "champion": champion} for name, (digest, champion) in done.items()]
     monkeypatch.setattr("bench.attention_searches.finished", lambda folder: rows if folder != tmp_path else [])
     chosen = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
     found = wanted(chosen, "now")
-    assert found[0] == "mission_512_bf16" and found[-1] == "mission_bf16" and "small_bf16" not in found
+    assert found[0] == "mission_512_bf16" and found[-2:] == ["mission_bf16", "long_bf16"] and "small_bf16" not in found
     assert len(found) == len(WORKLOADS) - 1
 
 

@@ -97,13 +97,13 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, attention, name):
     parameters, change, kind, text_of_line = PLANTED[name]
-    template_lines = (attention.folder / "wmma.cu.j2").read_text().splitlines()
+    files = {name: path.read_text().splitlines() for name, path in attention.template("wmma").files.items()}
     for result in attention_runs(emulator, attention, parameters, change):
         found = [one for one in result.findings if one.kind == kind]
         assert found, (result.name, result.findings, result.faults)
         named = {where for one in found for where in (one.where, one.other_where) if where}
-        assert all(file.endswith("attention/wmma.cu.j2") for file, _ in named), named
-        assert any(text_of_line in template_lines[line - 1] for _, line in named), (result.name, found)
+        assert all(file in files for file, _ in named), named
+        assert any(text_of_line in files[file][line - 1] for file, line in named), (result.name, found)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"s_p_alias": True}, {"o_in": "fragments"},

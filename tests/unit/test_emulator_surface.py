@@ -13,7 +13,8 @@ from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
 from bench.conformance import cases
 from bench.gpu_conformance import emulated, flattened
 from search.digest import text_digest
-from search.render import Line, RenderedSource
+from search.render import RenderedSource
+from search.template_text import Line
 from search.toolchain import Cubin
 
 CASES = {case.name: case for case in cases()}

@@ -6,8 +6,9 @@ import pytest
 
 from search.candidate import preset_candidate
 from search.errors import SpecError
-from search.render import Line, RenderedSource, RenderFailed, render, with_markers
+from search.render import RenderedSource, RenderFailed, render, with_markers
 from search.space import resolve
+from search.template_text import Line
 
 
 def _render(catalogue, kernel_name, preset, workload=None):
@@ -33,7 +34,7 @@ def test_every_line_maps_to_the_line_it_came_from(catalogue):
     kernel = catalogue.kernel("attention")
     template = kernel.template("wmma")
     source = _render(catalogue, "attention", "wmma:stage2")
-    original = {"attention/wmma.cu.j2": template.text.splitlines()}
+    original = {name: path.read_text().splitlines() for name, path in template.files.items()}
     plain = 0
     for text, line in zip(source.text.splitlines(), source.lines, strict=True):
         if line.file in original and text.strip():

@@ -35,7 +35,7 @@ CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow c
 MEMORY_BYTES = 4 * 2**30
 WORKSPACE_BYTES = 2**30              # that a run may ask for: it is laid out and kept by this process, too
 WORKER_BYTES = 256 * 2**20             # of address space that each thread of the process takes for its heap and stacks
-_MACHINE_PATH = re.compile(r"/(?:[^\s/:]+/)+")        # folders of this machine are nobody's business
+_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")      # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misaligned": Reason.MISALIGNED,
            "out_of_bounds": Reason.OUT_OF_BOUNDS, "timeout": Reason.TIMEOUT, "out_of_memory": Reason.OUT_OF_MEMORY,
