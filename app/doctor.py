@@ -143,7 +143,8 @@ def _driver(toolchain: Callable[[], str]) -> Check:
     ours = toolchain()
     if major(found.version) < major(ours):
         return Check("NVIDIA driver", False, False, f"serves CUDA {found.version}; sources are compiled by NVRTC {ours}",
-                     f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13)")
+                     f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13), or greenfast[cuda12] in a "
+                     "fresh environment")
     return Check("NVIDIA driver", False, True, f"serves CUDA {found.version}")
 
 

@@ -77,10 +77,10 @@ class Work:
 
 def main() -> int:
     options = _arguments()
-    catalogue, cores = Catalogue([REPOSITORY_TEMPLATES]), os.cpu_count() or 1
+    catalogue, found = Catalogue([REPOSITORY_TEMPLATES]), {}
     kernel, rows, began = catalogue.kernel("attention"), [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as name:
-        toolchain = Toolchain(Path(name), cores)
+        toolchain = Toolchain(Path(name), os.cpu_count() or 1)
         target = open_target(options.target, TargetSettings(Path(name), catalogue.include_dirs, 1, 3.0))
         target.prepare()
         try:
@@ -94,15 +94,20 @@ def main() -> int:
                 for one in rows:
                     if one["template"] == template and one["outcome"] in ("wrong accepted", "right rejected"):
                         print(json.dumps(one), flush=True)
-            found = {one: told(rows, one, None) for one in dict.fromkeys(one["template"] for one in rows)}
-            environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": cores,
-                           "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
-            options.out.write_text(json.dumps({"environment": environment, "seconds": round(time.monotonic() - began, 1),
-                                               "found": found, "rows": rows}) + "\n")
+                found = save(rows, {**dict(toolchain.identity), **dict(target.identity())}, time.monotonic() - began, options.out)
         finally:
             target.close()
             toolchain.close()
     return 1 if any(one["wrong accepted"] or one["right rejected"] for one in found.values()) else 0
+
+
+def save(rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, out: Path) -> dict[str, dict[str, Any]]:
+    """What was found so far, by template."""
+    found = {one: told(rows, one, None) for one in dict.fromkeys(one["template"] for one in rows)}
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1,
+                   "python": platform.python_version(), **identity}
+    out.write_text(json.dumps({"environment": environment, "seconds": round(seconds, 1), "found": found, "rows": rows}) + "\n")
+    return found
 
 
 def _arguments() -> argparse.Namespace:

@@ -5,6 +5,8 @@
     python bench/model_check.py searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
                                                    in the database of a machine with a GPU; --save keeps model_check.json
     python bench/model_check.py recorded FILE ...  here: the same for samples of recordings; --save keeps model_recorded.json
+    python bench/model_check.py atomics            here: the same for the candidates of kept searches and lessons that add floats
+                                                   atomically; --save keeps model_atomics.json
 
 Candidates of `gpu`: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
 points of the template `mma`, which it was not fitted to.
@@ -43,6 +45,7 @@ FITTED_TO = 5                        # every so many
 FRESH = {"mma": 40}
 WORKLOAD = "mission"
 SAMPLED = 40                         # of each recording
+ON_H200 = RESULTS.parent / "h200"
 METRICS = ("smsp__inst_executed.sum", "smsp__inst_executed_pipe_xu.sum", "smsp__inst_executed_pipe_lsu.sum",
            "smsp__inst_executed_pipe_alu.sum", "smsp__inst_executed_pipe_fma.sum")
 
@@ -219,6 +222,47 @@ def recorded(paths: list[Path]) -> None:
     publish("model_recorded", summary + rows)
 
 
+def atomics() -> None:
+    """All whose sums are added up atomically, in shared memory (wmma) or over a cluster's (mma), by workload."""
+    from bench.environment import publish
+    from bench.gpu_check import modelled
+    rows = []
+    for workload, measured in _measured_atomics().items():
+        for row, timing in zip(measured, modelled(measured, workload)):
+            row |= {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits)}
+        rows += measured
+    publish("model_atomics", _with_and_without_atomics(rows) + rows)
+
+
+def _with_and_without_atomics(rows: list[dict]) -> list[dict]:
+    """Measured over modelled, and over what is modelled without their charge, which is added to the rest."""
+    found = []
+    for template in sorted({one["template"] for one in rows}):
+        mine = [one for one in rows if one["template"] == template]
+        for what, left_out in (("modelled against measured", 0), ("modelled without float atomics against measured", 1)):
+            ratios = [one["measured_us"] / (one["modelled_us"] - left_out * one["limits"]["float atomics"]) for one in mine]
+            found.append({"what": what, "template": template, "candidates": len(ratios), **_spread(ratios)})
+    return found
+
+
+def _measured_atomics() -> dict[str, list[dict]]:
+    """By workload: what searches and the comparison of one lesson measured."""
+    found: dict[str, list[dict]] = {}
+
+    def keep(workload: str, template: str, parameters: dict, source: str, measured_us: float | None) -> None:
+        if measured_us and "atomic" in parameters.values():
+            found.setdefault(workload, []).append({"workload": workload, "template": template, "source": source,
+                                                   "parameters": parameters, "measured_us": measured_us})
+    for one in json.loads((ON_H200 / "attention_lessons.json").read_text())["rows"]:
+        keep(one["workload"], one["changed"].partition(":")[0], one["changed_parameters"],
+             one["changed_figures"]["source_digest"], numpy.median(one["changed_us"]).item())
+    for path in sorted((ON_H200 / "attention_searches").glob("*.json")):
+        for search in json.loads(path.read_text())["rows"]:
+            for one in search["trials"]:
+                keep(search["workload"], one["template"], one["parameters"], one["source"], one["us"])
+    return found
+
+
 def _still_made(candidate: Candidate, source: str) -> bool:
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel(candidate.kernel)
@@ -262,6 +306,8 @@ if __name__ == "__main__":
             searched(Path(path))
         case ["recorded", *paths]:
             recorded([Path(one) for one in paths if one != "--save"])
+        case ["atomics", *_]:
+            atomics()
         case ["merge", path, *_]:
             merge(Path(path))
         case _:

@@ -11,8 +11,8 @@ from functools import cache
 from search.control_flow import executions
 from search.toolchain.ptx import Entry, Instruction
 
-CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy", "conversion",
-           "shuffle", "control", "barrier", "other")
+CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy",
+           "shared float atomic", "generic float atomic", "conversion", "shuffle", "control", "barrier", "other")
 BUFFER_ADDRESS = 1 << 24             # any that is not null
 
 # What the assembler makes of a PTX instruction, where it is not one of its own class; the first match counts.
@@ -34,6 +34,10 @@ EXPANSIONS = tuple((re.compile(pattern), made) for pattern, made in (
     (r"wmma\.(load\.c|store\.d)\..*\.shared\.f32$", {"shared": 8}),
     (r"wmma\.(load|store)\.\w\..*\.global\.", {"global": 4}),
     (r"wmma\.mma\..*m(16n16|32n8|8n32)k16", {"mma": 2}),    # HMMA.16816 computes 16 x 8
+    # Shared memory adds integers, but no floats: those are a loop of load, addition, ATOMS.CAST.SPIN and branch.
+    (r"(atom|red)\.(\w+\.)*shared(::cta)?\.add\.(noftz\.)?b?f\d",
+     {"shared": 1, "fp32": 1, "shared float atomic": 1, "control": 1}),
+    (r"(atom|red)\.((?!global)[\w:]+\.)*add\.(noftz\.)?b?f\d", {"generic float atomic": 1}),
 ))
 # Hopper has no warp-level products of fp8: they are taken apart into fp16.
 FP8_PRODUCT = re.compile(r"mma\.sync\..*m16n8k32.*\.e[45]m[23]\.")

@@ -55,7 +55,9 @@ def _sdpa(backend, dims, mask, scale):
 
 
 def _flash(module, package, dims, mask, scale):
-    attend = importlib.import_module(module).flash_attn_func
+    attend = getattr(importlib.import_module(module), "flash_attn_func", None)
+    if attend is None:               # FlashAttention-4 alone leaves a folder flash_attn with nothing but `cute` in it
+        raise ImportError(f"{module} has no flash_attn_func")
     causal = bottom_right(dims, mask)
 
     def run(tensors):

@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +26,25 @@ from search.verdict import Reason
 COMPILE_DEADLINE_S = 60.0
 COMPILE_MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
-WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "cuda-core")
+COMPONENTS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 VERSION = re.compile(r"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")        # fixed: options are never free text
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a major version of CUDA is packed: the wheel of each of COMPONENTS, and folders below site-packages/nvidia."""
+
+    wheels: tuple[str, ...]
+    include: tuple[str, ...]
+
+
+# Where both are installed, the loader of NVRTC takes that of CUDA 13, as layout_of does.
+LAYOUTS = (
+    Layout(COMPONENTS, ("cu13/include", "cu13/include/cccl")),
+    Layout(("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-cccl-cu12"),
+           ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")),
+)
 
 
 @dataclass(frozen=True)
@@ -71,10 +88,15 @@ class Toolchain:
             self._idle.put(None)               # a child is started when it is first needed
 
     @cached_property
+    def _layout(self) -> Layout:
+        return layout_of(is_installed)
+
+    @cached_property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """What a cubin depends on beside its source."""
+        """What a cubin depends on beside its source, by component: the names are the same for every version of CUDA."""
+        wheels = (*zip(COMPONENTS, self._layout.wheels), ("cuda-core", "cuda-core"))
         try:
-            versions = tuple((name, importlib.metadata.version(name)) for name in WHEELS)
+            versions = tuple((component, importlib.metadata.version(wheel)) for component, wheel in wheels)
         except importlib.metadata.PackageNotFoundError as error:
             raise Fault(f"the wheel {error.name} is not installed, so nothing can be compiled",
                         code="toolchain_missing", mend="run `make setup`") from error
@@ -85,9 +107,9 @@ class Toolchain:
         """CUDA's headers, from the wheels."""
         spec = importlib.util.find_spec("nvidia")
         for root in spec.submodule_search_locations if spec and spec.submodule_search_locations else ():
-            include = Path(root) / "cu13" / "include"
-            if (include / "cuda_fp16.h").is_file():
-                return (str(include), str(include / "cccl"))
+            folders = [Path(root) / one for one in self._layout.include]
+            if (folders[0] / "cuda_fp16.h").is_file():
+                return tuple(map(str, folders))
         raise Fault("CUDA's headers are not installed, so nothing can be compiled", code="toolchain_missing",
                     mend="run `make setup`")
 
@@ -123,7 +145,8 @@ class Toolchain:
         says, wheel = VERSION.search(ptx[:1000]), dict(self.identity)["nvidia-cuda-nvrtc"]
         if says and says[1] != wheel:
             raise Fault(f"the wheel nvidia-cuda-nvrtc is {wheel}, but the library that was loaded is {says[1]}",
-                        code="toolchain_mixed", mend="let no other CUDA come first on LD_LIBRARY_PATH")
+                        code="toolchain_mixed",
+                        mend="let no other CUDA come first on LD_LIBRARY_PATH, or install greenfast in a fresh environment")
 
     def interrupt(self) -> None:
         """End the compiles in progress: their calls raise Fault."""
@@ -176,3 +199,19 @@ class Toolchain:
             return CompileFailed(source.digest, Reason.COMPILE_CRASH, f"NVRTC crashed with {name}", died.tail)
         raise Fault(f"the compiling child was lost (exit {died.returncode}): {died.tail[-300:].strip()}",
                     code="child_lost")
+
+
+def layout_of(installed: Callable[[str], bool]) -> Layout:
+    """The layout whose NVRTC is installed; Fault when none is."""
+    for layout in LAYOUTS:
+        if installed(layout.wheels[0]):
+            return layout
+    raise Fault(f"the wheel {COMPONENTS[0]} is not installed, so nothing can be compiled", code="toolchain_missing",
+                mend="run `make setup`")
+
+
+def is_installed(wheel: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(wheel))
+    except importlib.metadata.PackageNotFoundError:
+        return False

@@ -125,6 +125,15 @@ def test_figures_in_the_docs_come_from_results():
     assert agreement["green_but_wrong_on_gpu"] == 0
 
 
+def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
+    text = " ".join((ROOT / "docs" / "emulator.md").read_text().split())
+    rows = json.loads((ROOT / "bench" / "results" / "model_atomics.json").read_text())["rows"]
+    spreads = [one for one in rows if "what" in one]
+    assert len(spreads) == 4                 # of two templates, each with the charge and without
+    for one in spreads:
+        assert f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}" in text and f"({one['candidates']} candidates)" in text
+
+
 def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
     text, results = (ROOT / "README.md").read_text(), ROOT / "bench" / "results" / "h200"
     for name, words in (("mission_bf16", "take {:.2f} of cuDNN's"), ("long_bf16", "{:.2f} times it on `long`")):

@@ -94,6 +94,28 @@ extern "C" __global__ void k(float* y, int stride) {
         assert (store.wavefronts, store.wavefronts_ideal) == (4 * factor, 4), stride
 
 
+@pytest.mark.parametrize("element, additions", [("float", 64), ("int", 0)])
+@pytest.mark.parametrize("place, turns", [("lane", 1), ("lane * 2", 2), ("lane * 8 % 256", 8), ("lane / 4", 4), ("0", 32)])
+def test_lanes_that_add_floats_to_one_bank_or_one_element_take_turns(emulator, element, additions, place, turns):
+    kernel = Kernel(
+        emulator,
+        f"""
+extern "C" __global__ void k(float* y) {{
+    __shared__ {element} sums[256];
+    const int lane = threadIdx.x % 32;
+    for (int i = threadIdx.x; i < 256; i += 64) sums[i] = 0;
+    __syncthreads();
+    for (int i = 0; i < 32; i++) atomicAdd(sums + {place}, {element}(1));
+    __syncthreads();
+    y[threadIdx.x] = sums[threadIdx.x];
+}}""",
+        flavour="counted",
+    )
+    counters = kernel({}, {"y": np.zeros(64, np.float32)}, count=True, block=64).counters
+    assert counters.atomics == 2 * 32 * 32 and counters.shared_float_additions == additions
+    assert counters.float_addition_turns == (turns if additions else 1)
+
+
 @pytest.mark.parametrize("stride, sectors", [(1, 4), (8, 32), (2, 8)])
 def test_global_sectors_show_coalescing(emulator, stride, sectors):
     kernel = Kernel(

@@ -46,7 +46,7 @@ def test_products_cost_by_their_format():
 def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     mix = {**dict.fromkeys(CLASSES, 0.0), **changes.pop("mix", {})}
     block = BlockWork(**{**dict(warps=threads / 32, mma_flop=(), shared_wavefronts=0.0, global_sectors=0.0, barriers=0.0,
-                                mix=mix), **changes})
+                                mix=mix, float_atomic_turns=1.0), **changes})
     return LaunchWork(LaunchPlan("k", grid, (threads, 1, 1), smem), 32, 0, block)
 
 
@@ -55,6 +55,7 @@ def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     ("shared memory", {"mix": {"shuffle": 1e6}, "warps": 1e6}), ("global memory", {"global_sectors": 1e6}),
     ("instruction issue", {"mix": {"control": 1e6}, "warps": 1e6}), ("integer", {"mix": {"int": 1e6}, "warps": 1e6}),
     ("special functions", {"mix": {"special": 1e6}, "warps": 1e6}), ("latency", {"barriers": 1e5}),
+    ("float atomics", {"mix": {"shared float atomic": 1e5}}),
 ])
 def test_the_resource_that_has_most_to_do_limits_and_the_next_two_are_named(resource, changes):
     found = model(device("h200"), [work(**changes)], dram_bytes=1000)
@@ -88,3 +89,22 @@ def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
     assert costs[0] == 0 and costs[2] == pytest.approx(2 * costs[1])
     # two blocks an SM, 100 accesses each, 20 cycles for each of two blocks
     assert costs[1] == pytest.approx(2 * 100 * 20 * 2 / 1980)
+
+
+def test_warps_wait_side_by_side_for_their_float_atomics_and_blocks_that_do_not_fit_in_turns():
+    def cost(**changes) -> float:
+        return dict(model(device("h200"), [work(**changes)], 0).limits)["float atomics"]
+    # 400 by the four warps of a block, 120 cycles each and turn of the lanes
+    assert cost(mix={"shared float atomic": 400.0}) == pytest.approx(100 * 120 / 1980)
+    assert cost(mix={"shared float atomic": 400.0}, float_atomic_turns=8.0) == pytest.approx(100 * 8 * 120 / 1980)
+    assert cost(mix={"shared float atomic": 800.0}, threads=256) == cost(mix={"shared float atomic": 400.0})
+    assert cost(mix={"shared float atomic": 400.0}, smem=200_000) == pytest.approx(2 * 100 * 120 / 1980)
+    assert cost(mix={"shared": 400.0}) == 0
+
+
+def test_float_atomics_by_generic_addresses_reach_shared_memory_in_clusters_only():
+    alone = work(mix={"generic float atomic": 400.0})
+    pair = dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(2, 1, 1)))
+    costs = [dict(model(device("h200"), [one], 0).limits) for one in (alone, pair)]
+    assert costs[0]["float atomics"] == 0 and costs[1]["float atomics"] == pytest.approx(100 * 600 / 1980)
+    assert costs[1]["cluster memory"] == 0, "charged once"

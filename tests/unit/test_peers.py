@@ -80,6 +80,18 @@ def test_a_peer_that_is_not_installed_raises_import_error(offers):
             offers["offer"](name, SQUARE, {"dtype": "bf16", "mask": "none"}, {"scale": 0.125})
 
 
+def test_flash_attention_4_alone_is_not_taken_for_flash_attention_2(tmp_path, monkeypatch, offers):
+    if importlib.util.find_spec("flash_attn"):
+        pytest.skip("FLASH-ATTENTION IS INSTALLED: nothing is missing here")
+    (tmp_path / "flash_attn" / "cute").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(ImportError, match="flash_attn has no flash_attn_func"):
+            offers["offer"]("flash-attention-2", SQUARE, {"dtype": "bf16", "mask": "none"}, {"scale": 0.125})
+    finally:
+        sys.modules.pop("flash_attn", None)
+
+
 def _timed(ours: float, theirs: float, seed: int = 1, **fields) -> Round:
     wobble = (0.999, 1.001)
     times = tuple(tuple(us * wobble[i % 2] for i in range(80)) for us in (ours, theirs))

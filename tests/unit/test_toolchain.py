@@ -6,15 +6,18 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from search.children import Child, ChildDied, ChildTimeout, Limits
 from search.digest import text_digest
 from search.errors import Fault
-from search.render import Line, RenderedSource
+from search.render import RenderedSource
+from search.template_text import Line
 from search.toolchain import CompileFailed, Cubin, Toolchain
 from search.toolchain.cache import ArtifactCache
+from search.toolchain.nvrtc import COMPONENTS, LAYOUTS, layout_of
 from search.toolchain.ptxas import parse_log
 from search.verdict import Reason
 
@@ -66,6 +69,22 @@ def test_a_library_that_is_not_its_wheels_is_a_fault_of_ours(tmp_path):
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
     mixed.close()
+
+
+def test_the_layout_is_that_of_the_cuda_which_is_installed():
+    of_13, of_12 = LAYOUTS
+    assert layout_of(lambda wheel: wheel == "nvidia-cuda-nvrtc-cu12") is of_12
+    assert layout_of(lambda wheel: True) is of_13            # both: the loader of NVRTC takes 13, too
+    assert all(len(one.wheels) == len(COMPONENTS) for one in LAYOUTS)
+    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is not installed") as caught:
+        layout_of(lambda wheel: False)
+    assert caught.value.code == "toolchain_missing"
+
+
+def test_the_layout_says_where_the_headers_of_this_machine_are(toolchain):
+    assert dict(toolchain.identity).keys() == {*COMPONENTS, "cuda-core", "options"}
+    for header in ("cuda_fp16.h", "crt/host_defines.h", "cuda/std/array"):
+        assert any((Path(folder) / header).is_file() for folder in toolchain.include_dirs), header
 
 
 def test_a_refusal_points_into_the_template(toolchain):

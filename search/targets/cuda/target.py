@@ -61,7 +61,7 @@ CANNOT_START = (
     ("No module named 'cupy", "cupy_missing", "needs CuPy, which is not installed",
      "install the extra `cuda13` or `cuda12`, as your driver is"),
     ("InsufficientDriver", "driver_too_old", "has a driver that is older than the CUDA of this CuPy",
-     "update the NVIDIA driver, or install the extra `cuda12` in place of `cuda13`"),
+     "update the NVIDIA driver, or install greenfast with the extra `cuda12` in a fresh environment"),
     ("MemoryAllocation", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
     ("out of memory", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
     ("DevicesUnavailable", "gpu_busy", "is held by another process alone (exclusive compute mode)",
@@ -325,8 +325,9 @@ class CudaTarget(Target):
         if reply["code"] in REASONS:
             return Failure(REASONS[reply["code"]], reply["error"])
         if reply["code"] in WRONG_ARCH:
-            raise Fault(f"{self.name} cannot run this cubin, which was made for another GPU than {self.device.arch}",
-                        code="wrong_arch", mend="compile it for this target")
+            raise Fault(f"{self.name} cannot run this cubin, which was made for another GPU than {self.device.arch} or by a "
+                        f"newer CUDA than the driver's, {driver.driver_version()}",
+                        code="wrong_arch", mend="compile it for this target; `greenfast doctor` compares NVRTC and driver")
         raise Fault(f"{self.name}: {reply['error']}", code="gpu_error")
 
     def _measure_request(self, program: Program, problem: Problem, against: Rival | None, pair: Sequence[Problem],

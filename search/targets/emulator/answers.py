@@ -16,6 +16,8 @@ from search.targets.emulator.symbols import Frame, kernel_line, source_frames
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
 ACCESS_KINDS = ("shared_read", "shared_write", "global_read", "global_write")
+SITE_KINDS = (*ACCESS_KINDS, "shared_write")  # by their numbers in native/counting.h
+FLOAT_ADDITION = 4
 
 
 def run_result(
@@ -105,10 +107,13 @@ def _canary_fault(damage: CanaryDamage) -> RunFault:
 
 def _counters(run: Run, end: Event, frames: Frames) -> Counters:
     lines: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0] * 6)
+    float_additions = float_addition_wavefronts = 0
     for site, kind, *sums in end["sites"]:
         file, line = kernel_line(frames.get(site, ())) or ("?", 0)
-        total = lines[file, line, ACCESS_KINDS[kind]]
+        total = lines[file, line, SITE_KINDS[kind]]
         total[:] = [one + other for one, other in zip(total, sums, strict=True)]
+        if kind == FLOAT_ADDITION:
+            float_additions, float_addition_wavefronts = float_additions + sums[0], float_addition_wavefronts + sums[2]
     per_line = tuple(LineCounters(*key, *sums) for key, sums in sorted(lines.items()))
 
     def total(member: str, *kinds: str) -> int:
@@ -137,5 +142,7 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         warp_collectives=events["warp_collectives"],
         special_function_ops=events["special_function_ops"],
         atomics=events["atomics"],
+        shared_float_additions=float_additions,
+        shared_float_addition_wavefronts=float_addition_wavefronts,
         per_line=per_line,
     )

@@ -32,9 +32,14 @@ BLOCK_START_CYCLES = 600             # launch of a block, first loads
 SCHEDULERS = 4
 LAUNCH_US = 0.9                      # one more node of a CUDA graph on an H200
 CLUSTER_CYCLES = 20                  # of the SM, for each access by a generic address and each block of a cluster
+# Until a warp goes on that adds floats atomically, which is a loop of compare-and-swap. Warps do so side by side, so it is
+# what one of them waits. Fitted to 51 candidates that were timed on an H200, and rounded; 14 more, of the longest workload,
+# are a prediction (bench/results/model_atomics.json).
+SHARED_ATOMIC_CYCLES = 120           # to its block's shared memory, for each turn of its lanes
+CLUSTER_ATOMIC_CYCLES = 600          # to that of any block of its cluster, by a generic address
 # Cycles until a warp goes on, of an instruction between others of its kind; of a barrier with the wait for other warps.
 LATENCY = {"fp32": 2, "fp16": 2, "int": 2, "conversion": 2, "control": 2, "shared": 3, "global": 12, "generic": 12,
-           "async copy": 12, "mma": 4, "special": 8, "shuffle": 28}
+           "generic float atomic": 12, "async copy": 12, "mma": 4, "special": 8, "shuffle": 28}
 BARRIER_CYCLES = 150
 WAVEFRONT_CYCLES = 1.4
 
@@ -49,6 +54,7 @@ class BlockWork:
     global_sectors: float
     barriers: float
     mix: Mapping[str, float]                     # warp instructions by class, as search.instruction_mix has them
+    float_atomic_turns: float                    # of a warp's lanes that add floats to shared memory
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,8 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
                     work.smem_static_bytes + launch.smem_dynamic_bytes).blocks_per_sm
     blocks = math.ceil(math.prod(launch.grid) / device.multiprocessors)      # of the busiest SM, all in all
     cycles = {name: blocks * cost for name, cost in resource_cycles(device, work.block).items()}
-    cycles["latency"] = math.ceil(blocks / max(1, fit)) * _warp_cycles(work.block)
+    rounds = math.ceil(blocks / max(1, fit))
+    cycles["latency"] = rounds * _warp_cycles(work.block)
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
     together = sum(one**NORM for one in cycles.values())**(1 / NORM)
     us = FITTED / device.clock_max_mhz
@@ -102,7 +109,9 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
     size = math.prod(launch.cluster)
     reached = blocks * work.block.mix["generic"] * CLUSTER_CYCLES * size if size > 1 else 0.0
     limits["cluster memory"] = reached / device.clock_max_mhz
-    return ModelledTime(us * together + limits["cluster memory"] + LAUNCH_US, tuple(Counter(limits).most_common()))
+    limits["float atomics"] = rounds * _atomic_cycles(work.block, size > 1) / device.clock_max_mhz
+    alone = limits["cluster memory"] + limits["float atomics"]       # nothing else goes on meanwhile
+    return ModelledTime(us * together + alone + LAUNCH_US, tuple(Counter(limits).most_common()))
 
 
 def resource_cycles(device: Device, work: BlockWork) -> dict[str, float]:
@@ -134,3 +143,10 @@ def _warp_cycles(work: BlockWork) -> float:
     met = sum(LATENCY.get(name, 0) * count for name, count in work.mix.items())
     return ((met + WAVEFRONT_CYCLES * work.shared_wavefronts) / work.warps + BARRIER_CYCLES * work.barriers
             + BLOCK_START_CYCLES)
+
+
+def _atomic_cycles(work: BlockWork, in_cluster: bool) -> float:
+    """What one warp waits for its float additions to shared memory; those by generic addresses reach it in clusters only."""
+    reached = CLUSTER_ATOMIC_CYCLES * work.mix["generic float atomic"] if in_cluster else 0.0
+    own = SHARED_ATOMIC_CYCLES * work.mix["shared float atomic"] * work.float_atomic_turns
+    return (own + reached) / work.warps

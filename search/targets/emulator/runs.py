@@ -140,12 +140,21 @@ class Counters:
     warp_collectives: int  # shuffles, votes, reductions, __syncwarp
     special_function_ops: int  # one a lane
     atomics: int  # one a lane
+    shared_float_additions: int  # warp-wide atomic ones, among the accesses to shared memory
+    shared_float_addition_wavefronts: int
     per_line: tuple[LineCounters, ...] = ()
 
     @property
     def bank_conflict_factor(self) -> float:
         """1.0: no conflicts."""
         return self.shared_wavefronts / self.shared_wavefronts_ideal if self.shared_wavefronts_ideal else 1.0
+
+    @property
+    def float_addition_turns(self) -> float:
+        """In how many turns the lanes of a warp add atomically to shared memory; 1.0: all at once."""
+        if not self.shared_float_additions:
+            return 1.0
+        return self.shared_float_addition_wavefronts / self.shared_float_additions
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ def estimated_mixes(problem: Problem, counters: Counters) -> tuple[InstructionMi
               "special": counters.special_function_ops * share / 32,
               "shared": sum(one.count for one in counters.per_line if one.kind.startswith("shared")) * share,
               "global": sum(one.count for one in counters.per_line if one.kind.startswith("global")) * share,
-              "shuffle": counters.warp_collectives * share,
+              "shared float atomic": counters.shared_float_additions * share, "shuffle": counters.warp_collectives * share,
               "barrier": counters.barriers * counters.warps_per_block * share}
     mix = InstructionMix(tuple((name, counts.get(name, 0.0)) for name in CLASSES), 1.0)
     return (mix,) * len(problem.launches)
@@ -61,7 +61,7 @@ def launch_works(problem: Problem, counters: Counters, cubin: Cubin, mixes: Sequ
                          for name, one in counters.mma_flop if one)
         entry = next(one for one in cubin.entries if one.entry == launch.entry)
         work = BlockWork(math.ceil(math.prod(launch.block) / 32), products, block["wavefronts"], block["sectors"],
-                         block["barriers"], dict(mix.by_class))
+                         block["barriers"], dict(mix.by_class), counters.float_addition_turns)
         found.append(LaunchWork(launch, entry.registers, entry.smem_static_bytes, work))
     return tuple(found)
 

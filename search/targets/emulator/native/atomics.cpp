@@ -97,6 +97,17 @@ unsigned size_of(AtomicType type) {
     }
 }
 
+bool is_float(AtomicType type) {
+    switch (type) {
+        case AtomicType::int32:
+        case AtomicType::uint32:
+        case AtomicType::int64:
+        case AtomicType::uint64:
+        case AtomicType::uint16: return false;
+        default: return true;
+    }
+}
+
 }  // namespace
 
 }  // namespace gf_emulator
@@ -110,10 +121,11 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
     Fiber& self = worker.fiber();
     self.site = site;
     const unsigned bytes = size_of(type);
+    const bool adds_floats = operation == AtomicOperation::add && is_float(type);
     if (std::uintptr_t(address) % bytes)
         worker.fail("misaligned", site,
                     format("an atomic on %u bytes at an address that is not a multiple of %u", bytes, bytes));
-    if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);
+    if (worker.counting().enabled()) worker.count_access(address, bytes, true, site, adds_floats);
     worker.counting().events.atomics++;
     Checker* checker = worker.checker();
     if (checker) {

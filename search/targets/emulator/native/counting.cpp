@@ -38,12 +38,12 @@ void Counting::grow() {
     const std::vector<std::uintptr_t> keys = std::move(keys_);
     keys_.clear();
     for (const std::uintptr_t key : keys)
-        site_number(reinterpret_cast<const void*>(key / 4), Access(key % 4));
+        site_number(reinterpret_cast<const void*>(key / kinds), Access(key % kinds));
 }
 
 unsigned Counting::site_number(const void* site, Access kind) {
     if (keys_.size() * 2 >= slots_.size()) grow();
-    const std::uintptr_t key = std::uintptr_t(site) * 4 + std::uintptr_t(kind);
+    const std::uintptr_t key = std::uintptr_t(site) * kinds + std::uintptr_t(kind);
     for (std::size_t probe = key * 0x9E3779B97F4A7C15ull >> 40;; probe++) {
         Slot& slot = slots_[probe & (slots_.size() - 1)];
         if (slot.key == key) return slot.number;
@@ -73,9 +73,9 @@ void Counting::access(unsigned warp, unsigned lane, std::uint64_t offset, unsign
     access.offset[lane] = offset;
 }
 
-void Counting::judge_shared(const WarpAccess& access, SiteTotals& totals) {
+void Counting::judge_shared(const WarpAccess& access, Access kind, SiteTotals& totals) {
     // 32 lanes of 4 bytes move at once; of 8 bytes, 16 lanes; of 16 bytes, 8. One phase takes as many
-    // wavefronts as its busiest bank has different words.
+    // wavefronts as its busiest bank has different words; lanes that add floats to one word take turns, too.
     const unsigned lanes_a_phase = access.bytes <= 4 ? 32 : access.bytes == 8 ? 16 : 8;
     for (unsigned first = 0; first < 32; first += lanes_a_phase) {
         std::array<std::uint64_t, 64> words;
@@ -89,7 +89,8 @@ void Counting::judge_shared(const WarpAccess& access, SiteTotals& totals) {
         }
         if (count == 0) continue;
         std::sort(words.begin(), words.begin() + count);
-        count = unsigned(std::unique(words.begin(), words.begin() + count) - words.begin());
+        if (kind != Access::shared_float_addition)
+            count = unsigned(std::unique(words.begin(), words.begin() + count) - words.begin());
         std::array<unsigned, 32> by_bank{};
         unsigned busiest = 0;
         for (unsigned i = 0; i < count; i++) busiest = std::max(busiest, ++by_bank[words[i] % 32]);
@@ -118,22 +119,22 @@ void Counting::judge_global(const WarpAccess& access, SiteTotals& totals) {
 void Counting::flush(WarpTable& table) {
     for (const unsigned number : table.used) {
         Executions& executions = table.by_site[number];
-        const Access kind = Access(keys_[number] % 4);
-        const bool shared = kind == Access::shared_read || kind == Access::shared_write;
+        const Access kind = Access(keys_[number] % kinds);
+        const bool shared = kind != Access::global_read && kind != Access::global_write;
         SiteTotals totals;
         std::uint64_t recorded = 0;
         for (const WarpAccess& access : executions.accesses) {
             totals.instructions++;
             recorded += __builtin_popcount(access.lanes);
             totals.bytes += std::uint64_t(access.bytes) * __builtin_popcount(access.lanes);
-            shared ? judge_shared(access, totals) : judge_global(access, totals);
+            shared ? judge_shared(access, kind, totals) : judge_global(access, totals);
         }
         const double scale = 1.0 + double(executions.unrecorded) / double(recorded);
         if (executions.unrecorded)
             for (std::uint64_t* sum : {&totals.instructions, &totals.bytes, &totals.wavefronts,
                                        &totals.wavefronts_ideal, &totals.sectors, &totals.sectors_ideal})
                 *sum = std::uint64_t(double(*sum) * scale + 0.5);
-        sites_[{reinterpret_cast<const void*>(keys_[number] / 4), kind}].add(totals);
+        sites_[{reinterpret_cast<const void*>(keys_[number] / kinds), kind}].add(totals);
         executions.by_lane.fill(0);
         executions.unrecorded = 0;
         executions.accesses.clear();

@@ -15,7 +15,7 @@ namespace gf_emulator {
 
 class Warp;
 
-enum class Access : int { shared_read, shared_write, global_read, global_write };
+enum class Access : int { shared_read, shared_write, global_read, global_write, shared_float_addition };
 
 // Sums over the accesses of one source site.
 struct SiteTotals {
@@ -76,15 +76,16 @@ private:
         std::vector<unsigned> used;
     };
     static constexpr std::size_t recorded_limit = 1 << 14;
+    static constexpr std::uintptr_t kinds = 8;  // at least as many as Access has
 
     unsigned site_number(const void* site, Access kind);
     void grow();
     void flush(WarpTable& table);
-    static void judge_shared(const WarpAccess& access, SiteTotals& totals);
+    static void judge_shared(const WarpAccess& access, Access kind, SiteTotals& totals);
     static void judge_global(const WarpAccess& access, SiteTotals& totals);
 
     struct Slot {
-        std::uintptr_t key = 0;  // site * 4 + kind
+        std::uintptr_t key = 0;  // site * kinds + kind
         unsigned number = 0;
     };
     bool enabled_ = false;

@@ -58,12 +58,14 @@ void Worker::thread_exits(Fiber& fiber) {
              format("%zu asynchronous copies are never waited for", fiber.copies.size()));
 }
 
-void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site) {
+void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site, bool adds_floats) {
     if (!block().inside_fiber()) return;
     const Fiber& self = block().current();
+    const Access to_shared = adds_floats ? Access::shared_float_addition
+                             : write     ? Access::shared_write
+                                         : Access::shared_read;
     if (shared().contains(address))
-        counting_.access(self.warp->index(), self.lane, shared().offset(address), bytes,
-                         write ? Access::shared_write : Access::shared_read, site);
+        counting_.access(self.warp->index(), self.lane, shared().offset(address), bytes, to_shared, site);
     else if (launch_->global->contains(address))
         counting_.access(self.warp->index(), self.lane, launch_->global->offset(address), bytes,
                          write ? Access::global_write : Access::global_read, site);

@@ -42,7 +42,7 @@ public:
     void thread_exits(Fiber& fiber);
 
     // Counts an access of the running fiber, if it is to shared memory or to a buffer.
-    void count_access(const void* address, unsigned bytes, bool write, const void* site);
+    void count_access(const void* address, unsigned bytes, bool write, const void* site, bool adds_floats = false);
     // Of the running block, in a checked run; null in others.
     Checker* checker() { return launch_->check ? &block().checker() : nullptr; }
     // Whether the address lies in the kernel library: constants, tables.
