@@ -69,11 +69,15 @@ def outcomes() -> str:
         lines.append((one["workload"], one["dtype"], one["mask"].replace("_", " "), one["l2"],
                       f"**{one['time_median_us']:.2f}**", f"{tflops(one):.0f}",
                       f"{one['best_peer']} {theirs:.2f}" if theirs else "", ratio, aim(one),
-                      "yes" if one["confirmed"] else "no", one["run"]["date"]))
+                      standing(one), one["run"]["date"]))
     missing = [name for name in WORKLOADS if name not in {one["workload"] for one in searches()}]
     more = f"\n\nNot measured yet: {', '.join(f'`{name}`' for name in missing)}." if lines and missing else ""
     return table(("workload", "dtype", "mask", "L2", "us", "TFLOP/s", "best peer, us", "our time / its time", "aim",
                   "confirmed", "run"), lines) + more
+
+
+def standing(row: Row) -> str:
+    return "yes, champion" if row.get("champion") else "yes" if row["confirmed"] else "no"
 
 
 def aim(row: Row) -> str:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +102,16 @@ def wanted(chosen: argparse.Namespace, kernel_digest: str) -> list[str]:
     return sorted(left, key=lambda name: (name in known, WORKLOADS.index(name)))
 
 
-class Clock:
-    """When trials came, and a line for a person now and then."""
+class Counted:
+    """A line for a person now and then."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.began, self.last, self.trials = name, time.monotonic(), time.monotonic(), 0
+        self.name, self.began, self.trials = name, time.monotonic(), 0
 
     def on_trial(self, trial) -> None:
-        self.last, self.trials = time.monotonic(), self.trials + 1
+        self.trials += 1
         if self.trials % SAID_EVERY == 0:
-            print(f"{self.name}: {self.trials} trials, {self.rate():.0f} a minute", flush=True)
-
-    def rate(self) -> float:
-        """Trials a minute, from the claim on."""
-        return self.trials / max(self.last - self.began, 1e-9) * 60
-
-    def figures(self) -> Row:
-        return {"trials_per_minute": round(self.rate(), 1), "seconds": round(self.last - self.began, 1),
-                "closing_seconds": round(time.monotonic() - self.last, 1)}
+            print(f"{self.name}: {self.trials} trials, {self.trials / (time.monotonic() - self.began) * 60:.0f} a minute", flush=True)
 
 
 def searched(name: str, services: Services, chosen: argparse.Namespace, stop: Stop) -> Row | None:
@@ -126,20 +119,20 @@ def searched(name: str, services: Services, chosen: argparse.Namespace, stop: St
     store, plan = services.store, plan_of(name, services, chosen.trials)
     search_id = unfinished(store, plan) or store.submit(plan).id
     store.request_control(search_id, "resume")           # one that is queued stays so
-    claim, clock, sampler = store.claim(worker_name(), services.settings.lease_s, search_id), Clock(name), Sampler()
+    claim, counted, sampler = store.claim(worker_name(), services.settings.lease_s, search_id), Counted(name), Sampler()
     if chosen.threads:
         sampler.start()
-    report = run_claim(services, claim, stop, clock.on_trial)
+    report = run_claim(services, claim, stop, counted.on_trial)
     threads = sampler.result() if chosen.threads else None
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
     if report.ended is not Ended.COMPLETED:
-        print(f"{name}: {report.left} {report.ended}, {clock.trials} trials: {report.why}", flush=True)
+        print(f"{name}: {report.left} {report.ended}, {counted.trials} trials: {report.why}", flush=True)
         return None
     kernel = services.catalogue.kernel(KERNEL)
     workload = kernel.workload(name)
     row = row_of(store, search_id, workload)
-    row["run"] |= {"why": report.why, **clock.figures(), **({"threads_in": threads} if threads else {})}
+    row["run"] |= {"why": report.why, **({"threads_in": threads} if threads else {})}
     template = kernel.template(row["winner"]["template"])
     candidate = Candidate(kernel.name, template.name, complete_parameters(template, row["winner"]["parameters"], plan.compiled),
                           Origin(OriginKind.SEEDED))
@@ -193,7 +186,7 @@ def row_of(store: Store, search_id: str, workload) -> Row:
                    "parameters": winner.parameters, "source_digest": winner.source_digest, "verdict": winner.verdict},
         "verdicts": dict(Counter(_said_of(one) for one in trials)),
         "run": {"date": time.strftime("%Y-%m-%d", time.gmtime()), "strategy": plan.strategy, "seed": plan.seed,
-                "trials": len(trials), "templates": list(plan.templates), "kernel_digest": plan.kernel_digest},
+                "trials": len(trials), "templates": list(plan.templates), "kernel_digest": plan.kernel_digest, **pace(trials)},
         "confirmations": [_finite(asdict(last))] if last else [],
         "trials": [_trial(one) for one in trials]}
 
@@ -201,6 +194,13 @@ def row_of(store: Store, search_id: str, workload) -> Row:
 def promoted(store: Store, search_id: str, winner: TrialRow) -> str | None:
     """The scope whose champion the confirmed winner is from now on; None where safety could not be judged."""
     return store.promote(search_id, winner.number, replace=True).scope_digest if winner.verdict == "accepted" else None
+
+
+def pace(trials: list[TrialRow]) -> Row:
+    """From when the baseline was begun to when the last trial was recorded; pauses count."""
+    begun, done = (datetime.fromisoformat(text) for text in (trials[0].created_at, trials[-1].recorded_at))
+    seconds = (done - begun).total_seconds()
+    return {"seconds": round(seconds, 1), "trials_per_minute": round(len(trials) / seconds * 60, 1)}
 
 
 def all_trials(store: Store, search_id: str) -> list[TrialRow]:

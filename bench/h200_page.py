@@ -21,6 +21,7 @@ from search.targets.emulator.model import BAND
 DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
 PAGE = DOCS / "h200.md"
 BEGIN, END = "<!-- {}: begin (bench/h200_page.py) -->", "<!-- {}: end -->"
+SHORT = ("small", "mission")         # workloads whose trials are no longer than what surrounds them
 NOT_YET = "*not measured yet*"
 PLACE = re.compile(r"\('([^']+)', (\d+)\)")
 Row = dict[str, Any]
@@ -79,6 +80,12 @@ def decisions() -> str:
     return table(("a 51 us kernel against its twin", *words, "width of the interval"), lines)
 
 
+def searches() -> list[Row]:
+    """Of the results table of docs/attention.md."""
+    return [row for path in sorted((RESULTS / "h200" / "attention_searches").glob("*.json"))
+            for row in rows(f"h200/attention_searches/{path.stem}")]
+
+
 def throughput() -> str:
     lines = []
     for one in rows("h200/throughput", "search"):
@@ -93,6 +100,9 @@ def throughput() -> str:
                       f"{found['trials_per_minute']:.0f}", "", f"{found['search_s']:.1f}",
                       f"safety {found['safety_thread_s']:.1f} in {found['safety_checks']} checks; then confirmation "
                       f"{found['confirmation_s']:.1f} s"))
+    lines += [(f"{one['run']['trials']} trials, {one['workload']}, {one['run']['strategy']}, {' and '.join(one['run']['templates'])}, with safety",
+               f"{one['run']['trials_per_minute']:.0f}", "", f"{one['run']['seconds']:.1f}", "")
+              for one in searches() if one["workload"].startswith(SHORT) and one["champion"]]
     hang = "".join(f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the "
                    f"latest (deadline {one['deadline_s']:g} s), and the next result is there after another "
                    f"{max(one['rejected_to_next_result_s']):.2f} s." for one in rows("h200/gpu_target", "hang"))
@@ -142,8 +152,7 @@ def emulator() -> str:
         figure = f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, {one['different']} different"
         lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
     for one in rows("h200/gpu_target", "album"):
-        then = result("h200/gpu_target")["environment"]["date"]
-        lines += [(f"album on the GPU: entries, as it was on {then}", one["entries"], "h200/gpu_target"),
+        lines += [(f"album on the GPU: entries, {one['date']}", one["entries"], "h200/gpu_target"),
                   ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
                   ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]),
                    "h200/gpu_target")]
