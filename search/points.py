@@ -30,15 +30,14 @@ class Points(Sequence[Items]):
         return self._point(self.encoded[position])
 
     def position(self, parameters: Items) -> int | None:
-        """Where a point stands; None when it is not among these."""
+        """Where a point stands; None when it is not among these. A search asks several times a trial."""
         try:
             row = self._row(parameters)
         except KeyError:
             return None                              # a value that the template does not have
-        left = np.arange(len(self))
-        for column, code in zip(self.columns, row):
-            left = left[column[left] == code]
-        return int(left[0]) if len(left) else None
+        key = self._key(np.frombuffer(row, np.uint8).reshape(-1, 1))[0]
+        first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
+        return next((int(at) for at in self._order[first:end] if self.encoded[at].tobytes() == row), None)
 
     def encode(self, parameters: Items) -> np.ndarray:
         """[parameters]: positions of values."""
@@ -48,6 +47,24 @@ class Points(Sequence[Items]):
     def columns(self) -> np.ndarray:
         """[parameters, points]: positions of values, a parameter's next to each other."""
         return np.ascontiguousarray(self.encoded.T)
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """[points]: positions in the order of their keys."""
+        return np.argsort(self._key(self.columns)).astype(np.int32)
+
+    @cached_property
+    def _keys(self) -> np.ndarray:
+        """[points]: sorted."""
+        return self._key(self.columns)[self._order]
+
+    def _key(self, columns: np.ndarray) -> np.ndarray:
+        """One number a point, of [parameters, points] positions of values: these are its digits. Beyond 2^64 points may share one."""
+        found = np.zeros(columns.shape[1], np.uint64)
+        for column, codes in zip(columns, self._codes):
+            found *= np.uint64(len(codes))
+            found += column
+        return found
 
     def _row(self, point: Items) -> bytes:
         return bytes([codes[type(value), value] for codes, (_, value) in zip(self._codes, point)])

@@ -1,0 +1,46 @@
+"""A point is found where it stands, and what is not among the points is not found."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from search.devices import device
+from search.points import Points
+from search.space import Space
+from search.spec import Parameter
+
+
+def parameters(count, values=(0, 1, 2, 3)):
+    return tuple(Parameter(f"p{number}", "int", values, values[0], "", False, None) for number in range(count))
+
+
+def point(of, values):
+    return tuple((one.name, value) for one, value in zip(of, values))
+
+
+def test_every_point_of_a_real_space_is_where_it_is_found(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    points = Space(kernel.template("wmma"), compiled, device("h200")).points
+    for position in random.Random(1).sample(range(len(points)), 200):
+        assert points.position(points[position]) == position
+
+
+def test_what_is_not_among_the_points_has_no_position():
+    of = parameters(3)
+    points = Points(of, [point(of, (0, 1, 2)), point(of, (3, 3, 3))])
+    assert points.position(point(of, (3, 3, 3))) == 1
+    assert points.position(point(of, (3, 3, 2))) is None and points.position(point(of, (0, 0, 0))) is None
+    assert points.position(point(of, (9, 3, 3))) is None, "a value that the parameter does not have"
+    assert Points(of, []).position(point(of, (0, 1, 2))) is None
+
+
+@pytest.mark.parametrize("count", [32, 33, 40])
+def test_points_of_more_combinations_than_a_number_tells_apart_are_told_apart(count):
+    of = parameters(count)
+    rows = [(first, *(0,) * (count - 2), last) for first in range(4) for last in range(4)]
+    random.Random(2).shuffle(rows)
+    points = Points(of, [point(of, row) for row in rows[:-1]])
+    assert [points.position(point(of, row)) for row in rows] == [*range(15), None]
