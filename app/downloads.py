@@ -78,7 +78,7 @@ def _files(services: Services, row: SearchRow, trial: TrialDetail, baseline: Tri
     launch = launch_description(kernel, row, trial)
     files = {
         "kernel.cu": services.store.source(trial.source_digest).text, "launch.json": _json(launch),
-        "launch.h": launch_header(launch), "reference.py": kernel.reference_text,
+        "launch.h": launch_header(launch), **kernel.reference_files,
         "kernel.toml": (kernel.folder / "kernel.toml").read_text("utf-8"),
         **_template_files("template", kernel.template(trial.template)),
         "evidence.json": _json(_evidence(services, row, trial, baseline)),

@@ -41,6 +41,11 @@ class OpenedBundle:
     def text(self, name: str) -> str:
         return self.files[name].decode("utf-8")
 
+    @property
+    def reference_files(self) -> dict[str, bytes]:
+        """reference.py, and every file that it may be able to import (search/reference_text.py)."""
+        return {name: data for name, data in self.files.items() if name.endswith("reference.py")}
+
 
 def open_bundle(path: Path) -> OpenedBundle:
     """Read `path`; UsageError `bad_bundle` when it is no bundle, is too large, or is not what its sums say."""
@@ -127,9 +132,13 @@ def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
                 if f"{name}.{ending}" not in bundle.files:
                     raise _bad(f"the bundle lacks {name}.{ending}")
                 (made / f"{launch['template']}.{ending}").write_bytes(bundle.files[f"{name}.{ending}"])
-    (made / "reference.py").write_bytes(bundle.files["reference.py"])
+    for name, data in bundle.reference_files.items():
+        (made / name).write_bytes(data)
     (made / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
-    return load_kernel(made)
+    kernel = load_kernel(made)
+    if missing := sorted(kernel.reference_files.keys() - bundle.files.keys()):
+        raise _bad(f"the bundle lacks {', '.join(missing)}")
+    return kernel
 
 
 def _with_own_baseline(bundle: OpenedBundle) -> str:

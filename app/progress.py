@@ -25,7 +25,9 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
 
 
 def progress(row: SearchRow) -> ProgressOut:
-    rate = row.trials_done / row.spent_s * 60 if row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 else None
+    closed = row.status == "completed" and row.time_kind == "measured"       # the time of its confirmation is in spent_s
+    known = row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 and not closed
+    rate = row.trials_done / row.spent_s * 60 if known else None
     shares, left = [], []
     if row.trials_budget:
         shares.append(row.trials_done / row.trials_budget)

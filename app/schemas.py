@@ -159,7 +159,7 @@ class ProgressOut(Output):
     seconds_spent: float
     seconds_budget: float | None
     share: float = Field(description="0 to 1, of the budget that runs out first")
-    rate_per_minute: float | None
+    rate_per_minute: float | None = Field(description="trials; null once the time of a confirmation is in seconds_spent")
     seconds_left: float | None
 
 

@@ -96,11 +96,11 @@ def verify_bundle(services: Services, path: Path, target_name: str | None = None
 def _require_trust(services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool) -> None:
     kernel, template = str(bundle.launch["kernel"]), str(bundle.launch["template"])
     own = services.catalogue.kernel(kernel) if kernel in services.catalogue.names() else None
-    ours = {"reference.py": own.reference_text if own else None}
+    run, ours = sorted(bundle.reference_files), dict(own.reference_files) if own else {}
     if rendered:
-        templates = {one.name: one.text for one in own.templates} if own else {}
-        ours["template.cu.j2"] = templates.get(template)
-    foreign = [name for name, text in ours.items() if bundle.files[name] != (text or "").encode()]
+        run.append("template.cu.j2")
+        ours |= {"template.cu.j2": one.text for one in (own.templates if own else ()) if one.name == template}
+    foreign = [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
     if foreign and not trust:
         raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
                          "not know", code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
@@ -110,7 +110,7 @@ def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpe
     """Held to this installation's checks where the reference is the same: a bundle does not choose how it is judged."""
     if kernel.name in services.catalogue.names():
         own = services.catalogue.kernel(kernel.name)
-        if own.reference_text == kernel.reference_text:
+        if own.reference_files == kernel.reference_files:
             return replace(kernel, checks=own.checks)
     return kernel
 

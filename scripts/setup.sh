@@ -41,7 +41,10 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
 fi
 
 gpu=""
-if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then gpu="cuda13"; fi
+if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    gpu="cuda13"
+    if nvidia-smi | grep -q 'CUDA Version: *12\.'; then gpu="cuda12"; fi     # a driver before R580
+fi
 sum="$(sha256sum pyproject.toml | cut -c1-64)"
 with_test="test${gpu:+,$gpu}"
 extra="$gpu"

@@ -11,6 +11,7 @@ from pathlib import Path
 from search.errors import GreenfastError, SpecError, UsageError, unknown_name
 from search.expressions import Expression, Value, expression, require_names
 from search.probe_spec import check_template_probes, read_probes, read_template_probes
+from search.reference_text import used_names, used_reference
 from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
                          TemplateSpec, Workload, Workspace, tile_names)
 from search.tables import Table
@@ -76,7 +77,10 @@ class Catalogue:
 
 
 def load_kernel(folder: Path) -> KernelSpec:
-    """Read one kernel's folder: kernel.toml, reference.py, and each template's .toml with its .cu.j2 and parts."""
+    """Read one kernel's folder: kernel.toml, reference.py, and each template's .toml with its .cu.j2 and parts.
+
+    Kernels that its reference.py builds on are looked up beside it, then among the shipped ones.
+    """
     table = Table.read(folder / "kernel.toml", f"{folder.name}/kernel.toml")
     name = _name(table.get("name", str), table.where)
     if name != folder.name:
@@ -99,7 +103,9 @@ def load_kernel(folder: Path) -> KernelSpec:
         workloads=tuple(_workload(key, one, dims, options) for key, one in table.named("workloads")),
         checks=_checks(table, dims, options, templates), templates=templates,
         reference_text=read_text(folder / "reference.py", f"{folder.name}/reference.py"), folder=folder,
-        probes=read_probes(table, known | set(tile_names(templates))), probe_cases=table.strings("probe_cases", []))
+        probes=read_probes(table, known | set(tile_names(templates))), probe_cases=table.strings("probe_cases", []),
+        reference_uses=tuple((_name(one, table.where), used_reference(one, folder, (folder.parent, REPOSITORY_TEMPLATES)))
+                             for one in used_names(table)))
     for one in (work, alignment, table):
         one.finish()
     for one in spec.templates:

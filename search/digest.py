@@ -1,7 +1,8 @@
 """Identity: the SHA-256 of a value's canonical JSON, over *all* fields of frozen dataclasses.
 
 A field stays out of a digest only by being named in its class's `DIGEST_EXCLUDES`, and a test changes each
-other field and sees the digest change.
+other field and sees the digest change. One named in `DIGEST_WHEN_SET` stays out while it has its default, so that what
+does without it keeps the name that it had before there was such a field.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 def canonical(value: Any) -> Any:
     """`value` as plain JSON data with one spelling: dataclasses carry their class name, mappings sorted keys."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        excluded = getattr(value, "DIGEST_EXCLUDES", frozenset())
+        excluded, when_set = (getattr(value, name, frozenset()) for name in ("DIGEST_EXCLUDES", "DIGEST_WHEN_SET"))
         fields = {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)
-                  if f.name not in excluded}
+                  if f.name not in excluded and not (f.name in when_set and getattr(value, f.name) == f.default)}
         return {"type": type(value).__name__, "fields": fields}
     if isinstance(value, Enum):
         return canonical(value.value)

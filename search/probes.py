@@ -22,7 +22,7 @@ from search.gates.correctness import compare as compare_output
 from search.memory import POISON, Problem, Tensor, problem
 from search.probe_patterns import pattern
 from search.probe_spec import ProbeSpec
-from search.reference import reference_module
+from search.reference import kernel_module
 from search.render import RenderedSource, RenderFailed, render
 from search.spec import KernelSpec, tile_names
 from search.targets.base import Execution
@@ -203,7 +203,7 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     case, name = execution.problem.case, stage.of or "probe_out"
     tensor = next(one for one in execution.problem.tensors if one.name == name)
     values = _values(subject, stage, case)
-    module = reference_module(subject.kernel.folder.name, subject.kernel.reference_text)
+    module = kernel_module(subject.kernel)
     where = f"{subject.kernel.name}/reference.py, {stage.reference}"
     if not callable(getattr(module, stage.reference, None)):
         raise SpecError(f"{where}: there is no such function", code="reference_failed")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import sys
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -18,6 +19,7 @@ import numpy as np
 from search.cases import Case
 from search.digest import text_digest
 from search.errors import Fault, SpecError
+from search.reference_text import importable_name
 from search.spec import KernelSpec
 
 KEPT_BYTES = 2 * 2**30               # of answers, the least recently used given up first
@@ -103,13 +105,14 @@ class Answers:
         return found
 
     def _count(self, found: Answer) -> None:
+        """Give up what was used least recently; what is still being computed stays. Nothing is walked while there is room."""
         with self._lock:
             self._bytes += found.nbytes
-            for key in list(self._futures):
-                if self._bytes <= self._kept_bytes or len(self._futures) == 1:
+            while self._bytes > self._kept_bytes and len(self._futures) > 1:
+                oldest = next((key for key, (_, future) in self._futures.items() if future.done()), None)
+                if oldest is None:
                     break
-                if self._futures[key][1].done():
-                    self._bytes -= self._futures.pop(key)[1].result().nbytes
+                self._bytes -= self._futures.pop(oldest)[1].result().nbytes
 
 
 _ANSWERS = Answers(KEPT_BYTES)
@@ -124,7 +127,7 @@ def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> An
 
 
 def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
-    module = reference_module(kernel.folder.name, kernel.reference_text)
+    module = kernel_module(kernel)
     dims, options = dict(case.dims), dict(case.options)
     where = f"{kernel.name}/reference.py"
     try:
@@ -152,10 +155,18 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
     return Answer(inputs, outputs)
 
 
+def kernel_module(kernel: KernelSpec) -> types.ModuleType:
+    """The kernel's reference.py, loaded; SpecError as below."""
+    return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
+
+
 @lru_cache(maxsize=16)
-def reference_module(name: str, text: str) -> types.ModuleType:
-    """reference.py, loaded; SpecError when it lacks a function."""
-    module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(text)[:8]}")
+def reference_module(name: str, text: str, uses: tuple[tuple[str, str], ...] = ()) -> types.ModuleType:
+    """reference.py, loaded, with those of the kernels that it builds on to import; SpecError when it lacks a function."""
+    used = {importable_name(other): reference_module(other, its_text) for other, its_text in uses}
+    texts = "".join((text, *(its_text for _, its_text in uses)))
+    module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(texts)[:8]}")
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
     sys.modules[module.__name__] = module
     try:
         exec(compile(text, f"{name}/reference.py", "exec"), module.__dict__)
@@ -166,3 +177,9 @@ def reference_module(name: str, text: str) -> types.ModuleType:
         if not callable(getattr(module, needed, None)):
             raise SpecError(f"{name}/reference.py has no function {needed}", code="reference_failed")
     return module
+
+
+def _importing(used: Mapping[str, types.ModuleType]) -> Callable[..., types.ModuleType]:
+    """Python's import with `used` found by their plain names. They are not in sys.modules, which is everybody's: another
+    kernel may build on another text of the same name."""
+    return lambda name, *rest, **more: used.get(name) or __import__(name, *rest, **more)

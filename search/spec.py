@@ -13,6 +13,7 @@ from pathlib import Path
 from search.errors import UsageError, unknown_name
 from search.expressions import Expression, Value
 from search.probe_spec import ProbeSpec, TemplateProbe
+from search.reference_text import importable_name
 from search.template_text import Line
 
 Items = tuple[tuple[str, Value], ...]
@@ -228,8 +229,16 @@ class KernelSpec:
     folder: Path
     probes: tuple[ProbeSpec, ...] = ()       # in the order of the stages
     probe_cases: tuple[str, ...] = ()        # names of checks that they run on
+    reference_uses: tuple[tuple[str, str], ...] = ()     # kernels that reference.py builds on, each with its reference.py
 
     DIGEST_EXCLUDES = frozenset({"folder"})
+    DIGEST_WHEN_SET = frozenset({"reference_uses"})
+
+    @property
+    def reference_files(self) -> dict[str, str]:
+        """Texts by file name, as they stand in a bundle: reference.py, and those that it imports."""
+        used = {f"{importable_name(name)}.py": text for name, text in self.reference_uses}
+        return {"reference.py": self.reference_text, **used}
 
     def workload(self, name: str) -> Workload:
         for one in self.workloads:

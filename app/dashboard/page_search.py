@@ -17,6 +17,7 @@ from app.progress import beats_baseline, progress, standing
 from app.wiring import Services
 from db.rows import Counts, Point, SearchRow, TrialRow
 from db.store import Store
+from search.errors import GreenfastError
 from search.scope import scope_of
 from search.verdict import Reason, Stage
 
@@ -68,7 +69,7 @@ def search_page(request: Request, search_id: str, verdict: str = "", stage: str 
                       one_of("reason", reason, Reason), template or None,
                       one_of("sort", sort, SORTS) or "number", descending)
     return render("search.html", {**overview(services, row),
-                                  **trial_table(services.store, row, filters, cursor or None)})
+                                  **trial_table(services, row, filters, cursor or None)})
 
 
 @router.post("/searches/{search_id}/promote")
@@ -110,7 +111,8 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "controls": CONTROLS[row.status], "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
         "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points)) if best else "",
-        "changes": changes(best, baseline) if best and not best.is_baseline else (), "funnel": funnel(counts),
+        "changes": changes(best, baseline, defaults_of(services, row)) if best and not best.is_baseline else (),
+        "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),
         **timed_again(store, row)}
@@ -178,11 +180,24 @@ def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: Tr
     return f"Not faster by the {row.min_gain:.3g} that was asked for."
 
 
-def changes(trial: TrialRow, baseline: TrialRow | None) -> list[tuple[str, Any, Any]]:
-    """(name, value, the baseline's value) where they differ; all of them when there is no baseline."""
-    base = baseline.parameters if baseline else {}
-    return [(name, value, base.get(name)) for name, value in trial.parameters.items()
-            if name not in base or base[name] != value]
+Defaults = dict[str, dict[str, Any]]     # template -> parameter -> value
+
+
+def defaults_of(services: Services, row: SearchRow) -> Defaults:
+    """What the search's templates have where nobody chooses; none of those that are no longer there."""
+    try:
+        kernel = services.catalogue.kernel(row.kernel)
+    except GreenfastError:
+        return {}
+    return {template.name: {one.name: one.default for one in template.parameters} for template in kernel.templates}
+
+
+def changes(trial: TrialRow, baseline: TrialRow | None, defaults: Defaults) -> list[tuple[str, Any, Any]]:
+    """(name, value, what it is otherwise) of what differs from the baseline, or for another template from its defaults."""
+    same = baseline is not None and trial.template == baseline.template
+    otherwise = baseline.parameters if same else defaults.get(trial.template, {})
+    return [(name, value, otherwise.get(name)) for name, value in trial.parameters.items()
+            if name not in otherwise or otherwise[name] != value]
 
 
 @dataclass(frozen=True)
@@ -209,8 +224,9 @@ def funnel(counts: Counts) -> list[Step]:
     return found
 
 
-def trial_table(store: Store, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:
+def trial_table(services: Services, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:
     """The part of the trials that is asked for; UsageError for a sort order that does not exist."""
-    page = store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
+    defaults = defaults_of(services, row)
+    page = services.store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
     return {"page": page, "filters": filters, "paged": bool(cursor), "sorts": SORTS, "verdicts": VERDICTS,
-            "stages": list(Stage), "reasons": list(Reason), "changes_of": changes}
+            "stages": list(Stage), "reasons": list(Reason), "changes_of": lambda trial, baseline: changes(trial, baseline, defaults)}

@@ -2,22 +2,22 @@
 kernel may have. What was lost when the codes were made is not its error.
 
 Everything is in logical order: q, o [B, H, S_q, D], k, v [B, H_kv, S_kv, D], lse [B, H, S_q]; q_scale [B, H],
-k_scale, v_scale [B, H_kv]. A number is decode(code) times its head's scale.
+k_scale, v_scale [B, H_kv]. A number is decode(code) times its head's scale. What codes do not change is attention's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import attention_reference as plain
 import ml_dtypes
 import numpy as np
+from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, Rows, _blocks, _state, _stored,
+                                 constant_v, dominant_key, equal_keys, falling, normal, rising, row_code, softmax_scale,
+                                 visible_keys)
 
-Dims = Mapping[str, int]
-Arrays = dict[str, np.ndarray]
-
-STORAGE = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 FP8 = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 LARGEST = {"sim": 127.0, "e4m3": 448.0, "e5m2": 57344.0}         # what a head's largest number becomes
 MIDPOINT = 128                                                   # sim's code of zero
@@ -26,12 +26,11 @@ END_CODES = {"sim": (0, 255, 128, 127, 129), "e4m3": (0x7E, 0xFE, 0x00, 0x80, 0x
              "e5m2": (0x7B, 0xFB, 0x00, 0x80, 0x01, 0x81)}
 
 # Largest relative error of rounding to nearest, and largest absolute one below the smallest normal number.
-UNIT_ROUNDOFF = {"fp16": 2.0**-11, "bf16": 2.0**-8, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
-SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-134, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
+UNIT_ROUNDOFF = {**plain.UNIT_ROUNDOFF, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
+SUBNORMAL_ROUNDOFF = {**plain.SUBNORMAL_ROUNDOFF, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
 # P is held times a power of two, so that it uses the format's range: the usual one, and the least that is right.
 P_SCALE = {"e4m3": 2.0**8, "e5m2": 2.0**15}
 LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
-FLOAT32_STEP = 2.0**-23
 # What an fp8 tensor core may lose of its sums each time it adds 32 products. PTX leaves it open. Ada's adder is said to
 # keep 13 fraction bits (Zhang et al., SageAttention2, arXiv 2411.10958), and nobody measured it here: so much is allowed
 # everywhere. An H200 keeps all 23 (bench/results/h200/fp8.json): sm_90 has no fp8 mma.sync, and its assembler makes two
@@ -39,23 +38,6 @@ FLOAT32_STEP = 2.0**-23
 ACCUMULATOR_STEP = {"sim": 0.0, "e4m3": 2.0**-13, "e5m2": 2.0**-13}
 ACCUMULATED_AT_ONCE = 32
 SMALL_WEIGHT_DROP = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}      # of a score: e^-8 is 2^-11.5, e4m3's last step 2^-9
-BLOCK_ROWS = 256                     # scores of so many rows are held at once: 4 MB at 2048 keys
-
-
-def softmax_scale(dims: Dims) -> float:
-    return dims["D"] ** -0.5
-
-
-def visible_keys(dims: Dims, mask: str) -> np.ndarray:
-    """How many leading keys each query row sees: int64 [S_q]."""
-    rows, keys = np.arange(dims["S_q"], dtype=np.int64), dims["S_kv"]
-    if mask == "none":
-        return np.full_like(rows, keys)
-    if mask == "causal_top_left":
-        return np.minimum(rows + 1, keys)
-    if mask == "causal_bottom_right":
-        return np.maximum(rows + 1 + keys - dims["S_q"], 0)
-    raise ValueError(f"unknown mask {mask!r}; known: none, causal_top_left, causal_bottom_right")
 
 
 # ---- codes ----
@@ -92,27 +74,13 @@ def dequantised(inputs: Arrays, name: str, form: str) -> np.ndarray:
 # ---- inputs: each recipe bends plain normal q, k, v in place (float64) ----
 
 @dataclass(frozen=True)
-class Draft:
+class Draft(plain.Draft):
     """Inputs before they become codes."""
 
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-    scale: float
-    tile_kv: int
     form: str
 
-    @property
-    def keys(self) -> np.ndarray:
-        return np.arange(self.k.shape[2], dtype=np.float64)
-
-    def add_to_scores(self, per_key: np.ndarray) -> None:
-        """Raise the score of key j by about per_key[..., j], for every query, through the first column."""
-        self.q[..., 0] = 4.0
-        self.k[..., 0] = per_key / (4.0 * self.scale)
-
     def one_key_a_head(self) -> np.ndarray:
-        """The last, the first or the middle key, by head: bool [H_kv, S_kv]; empty without keys."""
+        """The key that dominant_key raises: bool [H_kv, S_kv]; empty without keys."""
         heads, keys = self.k.shape[1:3]
         chosen = np.zeros((heads, keys), bool)
         if keys:
@@ -120,49 +88,11 @@ class Draft:
         return chosen
 
 
-def normal(draft: Draft) -> None:
-    """Plain normal inputs: scores of about one."""
-
-
-def rising(draft: Draft) -> None:
-    """Every KV tile has a larger row maximum than the one before, so every tile rescales what is there."""
-    draft.add_to_scores(3.0 * draft.keys / draft.tile_kv)
-
-
-def falling(draft: Draft) -> None:
-    """The first KV tile has the maximum; later ones must not move it."""
-    draft.add_to_scores(-3.0 * draft.keys / draft.tile_kv)
-
-
-def equal_keys(draft: Draft) -> None:
-    """All keys are the same, so P is exact in any format, O is the plain mean of V, and one key too many shows."""
-    draft.k[...] = draft.k[:, :, :1]
-
-
-def dominant_key(draft: Draft) -> None:
-    """One key takes nearly all the weight."""
-    draft.add_to_scores(np.where(draft.one_key_a_head(), 8.0, 0.0))
-
-
 def small_weights(draft: Draft) -> None:
     """One key takes nearly all the weight and its value is 0, so O is made of weights far below 1."""
     chosen = draft.one_key_a_head()
     draft.add_to_scores(np.where(chosen, SMALL_WEIGHT_DROP[draft.form], 0.0))
     draft.v[...] *= np.where(chosen, 0.0, 1.0)[..., None]
-
-
-def constant_v(draft: Draft) -> None:
-    """On even heads all rows of V are the same and O must be that row. Odd heads stay normal: a tensor of
-    nothing but exactly representable results would leave the rounded model no error to compare with."""
-    draft.v[:, ::2] = draft.v[:, ::2, :1]
-
-
-def row_code(draft: Draft) -> None:
-    """Row j of V spells j: a ramp in the even columns, its bits as +-1 in the odd ones. Swapped rows show."""
-    columns = np.arange(draft.v.shape[3])
-    bits = (draft.keys.astype(np.int64)[:, None] >> (columns // 2 % 12)) & 1
-    ramp = (draft.keys[:, None] + 1.0) / max(draft.keys.size, 1)
-    draft.v[...] = np.where(columns % 2, 2.0 * bits - 1.0, ramp)
 
 
 def head_scales(draft: Draft) -> None:
@@ -252,18 +182,6 @@ def held(options: Mapping[str, str]) -> Held:
                 ACCUMULATOR_STEP[form])
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Float64 results of a block of query rows of one head; `l` is the sum of exp(score - max)."""
-
-    value: np.ndarray                # [rows, D]
-    rounded: np.ndarray              # [rows, D]: P and O rounded as they are stored, all else exact
-    mean_abs_v: np.ndarray           # [rows, D]: A = sum_j p_j |v_j|
-    row_max: np.ndarray              # [rows]
-    l: np.ndarray                    # [rows]; 0 in a row that sees no key
-    abs_score: np.ndarray            # [rows]: scale * max_j sum_d |q_d k_jd|
-
-
 def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, scale: float,
            stored: Held, xp: Any = np) -> Rows:
     """Attention of q [rows, D] over k, v [keys, D], all float64, row r seeing the first visible[r] keys.
@@ -293,16 +211,6 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     if xp is not np:
         found = {name: xp.asnumpy(array) for name, array in found.items()}
     return Rows(**{**found, "rounded": found["rounded"].astype(stored.o_dtype).astype(np.float64)})
-
-
-def _stored(p: np.ndarray, storage: np.dtype, xp: Any) -> np.ndarray:
-    """p rounded to the storage type (to nearest, ties to even); CuPy need not know that type."""
-    if xp is np:
-        return p.astype(storage).astype(np.float64)
-    info = ml_dtypes.finfo(storage)
-    _, exponent = xp.frexp(p)
-    step = xp.ldexp(xp.ones_like(p), xp.maximum(exponent - 1 - info.nmant, info.minexp - info.nmant))
-    return xp.rint(p / step) * step
 
 
 def score_error(rows: Rows, head_dim: int, stored: Held) -> np.ndarray:
@@ -345,12 +253,7 @@ def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, s
 
 def reference(dims: Dims, options: Mapping[str, str],
               inputs: Arrays, xp: Any = np) -> dict[str, dict[str, np.ndarray | None]]:
-    """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, their shape.
-
-    `rounded` is O of a model in which only P and O are rounded. LSE has None: nothing of it is stored in less
-    than float32, and a kernel's own float32 steps are many times that rounding. A row that sees no key has
-    O = 0, LSE = -inf and bound 0: nothing else is right there.
-    """
+    """What attention's gives for o and lse, of the numbers that the codes stand for: "value", "bound" and "rounded"."""
     return attention(dims, options, inputs, visible_keys(dims, options["mask"]), xp)
 
 
@@ -374,49 +277,25 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
     return {"o": o, "lse": {**lse, "rounded": None}}
 
 
-def _blocks(shape: tuple[int, int, int]) -> Iterator[tuple[int, int, slice]]:
-    for b in range(shape[0]):
-        for h in range(shape[1]):
-            for first in range(0, shape[2], BLOCK_ROWS):
-                yield b, h, slice(first, min(first + BLOCK_ROWS, shape[2]))
-
-
 # ---- probes: what a stage of a template wrote, beside what it should be (docs/probes.md) ----
 #
 # Each is given `values` (tile_q, tile_kv, and those of kernel.toml's [probes]) and `got`, in float64: NaN where nothing
 # was written, and infinity for a NaN that was. "value", "bound" and "got" have one shape; "compared" marks what counts.
 
-@dataclass(frozen=True)
-class HeadScores:
-    """Scores of one head, float64 [S_q, S_kv], of the numbers that the codes stand for."""
-
-    product: np.ndarray              # q . k
-    size: np.ndarray                 # sum |q k|
-    lost: np.ndarray                 # what may be lost in a product
-    error: np.ndarray                # and in a scaled score
-    scaled: np.ndarray
-    seen: np.ndarray                 # bool
-
-
 def heads(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> Iterator[tuple[tuple[int, int], HeadScores]]:
-    """((batch, head), its scores)."""
-    seen = np.arange(dims["S_kv"]) < visible_keys(dims, options["mask"])[:, None]
-    scale, share = softmax_scale(dims), product_error(dims["D"], held(options))
-    numbers = {name: dequantised(inputs, name, options["format"]) for name in "qk"}
-    for b in range(dims["B"]):
-        for h in range(dims["H"]):
-            q, k = numbers["q"][b, h], numbers["k"][b, h * dims["H_kv"] // dims["H"]]
-            product, size = q @ k.T, np.abs(q) @ np.abs(k).T
-            yield (b, h), HeadScores(product, size, share * size, share * scale * size, scale * product, seen)
+    """((batch, head), its scores), of the numbers that the codes stand for."""
+    share = softmax_scale(dims) * product_error(dims["D"], held(options))
+    for at, head in plain.heads(dims, options, {name: dequantised(inputs, name, options["format"]) for name in "qk"}):
+        yield at, replace(head, error=share * head.size)
 
 
 def probe_qk(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
              got: np.ndarray) -> Arrays:
     """q . k before scale and mask; hidden keys are not compared."""
     found = {"value": np.zeros(got.shape), "bound": np.zeros(got.shape), "compared": np.zeros(got.shape, bool)}
+    share = product_error(dims["D"], held(options))
     for at, head in heads(dims, options, inputs):
-        found["value"][at], found["compared"][at] = head.product, head.seen
-        found["bound"][at] = head.lost
+        found["value"][at], found["bound"][at], found["compared"][at] = head.product, share * head.size, head.seen
     return found
 
 
@@ -456,7 +335,7 @@ def probe_state(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: 
                 since[fresh] = False
                 since[:, keys] |= head.seen[:, keys]
                 before = found["got"][at][:, step - 1, part, 0] if step else np.full(len(begin), -np.inf)
-                value, bound, compared = _state(head, since, record, before, float(values["slack"]))
+                value, bound, compared = _state(head, since, record, before, float(values["slack"]), unit=0.0)
                 value[:, 3] = begin
                 compared[:, 2] &= ~fresh
                 written = ~np.isnan(record).all(axis=1)
@@ -466,52 +345,14 @@ def probe_state(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: 
     return found
 
 
-def _state(head: HeadScores, since: np.ndarray, record: np.ndarray, before: np.ndarray,
-           slack: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What (m, l, rescale) should be when the keys `since` [S_q, S_kv] have been taken in, all but begin: value, bound,
-    compared, each [S_q, 4]. `before` is the m of the record before, as it was written."""
-    value, bound, compared = record.copy(), np.zeros(record.shape), np.ones(record.shape, bool)
-    scores = np.where(since, head.scaled, -np.inf)
-    largest = scores.max(axis=1, initial=-np.inf)
-    error = np.where(since, head.error, 0.0).max(axis=1, initial=0.0)
-    some, count = np.isfinite(largest), since.sum(axis=1)
-    m = np.where(np.isfinite(record[:, 0]) & some, record[:, 0], np.where(some, largest, 0.0))
-    size = np.where(some, np.abs(largest), 0.0) + np.abs(m)
-    value[:, 0] = np.where(some, np.clip(m, largest - slack, largest), -np.inf)
-    bound[:, 0] = np.where(some, error + 4.0 * FLOAT32_STEP * size, 0.0)
-    value[:, 1] = np.where(since, np.exp(np.clip(scores - m[:, None], -1e4, 80.0)), 0.0).sum(axis=1)
-    bound[:, 1] = value[:, 1] * (2.0 * error + FLOAT32_STEP * (count + 8.0 + 8.0 * size))
-    known = np.isfinite(before) & some
-    value[:, 2] = np.where(known, np.exp(np.clip(np.where(known, before, 0.0) - m, -1e4, 80.0)), 0.0)
-    bound[:, 2] = value[:, 2] * 8.0 * FLOAT32_STEP * (2.0 + size + np.where(known, np.abs(before), 0.0)) + 1e-37
-    compared[:, 2] = known
-    return value, bound, compared
-
-
-def probe_weight(row: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """gf::probe_weight of gf/probe.cuh: the known P."""
-    hashed = row.astype(np.uint32) * np.uint32(0x85EBCA6B) + key.astype(np.uint32) * np.uint32(0x9E3779B1)
-    hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
-    return (1 + (hashed >> np.uint32(29))) / 8.0
-
-
 def probe_pv(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
              got: np.ndarray) -> Arrays:
     """sum_key P V with P = probe_weight where the row sees the key; the parts, which are the first axis, added up."""
-    visible = visible_keys(dims, options["mask"])
-    rows, keys = np.arange(dims["S_q"])[:, None], np.arange(dims["S_kv"])[None]
-    weight = np.where(keys < visible[:, None], probe_weight(rows, keys), 0.0)
-    total = np.where(np.isnan(got), 0.0, got).sum(axis=0)
-    due, numbers = (visible > 0)[:, None], dequantised(inputs, "v", options["format"])
+    visible, numbers = visible_keys(dims, options["mask"]), dequantised(inputs, "v", options["format"])
     share = (visible + 8) * FLOAT32_STEP + -(-visible // ACCUMULATED_AT_ONCE) * held(options).step
-    found = {"value": np.zeros(total.shape), "bound": np.zeros(total.shape),
-             "got": np.where(np.isnan(got).all(axis=0) & due, np.nan, total)}
-    for b in range(dims["B"]):
-        for h in range(dims["H"]):
-            v = numbers[b, h * dims["H_kv"] // dims["H"]]
-            found["value"][b, h] = weight @ v
-            found["bound"][b, h] = share[:, None] * (weight @ np.abs(v))
-    return found
+    found = plain.probe_pv(dims, options, {"v": numbers}, values, got)
+    size = plain.probe_pv(dims, options, {"v": np.abs(numbers)}, values, got)["value"]           # sum P |v|
+    return {**found, "bound": share[:, None] * size}
 
 
 def probe_single_tile(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],

@@ -149,7 +149,8 @@ def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str
 
 def checks_digest(kernel: KernelSpec) -> str:
     """Names the checks and the reference. When they are others today, a recording still says what was found then."""
-    return digest({"checks": kernel.checks, "reference": kernel.reference_text})
+    used = {"uses": kernel.reference_uses} if kernel.reference_uses else {}
+    return digest({"checks": kernel.checks, "reference": kernel.reference_text, **used})
 
 
 def plan_digest(heading: Heading) -> str:

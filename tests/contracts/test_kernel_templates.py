@@ -60,10 +60,17 @@ def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
     assert not re.search(r"\basm\b|__CUDA_ARCH__|EMULAT", template.text)
 
 
+def _one_of_each_size(bindings):
+    """The first binding of each set of compile-time dims: of sizes, not of options, registers are full on one GPU only."""
+    sizes = {tuple(one for one in binding if isinstance(one[1], int)): binding for binding in reversed(bindings)}
+    return list(sizes.values())
+
+
 @pytest.mark.parametrize(("kernel", "template", "preset"), PRESETS, ids=_name)
-@pytest.mark.parametrize("on", ["h200", "l4"])
-def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, template, preset, on, toolchain):
-    for compiled in _compile_times(kernel, template):
+@pytest.mark.parametrize(("on", "every"), [("h200", True), ("l4", False), pytest.param("l4", True, marks=pytest.mark.slow)])
+def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, template, preset, on, every, toolchain):
+    bindings = _compile_times(kernel, template)
+    for compiled in bindings if every else _one_of_each_size(bindings):
         space = Space(template, compiled, device(on))
         candidate = preset_candidate(template, preset.name, compiled)
         if refusal := space.why_not(candidate.parameters):
@@ -109,12 +116,13 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
                 tiles = resolve(template, point, compiled).tiles
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
+                first_of = {(one.dims, one.options, one.inputs, one.layout): one for one in reversed(cases)}
                 for case in cases:
                     # A check holds a tile or two of the candidate, and the largest tiles have 8 MFLOP each at D = 64.
                     allowed = 25e6 * max(1, dict(compiled).get("D", 64) / 64)
                     assert kernel.work_flop(case.values(kernel)) <= allowed, (case.name, template.name, point)
-                    right = answer(kernel, case)
-                    for one in right.outputs.values():
+                for case in first_of.values():          # other seeds ask the same with other numbers
+                    for one in answer(kernel, case).outputs.values():
                         assert (one.bound >= 0).all()
 
 

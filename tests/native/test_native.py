@@ -6,6 +6,7 @@ the address sanitizer's stack checks, which take fibers for overflows).
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 
 from search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
 from search.targets.emulator.host_compiler import find_host_compiler
+from search.toolchain.cache import write_atomically
 
 HERE = Path(__file__).parent
 FLAGS = (*(one for one in COMMON_FLAGS if one != "-O2"), "-O0", "-g1", "-Wall", "-Wextra", "-pthread",
@@ -45,8 +47,8 @@ class Programs:
         self._folder = cache / f"native-tests-{self._digest()[:16]}"
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
-        runtime.write_text("".join(f'#include "{one.name}"\n' for one in sorted(NATIVE.glob("*.cpp"))
-                                   if one.name != "main.cpp"))
+        sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
+        write_atomically(runtime, "".join(f'#include "{one}"\n' for one in sources).encode())
         self._pool = ThreadPoolExecutor(os.cpu_count())
         self._runtime = self._pool.submit(self._object, runtime)
         self._objects: dict[str, Future[Path]] = {one: self._pool.submit(self._object, HERE / f"{one}.cpp")
@@ -69,8 +71,10 @@ class Programs:
 
     def _object(self, source: Path) -> Path:
         path = self._folder / f"{source.stem}.o"
-        if not path.exists():
-            self._compile(path, "-c", str(source))
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)               # another process of this run may be at it
+            if not path.exists():
+                self._compile(path, "-c", str(source))
         return path
 
     def _compile(self, path: Path, *words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,17 @@ def home(tmp_path, artifacts) -> Iterator[Home]:
     made = Home(tmp_path / "data", artifacts)
     yield made
     made.end_all()
+
+
+@pytest.fixture
+def here(home, monkeypatch) -> Home:
+    """The home's environment in this process, so that a refusal does not cost a process each."""
+    for name in [one for one in os.environ if one.startswith("GREENFAST_")]:
+        monkeypatch.delenv(name)
+    for name, value in home.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(home.data)
+    return home
 
 
 @pytest.fixture(scope="module")

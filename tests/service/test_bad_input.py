@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -54,17 +53,6 @@ REFUSED = {
     "an output that cannot be written": ((*TRIAL, "--no-baseline", "-o", "no/such/folder.cu"), "unwritable_output",
                                          "-o"),
 }
-
-
-@pytest.fixture
-def here(home, monkeypatch):
-    """The home's environment in this process, so that a refusal does not cost a process each."""
-    for name in [one for one in os.environ if one.startswith("GREENFAST_")]:
-        monkeypatch.delenv(name)
-    for name, value in home.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(home.data)
-    return home
 
 
 def refusal(capsys, *arguments):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from service_home import one_sentence
+from service_home import Ended, one_sentence
 
+from app.cli import run
 from app.sarif import RULES
 from search.verdict import FINDING_REASONS
 
@@ -145,9 +146,9 @@ def test_a_candidate_of_a_template(home, template, settings, code, kind):
     (("check", "axpy", "--template", "broken", "--set", "defect=does_not_render"), "no_such_name"),
     (("album", "--only", "no such entry"), "no entry of the album"),
 ])
-def test_a_mistake_of_the_caller_is_one_sentence_and_code_2(home, own, arguments, says):
+def test_a_mistake_of_the_caller_is_one_sentence_and_code_2(here, own, capsys, arguments, says):
     own()
-    ended = home.run(*arguments)
+    ended = Ended(run(arguments), *capsys.readouterr())
     assert ended.code == 2 and says in one_sentence(ended), (ended.code, ended.err)
 
 

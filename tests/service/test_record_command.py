@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from service_home import Ended
 
+from app.cli import run
 from drawn_gpu import DrawnGpu
 from search.recordings.file import SUFFIX
 from search.recordings.lattice import lattice_of
@@ -56,12 +58,12 @@ def test_the_data_folder_is_looked_into(home, shelf):
     assert "replay:mine" in [one["name"] for one in home.run("targets", "--json").json]
 
 
-def test_record_counts_without_a_gpu_and_refuses_what_measures_nothing(home):
-    arguments = ("record", "axpy", "--template", "right", "--set", "threads=all", "-o", str(home.data / f"x{SUFFIX}"))
-    counted = home.run(*arguments, "--dry-run", "--target", "emulator:h200", "--json")
+def test_record_counts_without_a_gpu_and_refuses_what_measures_nothing(here, capsys):
+    arguments = ("record", "axpy", "--template", "right", "--set", "threads=all", "-o", str(here.data / f"x{SUFFIX}"))
+    counted = here.run(*arguments, "--dry-run", "--target", "emulator:h200", "--json")
     assert (counted.code, counted.json) == (0, {"candidates": 4})
     for more, words in ((("--target", "emulator:h200"), "nothing to record"),
                         (("--set", "warps=2"), "unknown parameter"), (("--finish",), "is no journal of a sweep"), (("--target", "replay:none"), "unknown target")):
-        refused = home.run(*arguments, *more)
+        refused = Ended(run([*arguments, *more]), *capsys.readouterr())
         assert refused.code == 2 and words in refused.err and refused.err.count("\n") == 1, refused.err
-    assert not (home.data / f"x{SUFFIX}").exists()
+    assert not (here.data / f"x{SUFFIX}").exists()

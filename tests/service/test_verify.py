@@ -7,6 +7,8 @@ import io
 import json
 import math
 import random
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -17,12 +19,34 @@ from app.verify import Finding, compare_times
 from search.verdict import TimeKind, Timing
 
 
+# What run_cupy.py does with reference.py, by a Python that knows the bundle's folder only.
+ALONE = """
+import json, reference
+one = json.load(open("launch.json"))["workloads"][0]
+inputs = reference.make_inputs(one["dims"], one["options"], "normal", 1, one["tiles"])
+for name, found in reference.reference(one["dims"], one["options"], inputs).items():
+    print(name, list(found["value"].shape))
+"""
+
+
 @pytest.fixture(scope="module")
 def bundle(service):
     """The files of a right trial that is not the baseline."""
     row = service.submit(**axpy(workloads=["line"]))
     row = service.wait(row["id"], deadline_s=120)
-    with zipfile.ZipFile(io.BytesIO(service._get(f"/api/v1/searches/{row['id']}/bundle?trial=1").content)) as packed:
+    return downloaded(service, row, 1)
+
+
+@pytest.fixture(scope="module")
+def fp8_bundle(service):
+    """The files of a kernel's trial whose reference.py builds on another kernel's."""
+    row = service.submit("attention_fp8", workloads=["d32"], budget={"trials": 1}, seed=1)
+    return downloaded(service, service.wait(row["id"], deadline_s=120), 0)
+
+
+def downloaded(service, row, trial):
+    content = service._get(f"/api/v1/searches/{row['id']}/bundle?trial={trial}").content
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
         return {name: packed.read(name) for name in packed.namelist()}
 
 
@@ -74,6 +98,23 @@ def test_foreign_code_is_refused_and_not_run_unless_it_is_trusted(home, bundle):
     ended = verify(home, zip_bytes(foreign), "--json")
     assert ended.code == 2 and ended.json["error"]["code"] == "untrusted_bundle" and "reference.py" in one_sentence(ended)
     assert not mark.exists()
+    assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
+
+
+def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the_reference(home, fp8_bundle, tmp_path):
+    for name, data in fp8_bundle.items():
+        (tmp_path / name).write_bytes(data)
+    alone = subprocess.run([sys.executable, "-c", ALONE], cwd=tmp_path, env={}, capture_output=True, text=True)
+    assert alone.stdout == "o [2, 8, 256, 32]\nlse [2, 8, 256]\n", alone.stderr
+    ended = verify(home, zip_bytes(fp8_bundle), "--json")
+    assert ended.code == 0 and ended.json["finding"] == "agrees", ended.out + ended.err
+    name, mark = "attention_reference.py", home.data / "it_ran"
+    foreign = summed({**fp8_bundle, name: fp8_bundle[name] + f"\nopen({str(mark)!r}, 'w').close()\n".encode()})
+    ended = verify(home, zip_bytes(foreign), "--json")
+    assert ended.json["error"]["code"] == "untrusted_bundle" and f"would run {name} of the bundle" in one_sentence(ended)
+    lacking = summed({one: data for one, data in fp8_bundle.items() if one != name})
+    ended = verify(home, zip_bytes(lacking), "--trust", "--json")
+    assert ended.json["error"]["code"] == "bad_bundle" and f"lacks {name}" in one_sentence(ended) and not mark.exists()
     assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
 
 

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from search.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from search.gates.correctness import FROBENIUS_FACTOR
+from search.reference import kernel_module
 
-FOLDER = Path(__file__).resolve().parents[2] / "kernel_templates" / "attention_fp8"
 FORMATS = ("sim", "e4m3", "e5m2")
 TILE_KV = 16
 TILES = {"tile_q": 16, "tile_kv": TILE_KV, "depth": 2}
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("attention_fp8_reference", FOLDER / "reference.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fp8 = _load()
+fp8 = kernel_module(load_kernel(REPOSITORY_TEMPLATES / "attention_fp8"))
 
 
 def dims_of(s_q: int, s_kv: int, *, batch: int = 1, heads: int = 2, kv_heads: int = 2) -> dict[str, int]:

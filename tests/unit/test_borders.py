@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ ROOMS = {
 }
 
 
+@cache
 def _imports() -> list[tuple[str, str]]:
     """(file, top-level module) of every import statement, wherever it stands in the file.
 

@@ -9,7 +9,7 @@ import pytest
 
 from search.candidate import Candidate, Origin, OriginKind
 from search.catalogue import Catalogue
-from search.digest import digest
+from search.digest import canonical, digest
 from search.expressions import Expression
 from search.gates.base import GateLimits
 from search.plan import SearchPlan, SearchRequest, make_plan
@@ -64,6 +64,14 @@ def test_only_places_and_origins_are_left_out():
     excluded = {(type(one).__name__, name) for one in _samples() for name in getattr(type(one), "DIGEST_EXCLUDES", ())}
     assert excluded == {("KernelSpec", "folder"), ("TemplateSpec", "path"), ("TemplateSpec", "lines"),
                         ("Candidate", "origin")}
+
+
+def test_what_may_be_absent_is_left_out_only_while_it_is():
+    when_set = {(type(one).__name__, name) for one in _samples() for name in getattr(type(one), "DIGEST_WHEN_SET", ())}
+    assert when_set == {("KernelSpec", "reference_uses")}
+    kernel = Catalogue.from_environment().kernel("attention")
+    assert "reference_uses" not in canonical(kernel)["fields"]
+    assert digest(dataclasses.replace(kernel, reference_uses=(("a", "b"),))) != digest(kernel)
 
 
 def test_samples_cover_the_spec():

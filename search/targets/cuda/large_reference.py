@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from search.cases import Case, derived_cases
-from search.reference import Arrays, reference_module
+from search.reference import Arrays, kernel_module, reference_module
 from search.space import resolve
 from search.spec import KernelSpec
 
@@ -25,19 +25,19 @@ ROUNDED_CLOSE = 0.1                  # Frobenius, of what rounding costs
 
 
 def takes_cupy(kernel: KernelSpec) -> bool:
-    module = reference_module(kernel.folder.name, kernel.reference_text)
-    return "xp" in inspect.signature(module.reference).parameters
+    return "xp" in inspect.signature(kernel_module(kernel).reference).parameters
 
 
 def described(kernel: KernelSpec, case: Case) -> dict[str, Any]:
     """What a child needs to compute it by itself; inputs follow from the seed."""
-    return {"name": kernel.folder.name, "text": kernel.reference_text, "dims": dict(case.dims),
-            "options": dict(case.options), "inputs": case.inputs, "seed": case.seed, "tiles": dict(case.tiles)}
+    return {"name": kernel.folder.name, "text": kernel.reference_text, "uses": kernel.reference_uses,
+            "dims": dict(case.dims), "options": dict(case.options), "inputs": case.inputs, "seed": case.seed,
+            "tiles": dict(case.tiles)}
 
 
 def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
     """In the child: the reference of what `described` made."""
-    module = reference_module(request["name"], request["text"])
+    module = reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
     inputs = module.make_inputs(request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"])
     return module.reference(request["dims"], request["options"], inputs, xp)
 

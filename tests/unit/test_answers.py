@@ -1,0 +1,53 @@
+"""Answers are computed once and kept up to a number of bytes; what was used least recently goes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from search import reference
+from search.cases import derived_cases
+from search.reference import Answers
+
+
+@pytest.fixture
+def cases(album):
+    kernel = album.kernel("axpy")
+    found = derived_cases(kernel, kernel.workload("odd").compile_time(kernel), {}, 0)
+    return kernel, [replace(found[0], seed=number) for number in range(6)]
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Seeds of the cases that were computed, in order."""
+    seen, compute = [], reference._computed
+
+    def noted(kernel, case, by):
+        seen.append(case.seed)
+        return compute(kernel, case, by)
+    monkeypatch.setattr(reference, "_computed", noted)
+    return seen
+
+
+def test_what_was_used_least_recently_is_given_up_first(cases, computed):
+    kernel, (zero, one, two, three, *_) = cases
+    answers = Answers(kept_bytes=3 * Answers(0).get(kernel, zero, None).nbytes)
+    computed.clear()
+    for case in (zero, one, two, zero, three):           # the fourth to come takes the place of `one`
+        answers.get(kernel, case, None)
+    assert computed == [0, 1, 2, 3]
+    answers.get(kernel, zero, None)
+    answers.get(kernel, two, None)
+    assert computed == [0, 1, 2, 3]
+    answers.get(kernel, one, None)
+    assert computed == [0, 1, 2, 3, 1]
+
+
+def test_one_that_is_larger_than_the_room_is_still_given(cases, computed):
+    kernel, (zero, one, *_) = cases
+    answers = Answers(kept_bytes=1)
+    assert answers.get(kernel, zero, None) is answers.get(kernel, zero, None)
+    answers.get(kernel, one, None)
+    answers.get(kernel, zero, None)
+    assert computed == [0, 1, 0]
