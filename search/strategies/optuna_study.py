@@ -1,8 +1,10 @@
 """Optuna as a sampler: one in-memory study a template, rebuilt from stored trials, never a store or a queue.
 
-One study a template, because relative samplers use only the intersection of conditional spaces. Wrong candidates are
-told as infeasible, by a constraint, with a value worse than any right one. A point that the constraints exclude or that
-was tried is not told at all: the nearest valid untried point takes its place, and enters the study as itself.
+One study a template, because relative samplers use only the intersection of conditional spaces. Within a study all parameters
+are always there, those that do not matter with their defaults: a sampler so sees one space, where groups of conditional ones
+would cost it twice the time. What is tried enters the study as it is, once its outcome is known; wrong candidates are told as
+infeasible, by a constraint, with a value worse than any right one. Where the sampler wants a point that the constraints exclude,
+or one that was tried, the nearest valid untried point takes its place.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.expressions import Value
 from search.space import Space
 from search.spec import Items, Parameter
-from search.strategies.base import Infeasible, Objective, Proposal, Strategy, Told
+from search.strategies.base import Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
 CONSTRAINT = "right"
@@ -36,7 +38,6 @@ class OptunaStrategy(Strategy):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._studies: dict[str, optuna.Study] = {}
-        self._running: dict[str, int] = {}       # candidate digest -> number of its trial in the study
 
     @abstractmethod
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -48,37 +49,22 @@ class OptunaStrategy(Strategy):
         The sampler is asked once: it knows no constraints, and a second question costs as much as all else that the loop does
         for a trial (30 ms with 300 told) and mostly ends beside the space again.
         """
-        study = self._study(template)
+        study, space = self._study(template), self.spaces[template]
         trial = study.ask()
-        wanted = _suggest(trial, self.spaces[template])
+        wanted = _suggest(trial, space)
         attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
-        if not self.is_unseen(template, wanted):
-            study.tell(trial, state=TrialState.FAIL)
-            return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
-        candidate = Candidate(self.kernel, template, wanted, self._origin(attributes))
-        self._running[candidate.digest] = trial.number
-        return Proposal(candidate, attributes)
+        study.tell(trial, state=TrialState.FAIL)
+        if self.is_unseen(template, wanted):
+            return Proposal(Candidate(self.kernel, template, wanted, self._origin(attributes)), attributes)
+        return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
-        study = self._study(proposal.candidate.template)
-        number = self._running.pop(proposal.candidate.digest, None)
-        value = told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO
-        if number is None:
-            self.relearn(proposal, told)
-            return
-        trial = optuna.trial.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
-        trial.set_constraint(CONSTRAINT, 1.0 if isinstance(told, Infeasible) else -1.0)
-        study.tell(number, value)
-
-    def relearn(self, proposal: Proposal, told: Told) -> None:
-        space = self.spaces[proposal.candidate.template]
-        values = proposal.candidate.values()
-        active = [one for one in space.template.parameters if _is_active(one, space, values)]
+        template, values = self.spaces[proposal.candidate.template].template, proposal.candidate.values()
         feasible = isinstance(told, Objective)
-        self._study(space.template.name).add_trial(optuna.trial.create_trial(
+        self._study(template.name).add_trial(optuna.trial.create_trial(
             value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
-            params={one.name: _encode(one, values[one.name]) for one in active},
-            distributions={one.name: _distribution(one) for one in active},
+            params={one.name: _encode(one, values[one.name]) for one in template.parameters},
+            distributions={one.name: _distribution(one) for one in template.parameters},
             system_attrs=dict(proposal.sampler), constraints={CONSTRAINT: -1.0 if feasible else 1.0}))
 
     def _study(self, template: str) -> optuna.Study:
@@ -95,19 +81,14 @@ class OptunaStrategy(Strategy):
 
 
 def _suggest(trial: optuna.Trial, space: Space) -> Items:
-    """Values for the active parameters; those with a condition come after those without."""
-    values: dict[str, Value] = {one.name: one.default for one in space.template.parameters}
-    for one in sorted(space.template.parameters, key=lambda parameter: parameter.when is not None):
-        if _is_active(one, space, values):
-            if isinstance(_distribution(one), IntDistribution):
-                values[one.name] = one.values[trial.suggest_int(one.name, 0, len(one.values) - 1)]
-            else:
-                values[one.name] = trial.suggest_categorical(one.name, list(one.values))
+    """A value for each parameter; those that do not matter then take their defaults."""
+    values: dict[str, Value] = {}
+    for one in space.template.parameters:
+        if isinstance(_distribution(one), IntDistribution):
+            values[one.name] = one.values[trial.suggest_int(one.name, 0, len(one.values) - 1)]
+        else:
+            values[one.name] = trial.suggest_categorical(one.name, list(one.values))
     return complete_parameters(space.template, values, space.compiled)
-
-
-def _is_active(parameter: Parameter, space: Space, values: dict[str, Value]) -> bool:
-    return parameter.when is None or bool(parameter.when({**dict(space.compiled), **values}))
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:

@@ -1,4 +1,4 @@
-"""`tpe`: tree-structured Parzen estimator, multivariate, grouped by which parameters are active.
+"""`tpe`: tree-structured Parzen estimator, multivariate.
 
 Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Optuna's TPESampler.
 """
@@ -14,4 +14,4 @@ class Tpe(OptunaStrategy):
     """Models good and other candidates separately and draws where their ratio is high."""
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=8)
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=8)
