@@ -9,11 +9,12 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue, load_kernel
+from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.errors import SpecError, UsageError
 from search.evaluate import Bench, Evaluated, evaluate
 from search.expressions import Value
@@ -92,16 +93,23 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
 def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
     """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
     if entry.kind != "patch":
-        return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
-    target = folder / entry.kernel
-    shutil.copytree(REPOSITORY_TEMPLATES / entry.kernel, target)
-    texts = {path: path.read_text("utf-8") for path in load_kernel(target).template(entry.template).files.values()}
+        return _unpatched()
+    shipped, target = REPOSITORY_TEMPLATES / entry.kernel, folder / entry.kernel
+    shutil.copytree(shipped, target)
+    files = _unpatched().kernel(entry.kernel).template(entry.template).files.values()
+    texts = {target / path.relative_to(shipped): path.read_text("utf-8") for path in files}
     places = {path: text.count(entry.old) for path, text in texts.items()}
     if sum(places.values()) != 1:
         raise SpecError(f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}")
     path = max(places, key=places.__getitem__)
     path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
     return Catalogue([REPOSITORY_TEMPLATES, folder])
+
+
+@cache
+def _unpatched() -> Catalogue:
+    """One for all entries: what is computed once for a kernel, as its reference's answers are, is found by the next."""
+    return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
 
 
 @dataclass(frozen=True)

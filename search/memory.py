@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,6 +51,8 @@ class Tensor:
 
     def gaps_changed(self, image: np.ndarray) -> int:
         """How many bytes outside the tensor's elements no longer hold what was put there."""
+        if image.size == math.prod(self.shape) * self.dtype.itemsize:
+            return 0                             # its elements are all there is
         mask = np.zeros(image.size, np.uint8)
         if mask.size and all(self.shape):
             self.view(mask).view(np.dtype(f"u{self.dtype.itemsize}"))[...] = -1 % 256**self.dtype.itemsize

@@ -45,6 +45,10 @@ class Expected:
         return np.isfinite(self.value)
 
     @cached_property
+    def all_finite(self) -> bool:
+        return bool(self.finite.all())
+
+    @cached_property
     def norm(self) -> float:
         """Frobenius, of the finite elements."""
         return frobenius_norm(self.value[self.finite])

@@ -6,6 +6,7 @@ Where a template promises that a parameter leaves results the same, outputs are 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
@@ -134,12 +135,13 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
     values = tensor.view(image)
     got = values.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got - expected.value)
-        if not expected.finite.all():
-            error[got == expected.value] = 0.0                                       # equal infinities are right
+        signed = got - expected.value
+        if not expected.all_finite:
+            signed[got == expected.value] = 0.0                                      # equal infinities are right
+        error = np.abs(signed)
         within = error <= expected.bound                                             # NaN is never within
-    all_within = bool(within.all())
-    all_finite = not error.size or bool(np.isfinite(error.max()))
+    all_within, largest = bool(within.all()), float(error.max(initial=0.0))
+    all_finite = math.isfinite(largest)
     frobenius, allowed = _frobenius(error, expected)
     reason, what = _why(tensor, image, values, got, expected, (all_within, all_finite), frobenius, allowed)
     worst = _worst(error, within, all_within)
@@ -154,9 +156,9 @@ def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case:
     return CheckEvidence(
         workload=case.name, shape=_shape(case), inputs=case.inputs, layout=case.layout, seed=case.seed, order=order,
         output=tensor.name, passed=reason is None,
-        max_abs_error=float(error.max()) if has_errors else (0.0 if not error.size else None), mean_abs_error=mean,
+        max_abs_error=largest if all_finite else None, mean_abs_error=mean,
         share_out_of_bound=float(1 - within.mean()) if not all_within else 0.0,
-        sign_bias=_sign_bias(got, expected.value, mean), frobenius_error=frobenius, frobenius_allowed=allowed,
+        sign_bias=float(signed.mean() / mean) if mean else None, frobenius_error=frobenius, frobenius_allowed=allowed,
         worst_index=worst or (),
         worst_value=f"{got[worst]:.6g}" if worst else "",
         worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
@@ -196,7 +198,7 @@ def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, flo
     """(relative error, what is allowed); None where the reference gives no rounded model or has no size."""
     if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
-    finite = error if expected.finite.all() else error[expected.finite]
+    finite = error if expected.all_finite else error[expected.finite]
     return frobenius_norm(finite) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
 
 
@@ -209,16 +211,6 @@ def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int
         rank = np.where(np.isnan(error), np.inf, error)
         rank = np.where(within, rank - 1e300, rank)
     return tuple(int(one) for one in np.unravel_index(int(rank.argmax()), error.shape))
-
-
-def _sign_bias(got: np.ndarray, value: np.ndarray, mean: float | None) -> float | None:
-    if not mean:
-        return None
-    with np.errstate(invalid="ignore"):
-        signed = got - value
-    if not np.isfinite(signed).all():
-        signed[got == value] = 0.0
-    return float(signed.mean() / mean)
 
 
 def _nothing_came(case: Case, order: str, sentence: str) -> CheckEvidence:
