@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -27,8 +28,11 @@ def album() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory) -> Path:
-    """A cache folder for the whole run: the emulator's runtime is built once."""
-    return tmp_path_factory.mktemp("artifacts")
+    """A cache folder for the whole run, all of its processes: the emulator's runtime and each source are built once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "artifacts"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

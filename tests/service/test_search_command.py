@@ -39,7 +39,7 @@ def test_the_same_plan_makes_the_same_choices(home):
     assert digests() == digests()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])   # one handler
 def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
     process = home.start(*SLOW, "--trials", "6")
     lines = [process.stderr.readline() for _ in range(3)]                 # its id, and two trials

@@ -53,7 +53,8 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     assert second.wait(30) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+# SIGTERM and SIGINT have one handler: the second of them runs with the slow ones.
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, number):
     search_id = api.submit(**SLOW)["id"]
     worker = home.start("worker", GREENFAST_LEASE_S="600")
@@ -118,7 +119,7 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
         all_once(client, search_id)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next(home, number):
     process, url = home.serve("--workers", "2")
     workers = until(lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers")
