@@ -34,16 +34,17 @@ def emulator(artifacts):
     return target
 
 
-def subject(target, parameters, change=None, compiled=COMPILED):
+def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
     """The candidate, its text changed by `change`; no gate here needs a cubin."""
-    candidate = Candidate("attention", "mma", complete_parameters(MMA, parameters, compiled), Origin(OriginKind.SEEDED))
-    point = resolve(MMA, candidate.parameters, compiled)
-    source = render(ATTENTION, MMA, candidate, point, CATALOGUE.include_dirs)
+    candidate = Candidate("attention", template.name, complete_parameters(template, parameters, compiled),
+                          Origin(OriginKind.SEEDED))
+    point = resolve(template, candidate.parameters, compiled)
+    source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
         body = source.unit.splitlines()
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
         source = assemble(lines, source.entries, CATALOGUE.include_dirs)
-    return Subject(ATTENTION, MMA, candidate, compiled, point, source, None, target, (), GateLimits(), 0, None)
+    return Subject(ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0, None)
 
 
 def rendered(parameters, compiled=COMPILED):
