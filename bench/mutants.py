@@ -158,12 +158,6 @@ KNOWN: tuple[Known, ...] = (
     Known("equivalent", "remove __syncthreads", "__syncthreads();",
           "attention/mma .*tile_m=32 .*tile_n=160 warps_n=2 q_in=direct split_kv=1 .*pipeline_depth=3 .*split_kv_wait=True",
           "the parts lie over the first K alone, which nobody reads behind the barrier before P V", "const Parts parts"),
-    Known("missed", "remove __syncthreads", "__syncthreads();", "attention/mma .*split_kv=[48] .*pipeline_depth=1",
-          "no derived check of it is so long that one of split_kv blocks walks a second tile, whose copies race",
-          "start_kv_tile("),
-    Known("missed", "remove __syncthreads", "before the next rows take these ones' place",
-          "attention/wmma .*persistent=True",
-          "no derived check has more row tiles than the 132 blocks take at once, and none so walks a second one"),
     Known("missed", "one more turn", "e < vector_elements", "attention/wmma",
           "of a thread's own array of fp16 or bf16 the compiler's check lets the place behind the last one pass; the value "
           "that is written there is not read", "vector.element[e] = gf::from_float"),

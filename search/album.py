@@ -157,10 +157,9 @@ def _after_sibling(entry: Entry, bench: Bench) -> Bench:
 
 
 def _candidate(entry: Entry, bench: Bench) -> Candidate:
-    if entry.kind == "patch":
-        template, preset = bench.kernel.preset(f"{entry.template}:{entry.preset}")
-        return preset_candidate(template, preset.name, bench.compiled)
     template = bench.kernel.template(entry.template)
+    if entry.kind == "patch":
+        return preset_candidate(template, entry.preset, bench.compiled, entry.parameters)
     parameters = complete_parameters(template, entry.parameters, bench.compiled)
     return Candidate(bench.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
 
