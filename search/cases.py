@@ -29,7 +29,9 @@ class Case:
 
 def derived_cases(kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int) -> tuple[Case, ...]:
     """The kernel's checks for these tiles; seeds follow from `seed`, so a trial can be repeated."""
-    values: dict[str, Value] = {**dict.fromkeys(tile_names(kernel.templates), 1), **dict(compiled), **tiles}
+    # A bundle may be held to checks that are newer than its template, and name what that does not.
+    sizes_of = {name for check in kernel.checks for one in check.expressions for name in one.names}
+    values: dict[str, Value] = {**dict.fromkeys((*tile_names(kernel.templates), *sizes_of), 1), **dict(compiled), **tiles}
     options = tuple((one.name, values[one.name]) for one in kernel.options)
     baked = {dim.name: values[dim.name] for dim in kernel.dims if dim.time == "compile"}
     cases = []

@@ -215,10 +215,10 @@ def _checks(table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...],
         sizes = tuple((name, expression(text, f"{one.where}, {name}"))
                       for name, text in one.table("dims").items())
         when = one.expression("when", None)
-        for each in (*(size for _, size in sizes), *([when] if when else [])):
-            require_names(each, known)
         found.append(Check(_name(one.get("name", str), one.where), sizes, one.get("inputs", str),
                            one.one_of("layout", LAYOUTS, "contiguous"), one.get("seeds", int, 3), when))
+        for each in found[-1].expressions:
+            require_names(each, known)
         one.finish()
     return tuple(found)
 

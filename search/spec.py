@@ -79,6 +79,10 @@ class Check:
     seeds: int
     when: Expression | None
 
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*(size for _, size in self.dims), *([self.when] if self.when is not None else []))
+
 
 @dataclass(frozen=True)
 class Parameter:

@@ -9,6 +9,7 @@ import pytest
 
 from search import columns, lattice
 from search.candidate import complete_parameters
+from search.cases import derived_cases
 from search.catalogue import Catalogue
 from search.devices import device, device_names
 from search.errors import SpecError, UsageError
@@ -158,3 +159,13 @@ def test_a_point_outside_says_the_computed_bytes(catalogue):
     space = Space(kernel.template("wmma"), compiled, device("l4"))
     large = complete_parameters(space.template, {"tile_m": 128, "tile_n": 128, "warps_m": 8, "warps_n": 1}, compiled)
     assert "bytes of dynamic shared memory; a block may have 101376 on l4" in (space.why_not(large) or "")
+
+
+def test_a_check_that_is_newer_than_a_template_takes_1_for_what_that_does_not_name(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    older = replace(kernel, templates=tuple(
+        replace(one, tiles=tuple(tile for tile in one.tiles if tile[0] not in ("parts", "blocks"))) for one in kernel.templates))
+    tiles = {"tile_q": 32, "tile_kv": 64, "depth": 2}
+    known = {one.name for one in derived_cases(kernel, compiled, {**tiles, "parts": 4, "blocks": 132}, 0)}
+    assert known - {one.name for one in derived_cases(older, compiled, tiles, 0)} == {"shared_keys", "rows_after_rows"}
