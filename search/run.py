@@ -21,11 +21,11 @@ from search.candidate import Candidate, preset_candidate
 from search.closing import Closing, closing
 from search.comparison import Confirmation, Peer
 from search.confirmation import Contender, contender_of
-from search.evaluate import Bench, Evaluated, evaluate, time_us_of, timings_of
+from search.evaluate import Bench, Evaluated, evaluate, timings_of
 from search.executors.local import LocalExecutor
 from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
-from search.render import RenderedSource, RenderFailed
+from search.render import RenderedSource
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
 from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, Reason, Rejected, Stage, Timing,
                             Trial, Verdict, performance_of)
@@ -113,8 +113,7 @@ class SearchRun:
         self.baseline: tuple[Timing, ...] | None = None
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
-        self.best_time_us = math.inf                     # of those that were accepted, recorded or not yet
-        self._best = threading.Lock()
+        self.best_time_us = math.inf                     # of those that were accepted
         self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
         self.faults_in_a_row = 0
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
@@ -234,24 +233,12 @@ class SearchRun:
             return _Flight(pending.number, proposal, None, future)
         return self._submit(executor, pending.number, proposal, self.bench.render(pending.candidate))
 
-    def _submit(self, executor: LocalExecutor, number: int, proposal: Proposal,
-                rendered: RenderedSource | RenderFailed) -> _Flight:
+    def _submit(self, executor: LocalExecutor, number: int, proposal: Proposal, rendered) -> _Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:
             self.sources[source.digest] = None
-        future = executor.submit(self._evaluated, proposal, rendered)
+        future = executor.submit(evaluate, proposal.candidate, self.bench, self.baseline, rendered)
         return _Flight(number, proposal, source, future)
-
-    def _evaluated(self, proposal: Proposal, rendered: RenderedSource | RenderFailed) -> Evaluated:
-        """In one of the executor's threads. What is accepted spares slower ones their safety before its turn to be recorded."""
-        done = evaluate(proposal.candidate, self.bench, self.baseline, rendered)
-        if isinstance(done.verdict, Accepted):
-            self._note_accepted(time_us_of(timings_of(done.verdict)))
-        return done
-
-    def _note_accepted(self, time_us: float) -> None:
-        with self._best:
-            self.best_time_us = min(self.best_time_us, time_us)
 
     def _next_proposal(self) -> Proposal | None:
         if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
@@ -279,7 +266,7 @@ class SearchRun:
         elif (contender := contender_of(trial, is_baseline=False)) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
-                self._note_accepted(contender.time_us)
+                self.best_time_us = min(self.best_time_us, contender.time_us)
         self.siblings.learn(trial)
         told = told_of(trial, self.plan)
         self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
