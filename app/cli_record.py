@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from app.cli_output import console, duration, microseconds, print_json, say, tab
 from app.cli_trial import AsJson, Kernel, Seed, Workloads
 from app.settings import Settings
 from app.wiring import Services, own_version
+from search.cores import usable_cores
 from search.errors import UsageError
 from search.plan import default_workloads, shared_compile_time, target_device
 from search.recordings.contents import checks_digest
@@ -71,7 +71,7 @@ def record(kernel: Kernel,
                       own_version())
         say(f"{sweep.total} candidates of {kernel} {template}, the baseline {order.baseline} among them")
         try:
-            left = sweep.run(out, 2 * (os.cpu_count() or 1), seconds, ProgressLines())
+            left = sweep.run(out, 2 * usable_cores(), seconds, ProgressLines())
         except KeyboardInterrupt:
             say("stopped; the same command goes on where this one ended")
             raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from search.cores import usable_cores
 from search.errors import UsageError
 from search.targets import RUN_DEADLINE_S
 
@@ -63,7 +64,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = _setting("GREENFAST_ALLOWED_HOSTS", (), _names,
                                               "further host names that browsers may use, separated by commas")
     workers: int = _setting("GREENFAST_WORKERS", 1, _count, "worker processes that `serve` keeps running")
-    window: int = _setting("GREENFAST_WINDOW", max(2, min(os.cpu_count() or 2, 8)), _at_least_one,
+    window: int = _setting("GREENFAST_WINDOW", max(2, min(usable_cores(), 8)), _at_least_one,
                            "candidates that one search evaluates at a time")
     lease_s: float = _setting("GREENFAST_LEASE_S", 30.0, _seconds,
                               "seconds without a sign of life after which a worker's search goes to another")

@@ -17,6 +17,7 @@ from db.sink import StoreSink
 from db.store import Store
 from search.candidate import Candidate
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.digest import digest
 from search.errors import UsageError
 from search.evaluate import Bench
@@ -62,7 +63,7 @@ class Services:
     @cached_property
     def toolchain(self) -> Toolchain:
         self.settings.prepare_data()
-        return Toolchain(self.settings.cache, max(self.settings.window, os.cpu_count() or 1))
+        return Toolchain(self.settings.cache, max(self.settings.window, usable_cores()))
 
     def target(self, name: str, run_deadline_s: float | None = None) -> Target:
         """The target of that name, opened once for each deadline (the setting's unless given); not prepared yet."""
@@ -71,7 +72,7 @@ class Services:
         with self._lock:
             if key not in self._targets:
                 self.settings.prepare_data()
-                workers = max(1, (os.cpu_count() or 1) // self.settings.window)
+                workers = max(1, usable_cores() // self.settings.window)
                 self._targets[key] = open_target(
                     name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers, run_deadline_s,
                                          lambda uuid: self._turns().turn(uuid)))
@@ -107,7 +108,7 @@ class Services:
         trials are recorded in order, and one whose safety takes seconds holds up those behind it."""
         chosen = self.settings.window
         on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
-        return max(chosen, 2 * (os.cpu_count() or 1)) if on_gpu else chosen
+        return max(chosen, 2 * usable_cores()) if on_gpu else chosen
 
     def bench(self, plan: SearchPlan) -> Bench:
         """What evaluating the plan's candidates needs; UsageError when its kernel is not what it was."""
@@ -137,7 +138,7 @@ class Services:
         if "toolchain" not in found:             # a recording names the one that it was made with
             found = {**dict(bench.toolchain.identity), "toolchain": toolchain_name(bench.toolchain), **found}
         return {"device": bench.target.device.name, **found, "greenfast": own_version(),
-                "python": platform.python_version(), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+                "python": platform.python_version(), "machine": f"{platform.machine()}, {usable_cores()} cores"}
 
     def sink(self, claim: Claim) -> StoreSink:
         return StoreSink(self.store, claim, self.settings.lease_s)

@@ -30,6 +30,7 @@ from search.candidate import Candidate, preset_candidate
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.comparison import ProcessTimes
 from search.confirmation import LARGEST_SEED, PROCESSES, compared, prepared, timed_in_turns
+from search.cores import usable_cores
 from search.errors import GreenfastError
 from search.evaluate import Bench
 from search.gates import GateLimits
@@ -92,7 +93,7 @@ PAIRS = (
 def main() -> None:
     chosen = _arguments()
     end, catalogue = time.monotonic() + 60.0 * chosen.minutes, Catalogue([REPOSITORY_TEMPLATES])
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     folder = Path(os.environ.get("GREENFAST_BENCH_CACHE") or tempfile.mkdtemp(prefix="greenfast-lessons-"))
     toolchain = Toolchain(folder, cores)
     settings = TargetSettings(folder, catalogue.include_dirs, max(1, cores // 4))

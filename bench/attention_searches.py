@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import shlex
 import sys
@@ -39,6 +38,7 @@ from db.rows import TrialRow
 from db.store import Store
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.comparison import Confirmation, Peer
+from search.cores import usable_cores
 from search.digest import digest
 from search.plan import SearchPlan, SearchRequest
 from search.run import Ended
@@ -315,7 +315,7 @@ def _write(path: Path, value: Any) -> None:
 
 
 def _environment(services: Services) -> Row:
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1, "python": platform.python_version(),
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(), "python": platform.python_version(),
             **dict(services.toolchain.identity), **dict(services.target("cuda:0").identity())}
 
 

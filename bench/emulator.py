@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from bench.environment import publish
 from search.candidate import preset_candidate
 from search.cases import workload_case
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.memory import problem
 from search.reference import answer
 from search.render import render
@@ -57,7 +57,7 @@ if __name__ == "__main__":
         started = time.perf_counter()
         build.prepare()
         rows = [{"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}]
-        rows += [measure(build, catalogue, preset, flavour, os.cpu_count() or 1)
+        rows += [measure(build, catalogue, preset, flavour, usable_cores())
                  for preset in ("mma:fa2", "wmma:stage2", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
                  for flavour in FLAVOURS]
     publish("emulator", rows)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import random
 import sys
@@ -23,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.candidate import Candidate, Origin, OriginKind
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.cores import usable_cores
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("out", nargs="?", type=Path, default=OUT)
     chosen = parser.parse_args()
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    kernel, cores, folder = catalogue.kernel("attention"), os.cpu_count() or 1, Path(tempfile.mkdtemp())
+    kernel, cores, folder = catalogue.kernel("attention"), usable_cores(), Path(tempfile.mkdtemp())
     toolchain = Toolchain(folder, cores)
     gpu = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
     emulator = open_target("emulator:h200", TargetSettings(folder, catalogue.include_dirs, cores))

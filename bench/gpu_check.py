@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import sys
 import tempfile
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from search.candidate import Candidate, Origin, OriginKind, preset_candidate
 from search.cases import derived_cases, workload_case
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.devices import device
 from search.memory import Scalar, Tensor, problem
 from search.reference import answer
@@ -60,7 +60,7 @@ def on_emulator(out: Path) -> None:
     catalogue = Catalogue.from_environment()
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), 2)
-        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, os.cpu_count() or 1))
+        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, usable_cores()))
         rows = []
         for kernel, _, candidate, _, compiled in candidates(catalogue):
             bench = Bench(kernel, compiled, (kernel.workload(WORKLOAD),), target, toolchain, catalogue.include_dirs,
@@ -182,7 +182,7 @@ def modelled(rows: list[dict], workload: str = WORKLOAD):
     reference = answer(kernel, case)
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), 1)
-        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, os.cpu_count() or 1,
+        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, usable_cores(),
                                                               run_deadline_s=DEADLINE_S))
         for row in rows:
             template = kernel.template(row["template"])

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import platform
 import random
 import secrets
@@ -34,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 from search.candidate import Candidate, Origin, OriginKind, preset_candidate
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.confirmation import prepared, timed_in_turns
+from search.cores import usable_cores
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
@@ -56,7 +56,7 @@ def main() -> None:
     chosen = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="greenfast-confirm-"))
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    toolchain = Toolchain(folder, os.cpu_count() or 1)
+    toolchain = Toolchain(folder, usable_cores())
     target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
     target.prepare()
     try:
@@ -64,7 +64,7 @@ def main() -> None:
         candidates = right_candidates(bench, baseline, chosen.candidates)
         rows = measured(bench, baseline, candidates, chosen.processes)
         found = analysed(rows)
-        environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+        environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                        "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
     finally:
         target.close()
@@ -109,7 +109,7 @@ def right_candidates(bench: Bench, baseline: Candidate, wanted: int) -> list[Can
             drawn.append(one)
         if len(drawn) >= 2 * wanted:
             break
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         right = list(pool.map(lambda one: _is_right(bench, one), drawn))
     return [one for one, is_right in zip(drawn, right) if is_right][:wanted]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import sys
 import tempfile
@@ -24,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from search.candidate import preset_candidate
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.errors import GreenfastError
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
@@ -40,10 +40,10 @@ PROCESSES = 3
 def main(out: Path, workloads: tuple[str, ...]) -> None:
     catalogue = Catalogue.from_environment()
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
-    toolchain = Toolchain(folder, os.cpu_count() or 1)
+    toolchain = Toolchain(folder, usable_cores())
     target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
     target.prepare()
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                    "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
     rows: list[dict] = []
     try:

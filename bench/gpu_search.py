@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 import tempfile
@@ -23,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.cores import usable_cores
 from search.evaluate import Bench
 from search.gates.safety import SafetyGate, like
 from search.plan import SearchRequest, make_plan
@@ -58,7 +58,7 @@ class Recorder:
 
 def main() -> None:
     chosen = _arguments()
-    folder, cores = Path(tempfile.mkdtemp(prefix="greenfast-search-")), os.cpu_count() or 1
+    folder, cores = Path(tempfile.mkdtemp(prefix="greenfast-search-")), usable_cores()
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     toolchain = Toolchain(folder, cores)
     target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))

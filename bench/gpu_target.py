@@ -12,7 +12,6 @@ part is written as soon as it is there, with all samples.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 import tempfile
@@ -27,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 from bench.thread_sampler import Sampler
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.cores import usable_cores
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
 from search.gates.performance import measured_decision, timed_problems
@@ -64,7 +64,7 @@ class Recorder:
 def main(out: Path, trials: int, only: str, entries_named: list[str]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     watches = Catalogue([REPOSITORY_TEMPLATES, ROOT / "tests" / "gpu" / "kernels"])
-    toolchain = Toolchain(folder, os.cpu_count() or 1)
+    toolchain = Toolchain(folder, usable_cores())
     settings = TargetSettings(folder, watches.include_dirs, 1, run_deadline_s=3.0)
     if only == "--album":
         return replace_album(out, album_rows(settings, toolchain, folder, entries_named))
@@ -73,7 +73,7 @@ def main(out: Path, trials: int, only: str, entries_named: list[str]) -> None:
     target.prepare()
     rows = [{"what": "start", "seconds": round(time.perf_counter() - opened, 2)}]
     identity = {**dict(toolchain.identity), **dict(target.identity())}
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                    "python": platform.python_version(), **identity}
 
     def save(*found: dict) -> None:
@@ -163,7 +163,7 @@ def hang(watches, target, toolchain) -> dict:
 def search(watches, target, toolchain, trials: int, seconds: float | None = None):
     request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="tpe", trials=trials, seed=5,
                             seconds=seconds, confirm=False)
-    window = 2 * (os.cpu_count() or 1)       # trials are recorded in order: one that takes long must not hold up the GPU
+    window = 2 * usable_cores()              # trials are recorded in order: one that takes long must not hold up the GPU
     plan = make_plan(request, watches, window=window)
     bench = _bench(watches, target, toolchain, "attention", "mission")
     spans, sampler = _clocked(toolchain), Sampler()

@@ -42,6 +42,7 @@ from bench.mutants import DECLARATION, LARGER_ARRAY, NOT_CODE, OPERATORS
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.cases import Case
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.cores import usable_cores
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
@@ -80,7 +81,7 @@ def main() -> int:
     catalogue, found = Catalogue([REPOSITORY_TEMPLATES]), {}
     kernel, rows, began = catalogue.kernel("attention"), [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as name:
-        toolchain = Toolchain(Path(name), os.cpu_count() or 1)
+        toolchain = Toolchain(Path(name), usable_cores())
         target = open_target(options.target, TargetSettings(Path(name), catalogue.include_dirs, 1, 3.0))
         target.prepare()
         try:
@@ -104,7 +105,7 @@ def main() -> int:
 def save(rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, out: Path) -> dict[str, dict[str, Any]]:
     """What was found so far, by template."""
     found = {one: told(rows, one, None) for one in dict.fromkeys(one["template"] for one in rows)}
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1,
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                    "python": platform.python_version(), **identity}
     out.write_text(json.dumps({"environment": environment, "seconds": round(seconds, 1), "found": found, "rows": rows}) + "\n")
     return found
@@ -198,7 +199,7 @@ def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: P
         result = CorrectnessGate().judge(subject)
         work.gate = "" if result.outcome is Outcome.PASSED else result.sentence
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(gate, works))
         compiled = [one for one in works if one.cubin is not None]
         if target.measures:

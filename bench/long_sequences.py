@@ -11,7 +11,6 @@ written as they come.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 import tempfile
@@ -26,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.cases import workload_case
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from search.cores import usable_cores
 from search.errors import GreenfastError, UsageError
 from search.evaluate import Bench, evaluate
 from search.expressions import Value
@@ -73,7 +73,7 @@ class Shop:
         self.folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
         self.catalogues = {root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])])
                            for root in roots}
-        self.toolchain = Toolchain(self.folder, os.cpu_count() or 1)
+        self.toolchain = Toolchain(self.folder, usable_cores())
         includes = tuple(dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs))
         self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
 
@@ -137,12 +137,12 @@ def timed(shop: Shop, entry: Entry, flop: float) -> dict:
 def main(out: Path, wanted: list[Entry]) -> None:
     shop = Shop({one.root for one in wanted})
     shop.target.prepare()
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count(),
+    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                    "python": platform.python_version(), **dict(shop.toolchain.identity),
                    **dict(shop.target.identity())}
     rows = []
     try:
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             figures = list(pool.map(lambda one: compiled_figures(shop, one), wanted))
         for entry, found in zip(wanted, figures):
             row = {"candidate": entry.text, **found}

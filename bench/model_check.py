@@ -18,7 +18,6 @@ import csv
 import io
 import json
 import math
-import os
 import random
 import sqlite3
 import subprocess
@@ -34,6 +33,7 @@ from bench.gpu_check import RESULTS, _misordered, _spearman, _spread, _time
 from search.candidate import Candidate, Origin, OriginKind, preset_candidate
 from search.cases import workload_case
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.devices import device
 from search.errors import GreenfastError
 from search.memory import Scalar, problem
@@ -166,7 +166,7 @@ def merge(gpu_path: Path) -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), 1)
-        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, os.cpu_count() or 1))
+        target = open_target("emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, usable_cores()))
         for candidate, source, made in candidates(catalogue):
             row = by_source.get(source.digest)
             if row is None or "failed" in row:

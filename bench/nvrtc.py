@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import tempfile
@@ -15,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.environment import publish
 from search.candidate import Candidate, Origin, OriginKind
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.devices import device
 from search.render import render
 from search.space import Space, resolve
@@ -51,4 +51,4 @@ def measure(children: int) -> dict:
 
 
 if __name__ == "__main__":
-    publish("nvrtc", [measure(children) for children in sorted({1, os.cpu_count() or 1})])
+    publish("nvrtc", [measure(children) for children in sorted({1, usable_cores()})])

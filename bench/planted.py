@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.environment import publish
 from search.album import Entry, Judged, catalogue_of, entries, judge
 from search.catalogue import REPOSITORY_TEMPLATES
+from search.cores import usable_cores
 from search.targets import TargetSettings, open_target
 from search.toolchain import Toolchain
 from search.verdict import Rejected, verdict_name
@@ -43,7 +44,7 @@ def main() -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
-        toolchain = Toolchain(cache, os.cpu_count() or 1)
+        toolchain = Toolchain(cache, usable_cores())
         settings = dict(cache_folder=cache, include_dirs=(REPOSITORY_TEMPLATES / "include",), workers=2)
         patient = open_target("emulator:h200", TargetSettings(**settings))
         impatient = open_target("emulator:h200", TargetSettings(**settings, run_deadline_s=ENOUGH_S))
@@ -58,7 +59,7 @@ def main() -> int:
                 print(f"{entry.id}: {found['mismatch']}", file=sys.stderr, flush=True)
             return found
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             rows = list(pool.map(work, enumerate(chosen)))
         toolchain.close()
     broken = [one for one in rows if one["expected"] != "green"]

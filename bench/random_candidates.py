@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import threading
@@ -19,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue, complete_dims, complete_options
+from search.cores import usable_cores
 from search.devices import device
 from search.errors import Fault
 from search.expressions import Value
@@ -133,7 +133,7 @@ def work_through(works: Mapping[object, Work], key: str, row: Callable[[Work], d
                 print(f"{len(rows)} of {len(works)}, {time.monotonic() - begin:.0f} s {remark(made)}", file=sys.stderr,
                       flush=True)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         for _ in pool.map(one, [work for name, work in works.items() if name not in done]):
             pass
     return rows

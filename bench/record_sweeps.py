@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import tempfile
@@ -26,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.candidate import Candidate, Origin, OriginKind
 from search.catalogue import Catalogue
+from search.cores import usable_cores
 from search.devices import device
 from search.recordings.file import SUFFIX
 from search.recordings.journal import finish
@@ -76,7 +76,7 @@ def count(samples: int) -> None:
 def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Counter:
     template = order.kernel.template(order.template)
     with tempfile.TemporaryDirectory() as folder:
-        toolchain = Toolchain(Path(folder), os.cpu_count() or 1)
+        toolchain = Toolchain(Path(folder), usable_cores())
 
         def one(point) -> str:
             candidate = Candidate(order.kernel.name, template.name, point, Origin(OriginKind.SEEDED))
@@ -86,7 +86,7 @@ def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Coun
             if isinstance(cubin, CompileFailed):
                 return cubin.reason.value
             return "spills" if any(entry.spill_bytes for entry in cubin.entries) else "no_spills"
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             said = Counter(pool.map(one, points))
         toolchain.close()
     return said
@@ -95,7 +95,7 @@ def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Coun
 def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
     """0 when every named sweep is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    catalogue, cores = Catalogue.from_environment(), os.cpu_count() or 1
+    catalogue, cores = Catalogue.from_environment(), usable_cores()
     with tempfile.TemporaryDirectory(prefix="greenfast-record-") as cache:
         toolchain = Toolchain(Path(cache), cores)
         target = open_target("cuda:0", TargetSettings(Path(cache), catalogue.include_dirs, 1))

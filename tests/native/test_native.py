@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from search.cores import usable_cores
 from search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
 from search.targets.emulator.host_compiler import find_host_compiler
 from search.toolchain.cache import write_atomically
@@ -49,7 +50,7 @@ class Programs:
         runtime = self._folder / "runtime.cpp"
         sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
         write_atomically(runtime, "".join(f'#include "{one}"\n' for one in sources).encode())
-        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._pool = ThreadPoolExecutor(usable_cores())
         self._runtime = self._pool.submit(self._object, runtime)
         self._objects: dict[str, Future[Path]] = {one: self._pool.submit(self._object, HERE / f"{one}.cpp")
                                                   for one in names}

@@ -15,8 +15,8 @@ from search.memory import POISON
 from search.targets.cuda.arena import CANARY, Arena, head_bytes
 
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3          # cudaMemcpyKind
-KEPT_BYTES = 2**30                               # of heads; one that is larger than a quarter of it is not kept
-PINNED_BYTES = 2**28                             # larger results come through pageable memory
+KEPT_BYTES = 2**31                               # of heads; one that is larger than half of it is not kept
+PINNED_BYTES = 2**29                             # larger results come through pageable memory
 
 
 class Span:
@@ -57,7 +57,7 @@ class Heads:
             self._heads.move_to_end(key)
             return self._heads[key]
         host = head_bytes(described, arena)
-        if host.nbytes > KEPT_BYTES // 4:
+        if host.nbytes > KEPT_BYTES // 2:
             return Head(host, None)
         while self._heads and self._bytes + host.nbytes > KEPT_BYTES:
             self._bytes -= self._heads.popitem(last=False)[1].host.nbytes
