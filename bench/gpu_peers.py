@@ -1,9 +1,10 @@
-"""The fastest preset of attention beside other people's kernels, on a GPU.
+"""The winners of the searches beside other people's kernels, on a GPU.
 
     python bench/gpu_peers.py OUT.json [WORKLOAD ...]
 
-For each workload all presets are taken through the gates on cuda:0, and the fastest right one is timed in turns with
-every peer in three fresh processes. Each row is written as soon as it is there, with all samples.
+Each winner of bench/results/h200/attention_winners.json (or of the workloads named) is taken through the gates on cuda:0 once more
+and timed in turns with every peer that is installed, L2 hot, in three fresh processes. Each row is written as soon as it is
+there, with all samples.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from search.candidate import preset_candidate
+from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.catalogue import Catalogue
 from search.cores import usable_cores
-from search.errors import GreenfastError
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
 from search.peers import compare_peers
-from search.space import Space
 from search.targets import TargetSettings, open_target
 from search.toolchain import Toolchain
 from search.verdict import Accepted, Green, performance_of
 
-WORKLOADS = ("mission", "long", "mission_causal", "d128", "mission_bf16", "mission_gqa", "mission_512")
+KERNEL, MODE = "attention", "hot"
+WINNERS = ROOT / "bench" / "results" / "h200" / "attention_winners.json"
 PROCESSES = 3
 
 
-def main(out: Path, workloads: tuple[str, ...]) -> None:
+def main(out: Path, workloads: list[str]) -> None:
+    won = [one for one in json.loads(WINNERS.read_text())["rows"] if not workloads or one["workload"] in workloads]
     catalogue = Catalogue.from_environment()
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     toolchain = Toolchain(folder, usable_cores())
@@ -47,24 +48,34 @@ def main(out: Path, workloads: tuple[str, ...]) -> None:
                    "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
     rows: list[dict] = []
     try:
-        for name in workloads:
-            began = time.perf_counter()
-            bench, candidate, time_us = fastest_preset(catalogue, target, toolchain, name)
-            found_s, began = time.perf_counter() - began, time.perf_counter()
-            source = bench.render(candidate)
-            subject = bench.subject(candidate, source, toolchain.compile(source, target.device.arch), None)
-            rows.append({"what": "winner", "workload": name, "template": candidate.template,
-                         "preset": candidate.origin.preset, "us": time_us, "finding_s": round(found_s, 2)})
-            peers = compare_peers(subject, PROCESSES)
-            rows[-1]["comparing_s"] = round(time.perf_counter() - began, 2)
-            rows += [{"what": "peer", **finite(asdict(one))} for one in peers]
+        for one in won:
+            rows += beside(one, catalogue, target, toolchain)
             out.write_text(json.dumps({"environment": environment, "rows": rows}) + "\n")
-            print(rows[-1 - len(peers)], flush=True)
-            for one in peers:
-                print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)
     finally:
         target.close()
         toolchain.close()
+
+
+def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, Any]]:
+    """One winner and what came of each peer; nothing when the winner does not pass the gates any more, which is said."""
+    kernel = catalogue.kernel(KERNEL)
+    workload, template = kernel.workload(won["workload"]), kernel.template(won["template"])
+    compiled = workload.compile_time(kernel)
+    candidate = Candidate(KERNEL, template.name, complete_parameters(template, won["parameters"], compiled), Origin(OriginKind.SEEDED))
+    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(max_spill_bytes=None), 0, mode=MODE)
+    verdict, began = evaluate(candidate, bench, None).verdict, time.perf_counter()
+    if not isinstance(verdict, (Accepted, Green)):
+        print(f"{workload.name}: its winner is no longer right: {verdict}", flush=True)
+        return []
+    source = bench.render(candidate)
+    subject = bench.subject(candidate, source, toolchain.compile(source, target.device.arch), None)
+    peers = compare_peers(subject, PROCESSES)
+    for one in peers:
+        print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)
+    return [{"what": "winner", "workload": workload.name, "template": template.name, "parameters": dict(candidate.parameters),
+             "source_digest": source.digest, "us": performance_of(verdict).timings[0].time_median_us,
+             "comparing_s": round(time.perf_counter() - began, 2)},
+            *({"what": "peer", **finite(asdict(one))} for one in peers)]
 
 
 def finite(value: Any) -> Any:
@@ -76,30 +87,5 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def fastest_preset(catalogue, target, toolchain, workload_name: str):
-    """The right preset of any template that is fastest on the workload; what the space excludes is passed over."""
-    kernel = catalogue.kernel("attention")
-    workload = kernel.workload(workload_name)
-    compiled = workload.compile_time(kernel)
-    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs,
-                  GateLimits(max_spill_bytes=None), 0)
-    found = []
-    for template in kernel.templates:
-        space = Space(template, compiled, target.device)
-        for preset in template.presets:
-            try:
-                template.check_supports(workload)
-                candidate = preset_candidate(template, preset.name, compiled, {})
-                space.require(candidate.parameters)
-            except GreenfastError as error:
-                print(f"  {template.name}:{preset.name} is passed over: {error}")
-                continue
-            verdict = evaluate(candidate, bench, None).verdict
-            if isinstance(verdict, (Accepted, Green)):
-                found.append((performance_of(verdict).timings[0].time_median_us, preset.name, candidate))
-    time_us, _, candidate = min(found, key=lambda one: one[:2])
-    return bench, candidate, time_us
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), tuple(sys.argv[2:]) or WORKLOADS)
+    main(Path(sys.argv[1]), sys.argv[2:])
