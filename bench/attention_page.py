@@ -213,10 +213,11 @@ def independent() -> str:
         plain, twins = one["candidates"], one["twins"]
         lines.append((f"`{name}`", sum(plain.values()), plain.get("both accept", 0), plain.get("both reject", 0),
                       sum(twins.values()) - twins.get("not compiled", 0), twins.get("both reject", 0),
-                      twins.get("only the gate rejects", 0), twins.get("both accept", 0), f"**{one['wrong accepted']}**", f"**{one['right rejected']}**"))
+                      twins.get("only the gate rejects", 0), twins.get("only safety rejects", 0), twins.get("both accept", 0),
+                      f"**{one['wrong accepted']}**", f"**{one['right rejected']}**"))
     known = [one.name for one in Catalogue([REPOSITORY_TEMPLATES]).kernel("attention").templates]
-    lines += [(f"`{name}`", NOT_YET, *[""] * 8) for name in known if name not in found]
-    return table(("template", "candidates", "both accept", "both reject", "wrong twins", "both reject", "only the gate",
+    lines += [(f"`{name}`", NOT_YET, *[""] * 9) for name in known if name not in found]
+    return table(("template", "candidates", "both accept", "both reject", "wrong twins", "both reject", "only the gate", "only safety",
                   "both accept (equivalent, or right by luck)", "wrong accepted", "right rejected"), lines)
 
 

@@ -5,9 +5,10 @@
 Two questions: did the gate accept what is wrong, did it reject what is right? The checker (independent_reference.py,
 independent_runner.py) has its own reference, bounds, lengths, data, memory layout and launches, and draws its seeds when it
 runs. So that its yes means something it is given wrong twins, too: a line of the text changed by one of a dozen
-operators. A twin that the gate lets pass and the checker does not is a wrong one accepted; where both let it pass it is
-equivalent, or right by luck on this GPU (races are `safety`'s matter); one that only the gate rejects is wrong as intended, and
-says that the checker's data are weaker there. Exits 1 on a disagreement.
+operators. The gate is correctness on the target; what it lets pass and the checker does not is judged by safety on the emulator,
+as any contender is, and is a wrong one accepted when that passes it, too. Where gate and checker let a twin pass it is equivalent,
+or right by luck on this GPU; one that only the gate rejects is wrong as intended, and says that the checker's data are weaker
+there. Exits 1 on a disagreement.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ from search.cores import usable_cores
 from search.evaluate import Bench
 from search.gates import GateLimits
 from search.gates.correctness import CorrectnessGate
+from search.gates.safety import SafetyGate
 from search.memory import LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory, launches
 from search.render import RenderedSource
 from search.space import Space, resolve
@@ -57,6 +59,7 @@ PLANTED = ("drop a mask", "drop half of a mask", "drop a choice", "one more turn
            "swap minimum and maximum", "swap integer minimum and maximum", "drop a rescale", "assign instead of add",
            "one lane further", "remove __syncthreads", "remove async_copy_wait")
 CHILDREN, STUCK_S = 8, 8.0
+SAFETY_DEADLINE_S = 60.0
 SEEDS = 2                            # draws of all cases a candidate
 RARE = 4000                          # draws of a point, before a space counts as empty
 
@@ -74,6 +77,7 @@ class Work:
     gate: str | None = None
     checker: str | None = None
     ratio: float | None = None
+    safety: str = ""                 # why safety rejects what the gate lets pass and the checker does not
 
 
 def main() -> int:
@@ -206,6 +210,21 @@ def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: P
             on_gpu(compiled, kernel, folder)
         else:
             list(pool.map(lambda one: on_emulator(one, kernel, target), compiled))
+        doubtful = [one for one in compiled if one.gate == "" and one.checker]
+        if doubtful:
+            list(pool.map(safety_of(kernel, catalogue, toolchain, folder), doubtful))
+
+
+def safety_of(kernel, catalogue, toolchain, folder: Path) -> Callable[[Work], None]:
+    """Judges a work by the safety gate of an emulator of the GPU."""
+    emulator = open_target("emulator:h200", TargetSettings(folder, catalogue.include_dirs, 1, SAFETY_DEADLINE_S))
+    emulator.prepare()
+
+    def judge(work: Work) -> None:
+        bench = _bench(kernel, work.compiled, catalogue, emulator, toolchain, secrets.randbits(31))
+        result = SafetyGate().judge(bench.subject(work.candidate, work.source, work.cubin, None))
+        work.safety = "" if result.outcome is Outcome.PASSED else result.sentence
+    return judge
 
 
 def _compiled(work: Work, toolchain, target) -> Cubin | None:
@@ -326,14 +345,14 @@ def outcome(work: Work) -> str:
     if bool(work.gate) == bool(work.checker):
         return "both reject" if work.gate else "both accept"
     if work.checker:
-        return "wrong accepted"
+        return "only safety rejects" if work.safety else "wrong accepted"
     return "only the gate rejects" if work.planted else "right rejected"      # a twin is wrong by intent
 
 
 def row(work: Work, template: str) -> dict[str, Any]:
     return {"template": template, "compiled": dict(work.compiled), "parameters": work.candidate.values(),
             "source": work.source.digest[:16], "planted": work.planted, "outcome": outcome(work), "gate": work.gate,
-            "checker": work.checker, "ratio": work.ratio}
+            "safety": work.safety, "checker": work.checker, "ratio": work.ratio}
 
 
 def told(rows: list[dict[str, Any]], template: str, seconds: float | None) -> dict[str, Any]:

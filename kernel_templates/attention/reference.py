@@ -158,7 +158,7 @@ class Rows:
     """Float64 results of a block of query rows of one head; `l` is the sum of exp(score - max)."""
 
     value: np.ndarray                # [rows, D]
-    rounded: np.ndarray              # [rows, D]: P and O rounded to the storage type, all else exact
+    rounded: np.ndarray              # [rows, D]: P and O rounded to the storage type, P's maximum known as to float32
     mean_abs_v: np.ndarray           # [rows, D]: A = sum_j p_j |v_j|
     row_max: np.ndarray              # [rows]
     l: np.ndarray                    # [rows]; 0 in a row that sees no key
@@ -186,7 +186,10 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     p = xp.exp(score, out=score)
     l = p.sum(axis=1)
     divisor = xp.where(seen > 0, l, 1.0)[:, None]
-    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor
+    # A right kernel's P is relative to a maximum that float32 rounds; where that one is large, not even its own P is the 1
+    # that rounds to itself, and P is off by what float32 lost or by a rounding, whichever is less.
+    off = xp.minimum(ml_dtypes.finfo(storage).eps / 2, FLOAT32_STEP / 2 * xp.abs(row_max))
+    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor * (1.0 + off)[:, None]
     found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
                  mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
                  abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
@@ -242,7 +245,7 @@ def reference(dims: Dims, options: Mapping[str, str],
               inputs: Arrays, xp: Any = np) -> dict[str, dict[str, np.ndarray | None]]:
     """For o and lse: "value", the pointwise "bound" on |output - value|, and "rounded"; float64, their shape.
 
-    `rounded` is O of a model in which only P and O are rounded. LSE has None: nothing of it is stored in less
+    `rounded` is O of a model in which P and O are rounded, and the maximum is what float32 makes of it. LSE has None: nothing of it is stored in less
     than float32, and a kernel's own float32 steps are many times that rounding. A row that sees no key has
     O = 0, LSE = -inf and bound 0: nothing else is right there.
     """

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import independent_reference
+from bench.independent_check import Work, outcome
 from bench.independent_reference import decoded, draw_cases, encoded, images, judged, strided, visible
 
 TILES = {"tile_q": 16, "tile_kv": 24, "depth": 2}
@@ -95,3 +96,12 @@ def test_the_checker_and_its_runner_share_no_code_with_what_they_check():
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(one.split(".")[0] in ("search", "kernel_templates", "app", "db") for one in names), name
+
+
+@pytest.mark.parametrize(("gate", "checker", "safety", "planted", "expected"), [
+    ("", "", "", "", "both accept"), ("wrong", "wrong", "", "", "both reject"), ("wrong", "", "", "", "right rejected"),
+    ("wrong", "", "", "drop a mask: a -> b", "only the gate rejects"), ("", "wrong", "", "", "wrong accepted"),
+    ("", "wrong", "a race", "remove __syncthreads: a -> b", "only safety rejects"), (None, None, "", "", "not compiled")])
+def test_what_gate_checker_and_safety_said_makes_one_word(gate, checker, safety, planted, expected):
+    work = Work(0, None, (), None, planted, gate=gate, checker=checker, safety=safety)
+    assert outcome(work) == expected
