@@ -47,6 +47,18 @@ def presets() -> str:
                                             for one in template.presets])
 
 
+def checked() -> str:
+    """Every preset of both attention kernels, in every group of options, on several seeds."""
+    lines = []
+    for name in ("presets_emulator", "h200/presets"):
+        found, judged = result(name).get("found"), rows(name)
+        if found:
+            groups = {str((one["kernel"], one["template"], one["preset"], one["group"])) for one in judged}
+            lines.append((f"`{found['target']}`", found["presets"], len(groups), len({one["seed"] for one in judged}), found["checks"],
+                          f"**{found['not right']}**", f"`bench/results/{name}.json`"))
+    return table(("target", "presets", "presets and groups", "seeds", "judged", "not right", "from"), lines)
+
+
 # ---- searches ----
 
 def searches() -> list[Row]:
@@ -231,7 +243,7 @@ def figure(value: Any) -> str:
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-SECTIONS = {one.__name__: one for one in (templates, presets, outcomes, winners, runs, peers, published, floors,
+SECTIONS = {one.__name__: one for one in (templates, presets, checked, outcomes, winners, runs, peers, published, floors,
                                           where_the_time_goes, seeds, lessons, independent)}
 
 

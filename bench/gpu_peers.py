@@ -1,10 +1,12 @@
 """The winners of the searches beside other people's kernels, on a GPU.
 
     python bench/gpu_peers.py OUT.json [WORKLOAD ...]
+    python bench/gpu_peers.py --add           here: peers of bench/results/h200/peers.json, to the searches whose winners they met
 
 Each winner of bench/results/h200/attention_winners.json (or of the workloads named) is taken through the gates on cuda:0 once more
 and timed in turns with every peer that is installed, L2 hot, in three fresh processes. Each row is written as soon as it is
-there, with all samples.
+there, with all samples. --add gives a search's row the peers that were not installed when it ran, with the date when they were
+timed, and names its best peer anew; what the search timed itself stays.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from search.toolchain import Toolchain
 from search.verdict import Accepted, Green, performance_of
 
 KERNEL, MODE = "attention", "hot"
-WINNERS = ROOT / "bench" / "results" / "h200" / "attention_winners.json"
+RESULTS = ROOT / "bench" / "results" / "h200"
+WINNERS = RESULTS / "attention_winners.json"
 PROCESSES = 3
 
 
@@ -78,6 +81,39 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
             *({"what": "peer", **finite(asdict(one))} for one in peers)]
 
 
+def add_to_searches(folder: Path) -> None:
+    """Later peers into the rows of the searches in `folder`."""
+    later = json.loads((folder / "peers.json").read_text())
+    for path in sorted((folder / "attention_searches").glob("*.json")):
+        kept = json.loads(path.read_text())
+        kept["rows"] = [with_later(row, later["rows"], later["environment"]["date"]) for row in kept["rows"]]
+        path.write_text(json.dumps(kept, allow_nan=False) + "\n")
+
+
+def with_later(row: dict[str, Any], later: list[dict[str, Any]], date: str) -> dict[str, Any]:
+    """The row of a search with the peers that met its winner, the very source, later; its best peer among all."""
+    met = any(one["what"] == "winner" and one["source_digest"] == row["winner"]["source_digest"] for one in later)
+    mine = [one for one in later if met and one["what"] == "peer" and one["workload"] == row["workload"]]
+    found = {one["name"]: one for one in row["peers"]}
+    for one in mine:
+        if one["outcome"] == "timed" and found.get(one["name"], {}).get("outcome") != "timed":
+            found[one["name"]] = _as_in_searches(one, date)
+    timed = [one for one in found.values() if one["outcome"] == "timed"]
+    best = min(timed, key=lambda one: one["time_median_us"], default=None)
+    return {**row, "peers": list(found.values()), "best_peer": best and best["name"],
+            "ratio_to_best_peer": best and best["ratio"], "interval": best and best["interval"]}
+
+
+def _as_in_searches(one: dict[str, Any], date: str) -> dict[str, Any]:
+    """A timed peer in the words of a search's row (bench/attention_searches.py)."""
+    against = one["comparison"]
+    return {**{name: one[name] for name in ("name", "version", "outcome", "sentence", "time_median_us")},
+            "ratio": against["ratio"], "interval": [against["ratio_low"], against["ratio_high"]],
+            "decision": against["decision"], "timed_later": date,
+            "samples": [{"seed": process["seed"], "ours": process["timings"][0]["samples"],
+                         "theirs": process["timings"][0]["baseline_samples"]} for process in against["processes"]]}
+
+
 def finite(value: Any) -> Any:
     """Without infinities, which JSON has no word for: the end of an interval that too few blocks leave open is null."""
     if isinstance(value, dict):
@@ -88,4 +124,7 @@ def finite(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    if sys.argv[1:] == ["--add"]:
+        add_to_searches(RESULTS)
+    else:
+        main(Path(sys.argv[1]), sys.argv[2:])

@@ -208,18 +208,31 @@ def modelled() -> str:
 
 
 def peers() -> str:
-    lines, ours = [], {one["workload"]: f"`{one['template']}:{one['preset']}`" for one in rows("h200/peers", "winner")}
+    lines = []
     for one in duels():
         found = one["comparison"]
-        lines.append((one["workload"], ours[one["workload"]], one["name"], one["version"], f"{one['time_median_us']:.2f}",
+        lines.append((one["workload"], one["name"], one["version"], f"{one['time_median_us']:.2f}",
                       with_interval(found), found["decision"].replace("_", " ")))
     if not lines:
         return NOT_YET
     others = dict.fromkeys(f"{one['name']} ({one['sentence'].partition(': ')[2]})" for one in rows("h200/peers", "peer")
                            if not one["comparison"])
     not_timed = f"\n\nNot timed: {'; '.join(others)}." if others else ""
-    made = table(("workload", "ours", "peer", "version", "its us", "our time / its time", ""), lines)
+    made = table(("workload", "peer", "version", "its us", "our time / its time", ""), lines)
     return f"{made}{not_timed}\n\n![Our time over the peers' times, with intervals](h200_peers.svg)"
+
+
+def rmsnorm() -> str:
+    """The second kernel's searches beside PyTorch."""
+    lines = []
+    for one in rows("h200/rmsnorm"):
+        against = "; ".join(f"{peer['name']} {peer['time_median_us']:.2f}: {peer['ratio']:.3f} [{peer['interval'][0]:.3f}, {peer['interval'][1]:.3f}]"
+                            for peer in one["peers"] if peer["ratio"])
+        lines.append((one["workload"], one["l2"], sum(one["counts"]["by_verdict"].values()), f"`{one['template']}`",
+                      f"{one['time_median_us']:.2f}",
+                      f"{one['ratio_to_baseline']:.3f} [{one['interval'][0]:.3f}, {one['interval'][1]:.3f}] of `{one['baseline']}`",
+                      "yes" if one["confirmed"] else "no", against))
+    return table(("workload", "L2", "trials", "best", "us", "against the baseline", "confirmed", "beside the peers, us: our time / its time"), lines)
 
 
 def with_interval(found: Row) -> str:
@@ -248,7 +261,7 @@ def verified() -> str:
 
 SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
             "confirmation": confirmation, "emulator": emulator, "luck": luck, "compiler": compiler, "modelled": modelled,
-            "peers": peers, "winners": winners, "verified": verified}
+            "peers": peers, "rmsnorm": rmsnorm, "winners": winners, "verified": verified}
 
 
 # ---- plots ----
@@ -282,9 +295,9 @@ def peers_plot() -> str:
         places = [workloads.index(one["workload"]) + shift for one in mine]
         series.append(Series(name, tuple(zip(places, (one["comparison"]["ratio"] for one in mine))),
                              tuple(interval(one["comparison"]) for one in mine)))
-    x = Axis("workload", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=workloads)
+    x = Axis("workload, bf16", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=tuple(one.removesuffix("_bf16") for one in workloads))
     y = linear_axis("our time / its time, measured", 0.0, max(interval(one["comparison"])[1] for one in found), 0.25)
-    return plot("Below 1 ours is faster", x, y, series, guides=((1.0, 0.0),))
+    return plot("Winners of the searches: below 1 ours is faster", x, y, series, guides=((1.0, 0.0),))
 
 
 def searched() -> list[Row]:

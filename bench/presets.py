@@ -60,7 +60,7 @@ class Work:
     seed: int
 
     def row(self) -> Row:
-        return {"kernel": self.kernel.name, "kernel_digest": digest(self.kernel), "template": self.template,
+        return {"kernel": self.kernel.name, "kernel_digest": digest(self.kernel)[:12], "template": self.template,
                 "preset": self.preset, "group": dict(self.compiled), "seed": self.seed}
 
 
@@ -149,8 +149,9 @@ def judged(left: list[Work], catalogue: Catalogue, toolchain: Toolchain, target:
         if not isinstance(cubin, Cubin):
             return {**work.row(), "outcome": "not compiled", "sentence": str(cubin)[:300]}
         result = CorrectnessGate().judge(bench.subject(work.candidate, source, cubin, None))
-        return {**work.row(), "outcome": "passed" if result.outcome is Outcome.PASSED else str(result.outcome.value),
-                "sentence": result.sentence}
+        if result.outcome is Outcome.PASSED:
+            return {**work.row(), "outcome": "passed"}
+        return {**work.row(), "outcome": result.outcome.value, "sentence": result.sentence}
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         yield from (row for row in pool.map(judge, left) if row is not None)

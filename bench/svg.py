@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 48
+WIDTH, HEIGHT = 640, 430
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 50, 62
+LINE, CHARACTER = 13, 7              # height of a line of text, width of a character, about
 COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#9a6700")      # one a series, in order
 
 
@@ -78,18 +79,30 @@ def _y(axis: Axis, value: float) -> float:
 def _frame(x: Axis, y: Axis) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" fill="none" stroke="#8c959f"/>']
+    room = (right - LEFT) / max(1, len(x.ticks)) / CHARACTER
     for number, tick in enumerate(x.ticks):
-        name = x.names[number] if x.names else f"{tick:g}"
         parts.append(f'<line x1="{_x(x, tick)}" x2="{_x(x, tick)}" y1="{TOP}" y2="{bottom}" stroke="#eaeef2"/>')
-        parts.append(f'<text x="{_x(x, tick)}" y="{bottom + 16}" text-anchor="middle">{escape(name)}</text>')
+        for line, text in enumerate(_lines(x.names[number], room) if x.names else [f"{tick:g}"]):
+            parts.append(f'<text x="{_x(x, tick)}" y="{bottom + 15 + LINE * line}" text-anchor="middle">{escape(text)}</text>')
     for tick in y.ticks:
         parts.append(f'<line x1="{LEFT}" x2="{right}" y1="{_y(y, tick)}" y2="{_y(y, tick)}" stroke="#eaeef2"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{_y(y, tick) + 4}" text-anchor="end">{tick:g}</text>')
     middle = (TOP + bottom) // 2
-    parts.append(f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(x.title)}</text>')
+    parts.append(f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x.title)}</text>')
     parts.append(f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">'
                  f'{escape(y.title)}</text>')
     return parts
+
+
+def _lines(name: str, room: float) -> list[str]:
+    """A name's words, parted by `_`, on as many lines as it takes with `room` characters each."""
+    lines: list[str] = []
+    for word in name.split("_"):
+        if lines and len(lines[-1]) + 1 + len(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _guide(x: Axis, y: Axis, factor: float, power: float) -> str:
@@ -111,9 +124,9 @@ def _marks(x: Axis, y: Axis, series: Series, colour: str) -> list[str]:
 
 
 def _legend(series: Sequence[Series]) -> list[str]:
-    parts, place = [], WIDTH - RIGHT
-    for number, one in reversed(list(enumerate(series))):
-        place -= 7 * len(one.name) + 24
-        parts.append(f'<circle cx="{place}" cy="16" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>')
-        parts.append(f'<text x="{place + 8}" y="20">{escape(one.name)}</text>')
+    parts, place = [], LEFT + 4
+    for number, one in enumerate(series):
+        parts.append(f'<circle cx="{place}" cy="36" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>')
+        parts.append(f'<text x="{place + 8}" y="40">{escape(one.name)}</text>')
+        place += CHARACTER * len(one.name) + 24
     return parts
