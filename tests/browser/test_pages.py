@@ -35,7 +35,7 @@ def test_pages_load_without_an_error_and_have_a_title_and_a_heading(page, site):
         assert "greenfast" in page.title() and page.title() != "owned"
 
 
-@pytest.mark.parametrize("width", [375, 1600])
+@pytest.mark.parametrize("width", [375, pytest.param(1600, marks=pytest.mark.slow)])
 def test_no_page_is_wider_than_its_window(page, site, width):
     page.set_viewport_size({"width": width, "height": 800})
     for path in paths(site):

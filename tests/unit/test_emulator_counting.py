@@ -185,7 +185,7 @@ def _primitives(header: Path) -> set[str]:
     return set(functions) | set(re.findall(r"#define\s+(GF_\w+)", text))
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
+@pytest.mark.parametrize("architecture", ["sm_80", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sm_89", "sm_90"))])
 def test_device_headers_compile_with_nvcc(tmp_path, architecture):
     nvcc = shutil.which("nvcc")
     if nvcc is None:
