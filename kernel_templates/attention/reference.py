@@ -186,10 +186,8 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     p = xp.exp(score, out=score)
     l = p.sum(axis=1)
     divisor = xp.where(seen > 0, l, 1.0)[:, None]
-    # A right kernel's P is relative to a maximum that float32 rounds; where that one is large, not even its own P is the 1
-    # that rounds to itself, and P is off by what float32 lost or by a rounding, whichever is less.
-    off = xp.minimum(ml_dtypes.finfo(storage).eps / 2, FLOAT32_STEP / 2 * xp.abs(row_max))
-    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor * (1.0 + off)[:, None]
+    off = lost_with_the_maximum(row_max, ml_dtypes.finfo(storage).eps / 2, xp)[:, None]
+    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor * (1.0 + off)
     found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
                  mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
                  abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
@@ -197,6 +195,12 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     if xp is not np:
         found = {name: xp.asnumpy(array) for name, array in found.items()}
     return Rows(**{**found, "rounded": found["rounded"].astype(storage).astype(np.float64)})
+
+
+def lost_with_the_maximum(row_max: np.ndarray, unit: float, xp: Any) -> np.ndarray:
+    """Of P, as a share: a right kernel's P is relative to a maximum that float32 rounds. Where that one is large, not even
+    its own P is the 1 that rounds to itself, and P is off by what float32 lost or by a rounding, whichever is less."""
+    return xp.minimum(unit, FLOAT32_STEP / 2 * xp.abs(row_max))
 
 
 def _stored(p: np.ndarray, storage: np.dtype, xp: Any) -> np.ndarray:

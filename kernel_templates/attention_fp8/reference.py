@@ -15,8 +15,8 @@ import attention_reference as plain
 import ml_dtypes
 import numpy as np
 from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, Rows, _blocks, _state, _stored,
-                                 constant_v, dominant_key, equal_keys, falling, normal, rising, row_code, softmax_scale,
-                                 visible_keys)
+                                 constant_v, dominant_key, equal_keys, falling, lost_with_the_maximum, normal, rising,
+                                 row_code, softmax_scale, visible_keys)
 
 FP8 = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 LARGEST = {"sim": 127.0, "e4m3": 448.0, "e5m2": 57344.0}         # what a head's largest number becomes
@@ -203,7 +203,8 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     p = xp.exp(score, out=score)
     l = p.sum(axis=1)
     divisor = xp.where(seen > 0, l, 1.0)[:, None]
-    rounded = (_stored(p * stored.p_scale, stored.p_dtype, xp) @ exact[2]) / (divisor * stored.p_scale)
+    off = lost_with_the_maximum(row_max, UNIT_ROUNDOFF[stored.p_type], xp)[:, None]
+    rounded = (_stored(p * stored.p_scale, stored.p_dtype, xp) @ exact[2]) / (divisor * stored.p_scale) * (1.0 + off)
     found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
                  mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
                  abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
