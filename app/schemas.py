@@ -147,6 +147,11 @@ class TrialDetailOut(TrialOut):
     environment: dict[str, str] = Field(description="what the result depends on beside the candidate")
 
 
+class ProbedTrialOut(TrialDetailOut):
+    probe: str = Field(description="the command that shows at which stage the outputs go wrong; empty when they did not, or "
+                                   "the template has no probes")
+
+
 class BestOut(TrialOut):
     beats_baseline: bool
     not_told_apart: int = Field(description="other right trials within `time_band` of this one's time: it has the lowest "

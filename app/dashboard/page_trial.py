@@ -13,10 +13,10 @@ from app.dashboard.highlight import cuda_lines
 from app.dashboard.page_search import baseline_of
 from app.dashboard.pages import PageRoute, render, services_of
 from app.dashboard.words import shortened
+from app.probe_hint import probe_of
 from db.rows import SearchRow, TrialDetail, TrialRow
 from search.catalogue import Catalogue
 from search.errors import GreenfastError, UsageError
-from search.probes import probe_command
 from search.verdict import Stage
 
 MOST_CHECKS = 400
@@ -114,19 +114,6 @@ def settings(catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: Trial
         changed = bool(base) and not trial.is_baseline and base.get(name) != value
         found.append(Setting(name, value, base.get(name), changed, doc, same))
     return sorted(found, key=lambda one: not one.changed)
-
-
-def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str:
-    """The command that shows where a candidate goes wrong whose outputs were; empty when there is none."""
-    gate = trial.gates.get("correctness", {})
-    if gate.get("outcome") != "failed" or search.target.startswith("replay:"):
-        return ""
-    case = next((one["workload"] for one in gate.get("checks", ()) if not one["passed"]), "")
-    try:
-        return probe_command(catalogue.kernel(search.kernel), trial.template, trial.parameters, search.workloads[0],
-                             search.target, case)
-    except (GreenfastError, KeyError):
-        return ""                        # the template is another one today
 
 
 def documented(catalogue: Catalogue, kernel: str, template: str) -> dict[str, tuple[str, bool]]:

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Path, Query, Response
 
 from app.confirmations import champion_out, confirmation_out, peer_out
 from app.downloads import bundle
+from app.probe_hint import probe_of
 from app.progress import require_best, search_detail
 from app.routes.access import TheServices, TheStore
-from app.schemas import (BestOut, ChampionOut, Page, SearchDetailOut, SearchesQuery, SearchOut, SearchSubmission,
-                         TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
+from app.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut,
+                         SearchSubmission, TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
 from app.wiring import LARGEST_SEED
 
 router = APIRouter(prefix="/searches", tags=["searches"])
@@ -60,9 +61,11 @@ def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore)
 
 
 @router.get("/{search}/trials/{trial}")
-def trial(search: str, trial: TrialNumber, store: TheStore) -> TrialDetailOut:
-    """One trial with the evidence of every gate."""
-    return TrialDetailOut.model_validate(store.trial(search, trial))
+def trial(search: str, trial: TrialNumber, services: TheServices) -> ProbedTrialOut:
+    """One trial with the evidence of every gate, and how to look further where its outputs are wrong."""
+    found = services.store.trial(search, trial)
+    detail = TrialDetailOut.model_validate(found).model_dump()
+    return ProbedTrialOut(**detail, probe=probe_of(services.catalogue, services.store.search(search), found))
 
 
 @router.post("/{search}/trials/{trial}/promote")

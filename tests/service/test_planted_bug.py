@@ -37,7 +37,8 @@ def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(hom
         failed = [one for one in trial["gates"]["correctness"]["checks"] if not one["passed"]]
         page = html.unescape(client.get(f"/searches/{found['id']}/trials/{rejected[0]['number']}").text)
         assert failed and failed[0]["sentence"] in page
-        assert "greenfast probe attention --template no_barrier" in page
+        assert trial["probe"].startswith("greenfast probe attention --template no_barrier") and trial["probe"] in page
+        assert client.get(f"/api/v1/searches/{found['id']}/trials/0").json()["probe"] == ""
         negatives = client.get("/api/v1/negatives", params={"search_id": found["id"]}).json()["items"]
         assert {one["number"] for one in negatives} == {one["number"] for one in rejected}
         best = client.get(f"/api/v1/searches/{found['id']}/best").json()
