@@ -33,6 +33,7 @@ from app.settings import Settings
 from app.worker import PREPARING
 from search.errors import Fault, GreenfastError, UsageError
 
+gc.freeze()         # and it stays to the end: looking through it once more on the way out is a quarter of a short command
 gc.enable()
 
 EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
