@@ -152,7 +152,8 @@ def test_kill_9_in_the_middle_of_recording_loses_nothing_that_was_acknowledged(s
         child = start(RECORD)
         acknowledged = [int(child.stdout.readline()) for _ in range(5 + 3 * kill)]
         child.send_signal(signal.SIGKILL)
-        acknowledged += [int(line) for line in child.communicate()[0].split()]
+        acknowledged += [int(line) for line in child.stdout.read().split()]     # communicate() would lose what is buffered
+        child.wait()
         page = store.trials(search.id, limit=500).items
         done = [row.number for row in page if row.state == "done"]
         assert done[:len(acknowledged)] == acknowledged and len(done) <= len(acknowledged) + 1
