@@ -47,7 +47,7 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         place = f"{source.line.file}:{source.line.number}: " if source.line else ""
         raise SpecError(place + source.message, code="render_error")
     _refuse_assembly(source, f"template {template.name}")
-    subject = bench.subject(candidate, source, None, None)
+    subject = bench.subject(candidate, source, None)
     case = workload_case(bench.workloads[0], plan.seed)
     counted = problem(kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False)
     report = _compiled(services, bench.target.device.arch, source, lambda: check_program(

@@ -64,9 +64,9 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
     if plan.baseline != NO_BASELINE:
         compared_with = baseline_candidate(plan, bench)
         if compared_with.digest != candidate.digest:
-            baseline = evaluate(compared_with, bench, None)
+            baseline = evaluate(compared_with, bench)
             bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode)
-    done = evaluate(candidate, bench, timings_of(baseline.verdict) if baseline else None)
+    done = evaluate(candidate, bench, lambda: timings_of(baseline.verdict) if baseline else None)
     return TrialResult(plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict))
 
 

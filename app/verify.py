@@ -154,7 +154,7 @@ def _subject(bench: Bench, launch: dict[str, Any], text: str) -> Subject | Item:
     cubin = bench.toolchain.compile(source, bench.target.device.arch)
     if isinstance(cubin, CompileFailed):
         return Item("compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}")
-    return bench.subject(candidate, source, cubin, None)
+    return bench.subject(candidate, source, cubin)
 
 
 def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -152,8 +153,15 @@ def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History
               on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
     run = services.search_run(plan, sink, history, on_trial, on_closing)
+    if run.bench.checker is not None:        # what safety needs is built meanwhile; who is first to need it meets its faults
+        threading.Thread(target=_try, args=(run.bench.checker.prepare,), name=PREPARING, daemon=True).start()
     run.bench.target.prepare()
     return run
+
+
+def _try(work: Callable[[], Any]) -> None:
+    with suppress(GreenfastError):
+        work()
 
 
 def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop: Stop) -> Any:

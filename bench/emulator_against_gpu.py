@@ -90,7 +90,7 @@ def main() -> None:
         source = bench.render(candidate)
         cubin = toolchain.compile(source, gpu.device.arch)
         assert isinstance(source, RenderedSource) and isinstance(cubin, Cubin), candidate
-        subject = bench.subject(candidate, source, cubin, None)
+        subject = bench.subject(candidate, source, cubin)
         row = {"what": "candidate", "workload": workload.name, "template": candidate.template, "source": source.digest,
                "parameters": candidate.values()}
         row["ptxas"], _ = said((PtxasGate(),), subject)
@@ -99,7 +99,7 @@ def main() -> None:
         row["gpu"], row["gpu_sentence"] = said((CorrectnessGate(),), subject)
         there = Bench(kernel, compiled, (workload,), emulator, toolchain, catalogue.include_dirs, GateLimits(), SEED)
         row["emulator"], row["emulator_sentence"] = said((CorrectnessGate(), SafetyGate()),
-                                                         there.subject(candidate, source, cubin, None))
+                                                         there.subject(candidate, source, cubin))
         return row
 
     with ThreadPoolExecutor(cores) as pool:

@@ -169,7 +169,7 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
     bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 7, mode="hot")
     source = bench.render(candidate)
     cubin = toolchain.compile(source, target.device.arch)
-    subject = bench.subject(candidate, source, cubin, None)
+    subject = bench.subject(candidate, source, cubin)
     result = CorrectnessGate().judge(subject)
     time_us = None
     if workload.name in TIMED and result.outcome == "passed":

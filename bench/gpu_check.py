@@ -65,7 +65,7 @@ def on_emulator(out: Path) -> None:
         for kernel, _, candidate, _, compiled in candidates(catalogue):
             bench = Bench(kernel, compiled, (kernel.workload(WORKLOAD),), target, toolchain, catalogue.include_dirs,
                           GateLimits(max_spill_bytes=None), 0)
-            done = evaluate(candidate, bench, None)
+            done = evaluate(candidate, bench)
             timing = performance_of(done.verdict)
             rows.append({"candidate": candidate.digest, "source": done.source.digest, "template": candidate.template,
                          "parameters": candidate.values(), "verdict": verdict_name(done.verdict),

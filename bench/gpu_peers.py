@@ -66,12 +66,12 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
     compiled = workload.compile_time(kernel)
     candidate = Candidate(KERNEL, template.name, complete_parameters(template, won["parameters"], compiled), Origin(OriginKind.SEEDED))
     bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(max_spill_bytes=None), 0, mode=MODE)
-    verdict, began = evaluate(candidate, bench, None).verdict, time.perf_counter()
+    verdict, began = evaluate(candidate, bench).verdict, time.perf_counter()
     if not isinstance(verdict, (Accepted, Green)):
         print(f"{workload.name}: its winner is no longer right: {verdict}", flush=True)
         return []
     source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, target.device.arch), None)
+    subject = bench.subject(candidate, source, toolchain.compile(source, target.device.arch))
     peers = compare_peers(subject, PROCESSES)
     for one in peers:
         print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)

@@ -108,14 +108,14 @@ def _bench(watches, target, toolchain, kernel, workload, **more) -> Bench:
 
 def _subject(bench: Bench, candidate):
     source = bench.render(candidate)
-    return bench.subject(candidate, source, bench.toolchain.compile(source, bench.target.device.arch), None)
+    return bench.subject(candidate, source, bench.toolchain.compile(source, bench.target.device.arch))
 
 
 def known_times(watches, target, toolchain) -> list[dict]:
     """Spins of known length, an empty node, and a copy that the L2 does not hold."""
     found = []
     for cycles, workload in ((0, "small"), (20000, "small"), (100000, "small"), (2000000, "small"), (0, "large")):
-        verdict = evaluate(spin(cycles), _bench(watches, target, toolchain, "stopwatch", workload), None).verdict
+        verdict = evaluate(spin(cycles), _bench(watches, target, toolchain, "stopwatch", workload)).verdict
         timing = performance_of(verdict).timings[0]
         row = {"what": "known time", "cycles": cycles, "workload": workload, "us": timing.time_median_us,
                "note": timing.note, **dict(timing.detail), "samples": timing.samples}
@@ -220,7 +220,7 @@ def again(bench: Bench, searched, settings: TargetSettings) -> list[dict]:
         target.prepare()
         fresh = replace(bench, target=target, baseline=sink.trials[0].candidate, seed=1000 + process)
         for one in best:
-            verdict = evaluate(one.candidate, fresh, baseline).verdict
+            verdict = evaluate(one.candidate, fresh, lambda: baseline).verdict
             evidence, first = performance_of(verdict), performance_of(one.verdict)
             found.append({"what": "again", "process": process, "number": one.number,
                           "parameters": one.candidate.values(),
@@ -244,7 +244,7 @@ def album_rows(settings: TargetSettings, toolchain, folder: Path, named: Sequenc
         try:
             bench = _bench(catalogue, target, toolchain, entry.kernel, entry.workload)
             candidate = _candidate(entry, bench)
-            verdict = evaluate(candidate, _after_sibling(entry, bench) if entry.sibling else bench, None).verdict
+            verdict = evaluate(candidate, _after_sibling(entry, bench) if entry.sibling else bench).verdict
             got = f"{verdict.stage}: {verdict.reason}" if verdict_name(verdict) == "rejected" else verdict_name(verdict)
             sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
         except Exception as error:                   # one entry that cannot be made must not cost the others

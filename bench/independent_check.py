@@ -199,7 +199,7 @@ def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: P
         if work.cubin is None:
             return
         bench = _bench(kernel, work.compiled, catalogue, target, toolchain, secrets.randbits(31))
-        subject = bench.subject(work.candidate, work.source, work.cubin, None)
+        subject = bench.subject(work.candidate, work.source, work.cubin)
         result = CorrectnessGate().judge(subject)
         work.gate = "" if result.outcome is Outcome.PASSED else result.sentence
 
@@ -222,7 +222,7 @@ def safety_of(kernel, catalogue, toolchain, folder: Path) -> Callable[[Work], No
 
     def judge(work: Work) -> None:
         bench = _bench(kernel, work.compiled, catalogue, emulator, toolchain, secrets.randbits(31))
-        result = SafetyGate().judge(bench.subject(work.candidate, work.source, work.cubin, None))
+        result = SafetyGate().judge(bench.subject(work.candidate, work.source, work.cubin))
         work.safety = "" if result.outcome is Outcome.PASSED else result.sentence
     return judge
 

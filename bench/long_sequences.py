@@ -122,7 +122,7 @@ def compiled_figures(shop: Shop, entry: Entry) -> dict:
 def timed(shop: Shop, entry: Entry, flop: float) -> dict:
     bench, candidate, _ = shop.made(entry)
     began = time.perf_counter()
-    verdict = evaluate(candidate, bench, None).verdict
+    verdict = evaluate(candidate, bench).verdict
     evidence = performance_of(verdict)
     sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
     row = {"verdict": verdict_name(verdict), "sentence": sentence,

@@ -148,7 +148,7 @@ def judged(left: list[Work], catalogue: Catalogue, toolchain: Toolchain, target:
         cubin = toolchain.compile(source, target.device.arch)
         if not isinstance(cubin, Cubin):
             return {**work.row(), "outcome": "not compiled", "sentence": str(cubin)[:300]}
-        result = CorrectnessGate().judge(bench.subject(work.candidate, source, cubin, None))
+        result = CorrectnessGate().judge(bench.subject(work.candidate, source, cubin))
         if result.outcome is Outcome.PASSED:
             return {**work.row(), "outcome": "passed"}
         return {**work.row(), "outcome": result.outcome.value, "sentence": result.sentence}

@@ -55,7 +55,7 @@ class Draw:
         """For gates that need no cubin; `source` takes the place of the candidate's own."""
         point = resolve(self.template, self.candidate.parameters, self.compiled)
         return Subject(self.kernel, self.template, self.candidate, self.compiled, point, source or self.source, None,
-                       target, (self.workload,), GateLimits(), seed, None)
+                       target, (self.workload,), GateLimits(), seed)
 
 
 def catalogue() -> Catalogue:

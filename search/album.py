@@ -135,7 +135,7 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     candidate = _candidate(entry, bench)
     if entry.sibling:
         bench = _after_sibling(entry, bench)
-    done = evaluate(candidate, bench, None)
+    done = evaluate(candidate, bench)
     findings = _findings_in(done.verdict)
     sentence = _mismatch(entry, done.verdict)
     if entry.finds and not findings and not sentence:
@@ -152,7 +152,7 @@ def _after_sibling(entry: Entry, bench: Bench) -> Bench:
     """The bench of a search in which the entry's sibling was trial 0."""
     bench = replace(bench, siblings=Siblings(bench.kernel))
     sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), bench)
-    bench.siblings.learn(Trial(0, sibling, evaluate(sibling, bench, None).verdict, None, 0.0))
+    bench.siblings.learn(Trial(0, sibling, evaluate(sibling, bench).verdict, None, 0.0))
     return bench
 
 
@@ -190,7 +190,7 @@ def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
     assert isinstance(source, RenderedSource)
     cubin = bench.toolchain.compile(source, bench.target.device.arch)
     assert isinstance(cubin, Cubin)
-    subject: Subject = bench.subject(candidate, source, cubin, None)
+    subject: Subject = bench.subject(candidate, source, cubin)
     for run in bench.target.check(subject.program, checked_problems(subject)):
         if run.findings:
             return run.findings

@@ -134,7 +134,7 @@ def prepared(bench: Bench, candidate: Candidate) -> Subject:
     if not isinstance(cubin, Cubin):
         raise Fault(f"a {candidate.template} candidate that was right before can no longer be compiled",
                     code="contender_lost")
-    return bench.subject(candidate, source, cubin, None)
+    return bench.subject(candidate, source, cubin)
 
 
 def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int],

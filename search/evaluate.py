@@ -19,8 +19,8 @@ from search.space import Resolved, resolve
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
 from search.targets.base import Question, Target
 from search.toolchain import CompileFailed, Cubin, Toolchain
-from search.verdict import (Accepted, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason, Rejected, Stage,
-                            Timing, Verdict, performance_of)
+from search.verdict import (Accepted, BaselineTimings, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason,
+                            Rejected, Stage, Timing, Verdict, no_baseline, performance_of)
 
 FAULT_RETRIES = 2
 
@@ -50,14 +50,14 @@ class Bench:
         template = self.kernel.template(candidate.template)
         return render(self.kernel, template, candidate, self._point(template, candidate), self.include_dirs)
 
-    def subject(self, candidate: Candidate, source: RenderedSource, cubin, baseline) -> Subject:
+    def subject(self, candidate: Candidate, source: RenderedSource, cubin, baseline: BaselineTimings = no_baseline) -> Subject:
         template = self.kernel.template(candidate.template)
-        rival = self.rival if self.target.measures and baseline is not None else None
         return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
-                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled, rival,
+                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled,
+                       lambda: self.rival if self.target.measures and baseline() is not None else None,
                        self.min_gain, self.checker, self.mode, self.siblings)
 
-    def question(self, candidate: Candidate, source: RenderedSource, baseline: tuple[Timing, ...] | None) -> Question:
+    def question(self, candidate: Candidate, source: RenderedSource, baseline: BaselineTimings = no_baseline) -> Question:
         """What a target that knows the answer without running anything is asked."""
         return Question(candidate, source.digest, tuple(one.name for one in self.workloads), self.limits, baseline,
                         self.baseline)
@@ -71,7 +71,7 @@ class Bench:
         cubin = self.toolchain.compile(source, self.target.device.arch) if isinstance(source, RenderedSource) else None
         if not isinstance(cubin, Cubin):
             raise Fault("the baseline, which was right before, can no longer be compiled", code="baseline_lost")
-        return self.subject(self.baseline, source, cubin, None)
+        return self.subject(self.baseline, source, cubin)
 
     def _point(self, template: TemplateSpec, candidate: Candidate) -> Resolved:
         return resolve(template, candidate.parameters, self.compiled)
@@ -85,7 +85,7 @@ class Evaluated:
     attempts: int = 1
 
 
-def evaluate(candidate: Candidate, bench: Bench, baseline: tuple[Timing, ...] | None,
+def evaluate(candidate: Candidate, bench: Bench, baseline: BaselineTimings = no_baseline,
              rendered: RenderedSource | RenderFailed | None = None) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such."""
     started = time.monotonic()
@@ -100,7 +100,7 @@ def evaluate(candidate: Candidate, bench: Bench, baseline: tuple[Timing, ...] | 
 
 
 def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | RenderFailed,
-             baseline: tuple[Timing, ...] | None) -> Verdict:
+             baseline: BaselineTimings) -> Verdict:
     if isinstance(rendered, RenderFailed):
         place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
         return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
@@ -113,11 +113,7 @@ def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | Rend
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
-    try:
-        subject = bench.subject(candidate, rendered, compiled, baseline)
-    except Fault as fault:
-        return Faulted(Stage.COMPILE, fault.code, str(fault))
-    return _through_gates(subject, bench.best_time_us)
+    return _through_gates(bench.subject(candidate, rendered, compiled, baseline), bench.best_time_us)
 
 
 def _through_gates(subject: Subject, best_time_us: Callable[[], float]) -> Verdict:

@@ -92,7 +92,7 @@ def probe_candidate(bench: Bench, candidate: Candidate, case_names: Sequence[str
     UsageError: an unknown case, or a kernel without probes.
     """
     template = bench.kernel.template(candidate.template)
-    point = bench.subject(candidate, None, None, None).point
+    point = bench.subject(candidate, None, None).point
     cases = _cases(bench, point.tiles, case_names)
     bench.target.prepare()
     stages: list[ProbeSpec | None] = [*bench.kernel.probes, None]
@@ -159,7 +159,7 @@ def _report(stage: ProbeSpec | None, outcome: str, sentence: str, cases: Sequenc
 def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
     """The candidate with a probe, or why there is none. Only a target that runs cubins needs one."""
     template = bench.kernel.template(candidate.template)
-    point = bench.subject(candidate, None, None, None).point
+    point = bench.subject(candidate, None, None).point
     source = render(bench.kernel, template, candidate, point, bench.include_dirs, probe)
     if isinstance(source, RenderFailed):
         place = f"{source.line.file}:{source.line.number}: " if source.line else ""
@@ -168,7 +168,7 @@ def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
     cubin = bench.toolchain.compile(source, bench.target.device.arch) if bench.target.measures else None
     if isinstance(cubin, CompileFailed):
         return cubin.sentence
-    return bench.subject(candidate, source, cubin, None)
+    return bench.subject(candidate, source, cubin)
 
 
 def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:

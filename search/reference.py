@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from search import computing
 from search.cases import Case
 from search.digest import text_digest
 from search.errors import Fault, SpecError
@@ -134,10 +135,14 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
     module = kernel_module(kernel)
     dims, options = dict(case.dims), dict(case.options)
     where = f"{kernel.name}/reference.py"
+    size_bytes = 8 * sum(math.prod(int(dims[dim]) for dim in one.shape) for one in kernel.arguments if one.kind != "scalar")
     try:
-        inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
+        with computing.turn(size_bytes):
+            inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
         found = compute(kernel, case) if compute is not None else None
-        found = found or module.reference(dims, options, inputs)
+        if not found:
+            with computing.turn(size_bytes):
+                found = module.reference(dims, options, inputs)
         outputs = {name: Expected(**one) for name, one in found.items()}
     except Fault:
         raise

@@ -1,7 +1,8 @@
 """The loop of one search: ask -> evaluate -> record -> tell, until the budget is spent or somebody says stop.
 
 Candidates are evaluated `window` at a time, and are recorded and told in the order in which they were asked, so that
-a search with the same plan makes the same choices however fast each candidate was.
+a search with the same plan makes the same choices however fast each candidate was. The baseline is the first of them: the
+others are compiled and checked beside it, and wait for its times where their own are compared with it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from search.closing import Closing, closing
 from search.comparison import Confirmation, Peer
 from search.confirmation import Contender, contender_of
 from search.evaluate import Bench, Evaluated, evaluate, timings_of
+from search.errors import Fault
 from search.executors.local import LocalExecutor
 from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
 from search.render import RenderedSource
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
 from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, Reason, Rejected, Stage, Timing,
-                            Trial, Verdict, performance_of)
+                            Trial, Verdict, no_baseline, performance_of)
 
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
@@ -111,12 +113,15 @@ class SearchRun:
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
+        self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
         self.best_time_us = math.inf                     # of those that were accepted
         self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
         self.faults_in_a_row = 0
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
+        if plan.baseline == NO_BASELINE:
+            self._baseline_known.set()
         self._restore(history)
 
     def run(self) -> RunResult:
@@ -138,7 +143,7 @@ class SearchRun:
             control = self.sink.control(self._spent_s())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
-            while control is Control.RUN and not exhausted and len(flights) < self._room() and self._budget_left():
+            while control is Control.RUN and not exhausted and len(flights) < self.plan.window and self._budget_left():
                 flight = self._launch(executor)
                 exhausted = flight is None
                 if flight is not None:
@@ -189,10 +194,15 @@ class SearchRun:
             return RunResult(Ended.PAUSED, "paused")
         return RunResult(Ended.COMPLETED, "every valid candidate was tried" if exhausted else "the budget is spent")
 
-    def _room(self) -> int:
-        """The baseline goes first and alone: the others are compared with it."""
-        waits_for_baseline = self.plan.baseline != NO_BASELINE and self.baseline is None and self.next_number <= 1
-        return 1 if waits_for_baseline else self.plan.window
+    def _is_baseline(self, number: int) -> bool:
+        return number == 0 and self.plan.baseline != NO_BASELINE
+
+    def _timed_baseline(self) -> tuple[Timing, ...] | None:
+        """Of trial 0, once it is recorded; it was begun before any other."""
+        while not self._baseline_known.wait(CONTROL_INTERVAL_S):
+            if self.stop.is_set():
+                raise Fault("interrupted while the baseline was evaluated", code="interrupted")
+        return self.baseline
 
     def _spent_s(self) -> float:
         return self.history.spent_s + time.monotonic() - self._started
@@ -237,7 +247,8 @@ class SearchRun:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:
             self.sources[source.digest] = None
-        future = executor.submit(evaluate, proposal.candidate, self.bench, self.baseline, rendered)
+        baseline = no_baseline if self._is_baseline(number) else self._timed_baseline
+        future = executor.submit(evaluate, proposal.candidate, self.bench, baseline, rendered)
         return _Flight(number, proposal, source, future)
 
     def _next_proposal(self) -> Proposal | None:
@@ -260,9 +271,10 @@ class SearchRun:
         self.on_trial(trial)
 
     def _learn(self, trial: Trial, tell: Callable[[Proposal, Told], None]) -> None:
-        if trial.number == 0 and self.plan.baseline != NO_BASELINE:
+        if self._is_baseline(trial.number):
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
+            self._baseline_known.set()
         elif (contender := contender_of(trial, is_baseline=False)) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):

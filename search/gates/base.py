@@ -14,7 +14,7 @@ from search.space import Resolved
 from search.spec import Items, KernelSpec, TemplateSpec, Workload
 from search.targets.base import Target
 from search.toolchain import Cubin
-from search.verdict import GateResult, Outcome, Timing
+from search.verdict import BaselineTimings, GateResult, Outcome, no_baseline
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Subject:
     workloads: tuple[Workload, ...]
     limits: GateLimits
     seed: int
-    baseline: tuple[Timing, ...] | None  # None: this is the baseline, or there is none
+    baseline: BaselineTimings = no_baseline
     cancelled: Callable[[], bool] = lambda: False
-    rival: Subject | None = None         # the baseline, compiled: a measuring target times it in turns with this
+    rival: Callable[[], Subject | None] = no_baseline    # the baseline, compiled: a measuring target times it in turns with this
     min_gain: float = 0.0                # a share of the baseline's time
     checker: Target | None = None        # looks for races where the target itself does not
     mode: str = "auto"                   # how measured times find the caches

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from search import computing
 from search.cases import Case, derived_cases, workload_case
 from search.gates.base import Subject, passed
 from search.memory import POISON, Problem, Tensor, problem
@@ -93,8 +94,9 @@ def _lengths(case: Case) -> Hashable:
 
 
 def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
-    return [problem(subject.kernel, subject.template, subject.point, case, subject.target.answer(subject.kernel, case))
-            for case in cases]
+    answers = [(case, subject.target.answer(subject.kernel, case)) for case in cases]
+    with computing.turn(max((one.nbytes for _, one in answers), default=0)):
+        return [problem(subject.kernel, subject.template, subject.point, *one) for one in answers]
 
 
 def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
@@ -119,15 +121,12 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
         sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
     right = subject.target.answer(subject.kernel, case)
-    found, reason = [], None
-    for tensor in execution.problem.tensors:
-        image = execution.outputs.get(tensor.name)
-        if tensor.role == "input" or image is None:
-            continue
-        evidence, why = _compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
-        found.append(evidence)
-        reason = reason or why
-    return found, reason
+    images = [(one, execution.outputs[one.name]) for one in execution.problem.tensors
+              if one.role != "input" and execution.outputs.get(one.name) is not None]
+    with computing.turn(max((one.nbytes for _, one in images), default=0)):
+        compared = [_compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
+                    for tensor, image in images]
+    return [evidence for evidence, _ in compared], next((why for _, why in compared if why), None)
 
 
 def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case: Case,

@@ -27,7 +27,7 @@ class PerformanceGate:
     name = "performance"
 
     def judge(self, subject: Subject) -> GateResult:
-        against = subject.rival
+        against = subject.rival()
         rival = Rival(against.program, timed_problems(against)) if against else None
         timings = subject.target.measure(subject.program, subject.cubin, timed_problems(subject), rival,
                                          lambda execution: left_wrong(subject, execution))
@@ -35,7 +35,7 @@ class PerformanceGate:
             return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
         if subject.target.measures:
             return self._measured(subject, timings)
-        evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline), subject.target.band)
+        evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline()), subject.target.band)
         return unavailable(self.name, _modelled_sentence(evidence), evidence)
 
     def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:

@@ -213,7 +213,7 @@ class Sweep:
         if isinstance(cubin, CompileFailed):
             return Row(number, candidate.template, values, source.digest, Stage.COMPILE.value, cubin.reason.value,
                        cubin.sentence, None, 0, None, (), run), []
-        subject = bench.subject(candidate, source, cubin, self._timings)
+        subject = bench.subject(candidate, source, cubin, lambda: self._timings)
         results: list[GateResult] = []
         for gate in GATES:
             results.append(gate.judge(subject))

@@ -18,7 +18,7 @@ from search.render import RenderedSource
 from search.space import Space
 from search.spec import Items, KernelSpec, TemplateSpec
 from search.toolchain import Cubin
-from search.verdict import LineCost, Reason, SafetyFinding, Timing, Verdict
+from search.verdict import BaselineTimings, LineCost, Reason, SafetyFinding, Timing, Verdict, no_baseline
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Question:
     source_digest: str
     workloads: tuple[str, ...]
     limits: Any                          # GateLimits
-    baseline: tuple[Timing, ...] | None
+    baseline: BaselineTimings = no_baseline
     against: Candidate | None = None     # the baseline
 
 

@@ -121,12 +121,13 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
                            f"replayed from {heading.name}, row {row.number}: {one.note}") for name, one in chosen)
     ratio = interval = None
     words = ""
-    if question.baseline is not None:
+    baseline = question.baseline()
+    if baseline is not None:
         if question.against is not None and recording.row_of(question.against) is recording.rows[0]:
             then = standing(tuple(one for _, one in chosen), heading.protocol.min_gain)
             ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
         else:
-            base = {one.workload: one.time_median_us for one in question.baseline}
+            base = {one.workload: one.time_median_us for one in baseline}
             ratio = math.exp(sum(math.log(one.time_median_us / base[one.workload]) for one in timings) / len(timings))
             words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
     times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in timings)

@@ -22,7 +22,7 @@ def axpy_subject(album, target, toolchain, template_name="right", limits=GateLim
     point = resolve(template, parameters, compiled)
     source = render(kernel, template, candidate, point, album.include_dirs)
     cubin = toolchain.compile(source, target.device.arch)
-    return Subject(kernel, template, candidate, compiled, point, source, cubin, target, (workload,), limits, 0, None)
+    return Subject(kernel, template, candidate, compiled, point, source, cubin, target, (workload,), limits, 0)
 
 
 def problems_of(subject: Subject) -> list[Problem]:

@@ -94,5 +94,5 @@ def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emula
     chosen = kernel.workload(workload)
     bench = Bench(kernel, chosen.compile_time(kernel), (chosen,), emulator, toolchain, catalogue.include_dirs,
                   GateLimits(), 0)
-    done = evaluate(preset_candidate(template, point.name, bench.compiled), bench, None)
+    done = evaluate(preset_candidate(template, point.name, bench.compiled), bench)
     assert isinstance(done.verdict, Green), done.verdict

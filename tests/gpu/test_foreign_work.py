@@ -50,7 +50,7 @@ def timing_of(bench_of, monkeypatch):
 
     def timing(quiet_s: float):
         monkeypatch.setattr(cuda, "QUIET_S", quiet_s)
-        (found,) = performance_of(evaluate(spin(100000), bench_of(), None).verdict).timings
+        (found,) = performance_of(evaluate(spin(100000), bench_of()).verdict).timings
         if dict(found.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(found.detail):
             pytest.skip(f"NVML does not tell processes apart here: {dict(found.detail)}")
         return found

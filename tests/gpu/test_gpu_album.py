@@ -30,5 +30,5 @@ def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain,
     assert isinstance(source, RenderedSource)
     cubin = toolchain.compile(source, gpu.device.arch)
     assert isinstance(cubin, Cubin), cubin
-    result = CorrectnessGate().judge(bench.subject(candidate, source, cubin, None))
+    result = CorrectnessGate().judge(bench.subject(candidate, source, cubin))
     assert result.outcome is Outcome.PASSED, result.sentence

@@ -26,15 +26,15 @@ def test_a_candidate_that_breaks_is_rejected_for_its_own_reason_and_the_next_one
 
 
 def test_a_candidate_that_does_not_end_is_rejected_and_the_next_one_runs(gpu, bench_of):
-    verdict = evaluate(spin(10**12), bench_of(), None).verdict
+    verdict = evaluate(spin(10**12), bench_of()).verdict
     assert isinstance(verdict, Rejected) and verdict.reason is Reason.TIMEOUT, verdict
     assert "no end within 3 s" in verdict.sentence
-    assert isinstance(evaluate(spin(20000), bench_of(), None).verdict, Green)
+    assert isinstance(evaluate(spin(20000), bench_of()).verdict, Green)
 
 
 def test_a_workspace_that_cannot_be_had_is_the_candidates_doing(gpu, bench_of, watches):
     greedy = Candidate("stopwatch", "greedy", (("unused", 0),), Origin(OriginKind.SEEDED))
-    verdict = evaluate(greedy, bench_of(), None).verdict
+    verdict = evaluate(greedy, bench_of()).verdict
     assert isinstance(verdict, Rejected) and verdict.reason is Reason.OUT_OF_MEMORY, verdict
     assert "1000000000000 bytes" in verdict.sentence
 
@@ -43,7 +43,7 @@ def test_a_cubin_for_another_gpu_is_our_fault_and_says_so(gpu, bench_of, toolcha
     bench = bench_of()
     source = bench.render(spin(20000))
     other = toolchain.compile(source, "sm_80")
-    subject = bench.subject(spin(20000), source, other, None)
+    subject = bench.subject(spin(20000), source, other)
     with pytest.raises(Fault, match="another GPU than sm_90") as fault:
         list(gpu.execute(subject.program, problems_of(subject)))
     assert fault.value.code == "wrong_arch"

@@ -42,7 +42,7 @@ def winner(gpu, catalogue, toolchain):
     template, preset = kernel.preset("wmma:stage2")
     candidate = preset_candidate(template, preset.name, bench.compiled)
     source = bench.render(candidate)
-    return bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch), None)
+    return bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
 
 
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):

@@ -26,7 +26,7 @@ def bench_on(gpu, catalogue, toolchain, workload) -> Bench:
 def test_presets_are_right(preset, workload, gpu, catalogue, toolchain):
     bench = bench_on(gpu, catalogue, toolchain, workload)
     template, point = bench.kernel.preset(preset)
-    verdict = evaluate(preset_candidate(template, point.name, bench.compiled), bench, None).verdict
+    verdict = evaluate(preset_candidate(template, point.name, bench.compiled), bench).verdict
     result = gate_result(verdict, Stage.CORRECTNESS)
     assert result is not None and result.outcome is Outcome.PASSED, verdict
 
@@ -37,7 +37,7 @@ def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_
     template, point = bench.kernel.preset("row:plain")
     candidate = preset_candidate(template, point.name, bench.compiled)
     source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch), None)
+    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
     found = {one.name: one for one in compare_peers(subject, processes=1)}
     assert found["torch-rms-norm"].outcome == "timed" and "two operations" in found["torch-rms-norm"].version
     assert found["torch-compile"].outcome in ("timed", "unavailable"), found["torch-compile"].sentence

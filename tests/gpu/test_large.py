@@ -54,7 +54,7 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
     candidate = preset_candidate(template, preset.name, compiled)
     bench = Bench(kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0)
     source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch), None)
+    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
     case = workload_case(replace(workload, dims=tuple((name, 2 if name == "B" else size) for name, size in workload.dims)), 5)
     right = answer(kernel, case)
     near = problem(kernel, template, subject.point, case, right)

@@ -19,29 +19,29 @@ def timing_of(verdict):
 
 @pytest.mark.parametrize("cycles", [20000, 100000, 2000000])
 def test_a_known_spin_takes_its_cycles_at_the_clock_of_the_gpu(cycles, gpu, bench_of):
-    timing = timing_of(evaluate(spin(cycles), bench_of(), None).verdict)
+    timing = timing_of(evaluate(spin(cycles), bench_of()).verdict)
     assert timing.time_kind is TimeKind.MEASURED
     least = cycles / gpu.device.clock_max_mhz
     assert 0.99 * least <= timing.time_median_us <= 1.02 * least + 1.5, timing
 
 
 def test_known_bytes_move_at_less_than_the_peak_and_more_than_half_of_it(gpu, bench_of):
-    timing = timing_of(evaluate(spin(0), bench_of("large"), None).verdict)
+    timing = timing_of(evaluate(spin(0), bench_of("large")).verdict)
     rate = 8 * 2**24 / timing.time_median_us
     assert 0.5 * gpu.device.dram_bytes_per_us < rate < gpu.device.dram_bytes_per_us, (rate, timing.note)
     assert timing.note.startswith("cold")
 
 
 def test_a_small_workload_that_is_asked_for_cold_is_timed_over_a_ring_beyond_the_l2(bench_of):
-    hot, cold = (timing_of(evaluate(spin(0), replace(bench_of(), mode=mode), None).verdict) for mode in ("hot", "cold"))
+    hot, cold = (timing_of(evaluate(spin(0), replace(bench_of(), mode=mode)).verdict) for mode in ("hot", "cold"))
     assert hot.note.startswith("hot, ring of 1,") and cold.note.startswith("cold, ring of ")
     assert dict(cold.detail)["nodes"] >= dict(cold.detail)["sets"] > 1
 
 
 def compared(bench, candidate):
-    baseline = evaluate(bench.baseline, bench, None).verdict
+    baseline = evaluate(bench.baseline, bench).verdict
     assert isinstance(baseline, Green) and baseline.gates[2].outcome is Outcome.UNAVAILABLE
-    return evaluate(candidate, bench, performance_of(baseline).timings).verdict
+    return evaluate(candidate, bench, lambda: performance_of(baseline).timings).verdict
 
 
 def test_a_3_percent_slower_twin_is_slower_and_the_samples_say_so(bench_of):

@@ -80,7 +80,7 @@ def judge(artifacts, catalogue):
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         assert isinstance(source, RenderedSource), source
         return CorrectnessGate().judge(Subject(kernel, template, candidate, compiled, point, source, None, target, (),
-                                               GateLimits(), 0, None))
+                                               GateLimits(), 0))
     yield judged
     target.close()
 

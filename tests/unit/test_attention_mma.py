@@ -44,7 +44,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         body = source.unit.splitlines()
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
         source = assemble(lines, source.entries, CATALOGUE.include_dirs)
-    return Subject(ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0, None)
+    return Subject(ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0)
 
 
 def rendered(parameters, compiled=COMPILED):

@@ -71,7 +71,7 @@ QUICK = 5                            # the others take as long each, and run wit
                          [*ELSEWHERE[:QUICK], *(pytest.param(*one, marks=pytest.mark.slow) for one in ELSEWHERE[QUICK:])], ids=str)
 def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
     bench = bench_of(D, dtype, mask)
-    verdict = evaluate(candidate(bench, preset, **changes), bench, None).verdict
+    verdict = evaluate(candidate(bench, preset, **changes), bench).verdict
     assert isinstance(verdict, Green), verdict
 
 

@@ -429,10 +429,10 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
     assert search.best_time_us == contender_of(trial, is_baseline=False).time_us
     for best_us, verdict, outcome in ((9.0, Accepted, Outcome.PASSED), (7.0, Green, Outcome.SKIPPED)):
         bench = replace(search.bench, best_time_us=lambda: best_us)
-        found = evaluate(trial.candidate, bench, search.baseline).verdict
+        found = evaluate(trial.candidate, bench, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
     assert "an accepted candidate that takes 7.00 us was there" in gate_result(found, "safety").sentence
-    baseline = evaluate(sink.trials[0].candidate, bench, None).verdict
+    baseline = evaluate(sink.trials[0].candidate, bench).verdict
     assert gate_result(baseline, "safety").outcome is Outcome.PASSED
 
 

@@ -21,7 +21,7 @@ def judged(artifacts, toolchain):
         target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
         bench = Bench(kernel, workload.compile_time(kernel), (workload,), target, toolchain, catalogue.include_dirs,
                       GateLimits(), 0)
-        return evaluate(preset_candidate(kernel.template("right"), "plain", bench.compiled), bench, None).verdict
+        return evaluate(preset_candidate(kernel.template("right"), "plain", bench.compiled), bench).verdict
     return judge
 
 

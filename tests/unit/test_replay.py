@@ -121,9 +121,9 @@ def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album
 
 
 def test_ratios_are_those_of_the_recorded_blocks(shelf, bench):
-    baseline = performance_of(evaluate(bench.baseline, bench, None).verdict).timings
+    baseline = performance_of(evaluate(bench.baseline, bench).verdict).timings
     for row in shelf.rows[1:]:
-        evidence = performance_of(evaluate(shelf.candidate(row), bench, baseline).verdict)
+        evidence = performance_of(evaluate(shelf.candidate(row), bench, lambda: baseline).verdict)
         if evidence is not None:
             true = law_us(row.source_digest) / law_us(shelf.rows[0].source_digest)
             assert abs(evidence.ratio_to_baseline / true - 1) < 0.004
@@ -133,14 +133,14 @@ def test_ratios_are_those_of_the_recorded_blocks(shelf, bench):
 def test_another_baseline_is_compared_by_medians(shelf, bench):
     other = next(one for one in shelf.rows[1:] if one.times)
     bench = replace(bench, baseline=shelf.candidate(other))
-    baseline = performance_of(evaluate(bench.baseline, bench, None).verdict).timings
-    evidence = performance_of(evaluate(shelf.candidate(shelf.rows[0]), bench, baseline).verdict)
+    baseline = performance_of(evaluate(bench.baseline, bench).verdict).timings
+    evidence = performance_of(evaluate(shelf.candidate(shelf.rows[0]), bench, lambda: baseline).verdict)
     true = law_us(shelf.rows[0].source_digest) / law_us(other.source_digest)
     assert abs(evidence.ratio_to_baseline / true - 1) < 0.006 and evidence.ratio_interval is None
 
 
 def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(shelf, album, bench):
-    verdict = evaluate(bench.baseline, replace(bench, limits=GateLimits(max_registers=1)), None).verdict
+    verdict = evaluate(bench.baseline, replace(bench, limits=GateLimits(max_registers=1))).verdict
     assert (verdict.stage, verdict.reason) == ("ptxas", "over_request_limit") and "1 are allowed" in verdict.sentence
     with pytest.raises(UsageError, match="spill more than 0 bytes"):
         make_plan(SearchRequest("axpy", target="replay:axpy-small", gates={"ptxas": {"max_spill_bytes": None}}), album)
@@ -188,10 +188,10 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
     assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(shelf.rows)
     candidate = Candidate("axpy", "right", space.points[0], Origin(OriginKind.SAMPLED))
     newer_bench = replace(bench, kernel=newer)
-    assert verdict_name(evaluate(candidate, newer_bench, None).verdict) == verdict_name(
-        evaluate(shelf.candidate(shelf.row_of(candidate)), bench, None).verdict)
+    assert verdict_name(evaluate(candidate, newer_bench).verdict) == verdict_name(
+        evaluate(shelf.candidate(shelf.row_of(candidate)), bench).verdict)
     other = replace(candidate, parameters=(("unroll", 2), *candidate.parameters[1:]))
-    assert evaluate(other, newer_bench, None).verdict.code == "recording_stale"
+    assert evaluate(other, newer_bench).verdict.code == "recording_stale"
     fewer = replace(right, parameters=right.parameters[:1], constraints=(), text=right.text.replace("per_thread", "1"))
     gone = replace(kernel, templates=tuple(fewer if one.name == "right" else one for one in kernel.templates))
     with pytest.raises(UsageError, match="unknown parameter 'per_thread'") as refused:
@@ -202,8 +202,8 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
 def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf, bench):
     source = bench.render(bench.baseline)
     with pytest.raises(Fault, match="renders as"):
-        bench.target.answers(bench.question(bench.baseline, replace(source, digest="0" * 64), None))
-    done = evaluate(bench.baseline, bench, None, replace(source, digest="0" * 64))
+        bench.target.answers(bench.question(bench.baseline, replace(source, digest="0" * 64)))
+    done = evaluate(bench.baseline, bench, rendered=replace(source, digest="0" * 64))
     assert verdict_name(done.verdict) == "faulted" and done.verdict.code == "recording_stale"
 
 

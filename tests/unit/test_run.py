@@ -135,6 +135,58 @@ def test_a_cancel_ends_what_is_in_flight_at_once(start, album, broken_kernel):
     assert threading.active_count() < 10
 
 
+def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(start, emulator, monkeypatch):
+    execute, measure, beside, waited = emulator.execute, emulator.measure, threading.Event(), []
+    executed: set[str] = set()
+
+    def executes(program, problems):
+        yield from execute(program, problems)
+        executed.add(program.source.digest)
+        if len(executed) > 1:
+            beside.set()
+
+    def measures(*args, **more):
+        waited.append(beside.wait(20.0))
+        return measure(*args, **more)
+    monkeypatch.setattr(emulator, "execute", executes)
+    monkeypatch.setattr(emulator, "measure", measures)
+    sink = ListSink()
+    start(sink, trials=3)
+    assert waited[0], "nobody was executed while the baseline was evaluated"
+    assert [one.number for one in sink.trials] == [0, 1, 2]
+    ratios = [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials]
+    assert ratios[0] is None and all(ratio > 0 for ratio in ratios[1:])
+
+
+def test_who_waits_for_the_baseline_is_let_go_by_a_cancel(start, emulator, monkeypatch):
+    timing, interrupted = threading.Event(), threading.Event()
+
+    def measures(*args, **more):             # the baseline: it comes to no end of its own
+        timing.set()
+        assert interrupted.wait(20.0)
+        raise Fault("interrupted", code="interrupted")
+    monkeypatch.setattr(emulator, "measure", measures)
+    monkeypatch.setattr(emulator, "interrupt", interrupted.set)
+    sink = ListSink(lambda sink: Control.CANCEL if timing.is_set() and len(sink.begun) > 1 else Control.RUN)
+    _, result = start(sink, trials=4)
+    assert result.ended is Ended.CANCELLED and sink.trials == []
+
+
+def test_without_a_right_baseline_the_others_are_compared_with_nothing(start, emulator, monkeypatch):
+    known, measure = ListSink(), emulator.measure
+    start(known, trials=1)
+
+    def measures(program, *args, **more):
+        if program.source.digest == known.trials[0].source_digest:
+            raise Fault("the clock is gone", code="clock_gone")
+        return measure(program, *args, **more)
+    monkeypatch.setattr(emulator, "measure", measures)
+    sink = ListSink()
+    start(sink, trials=3)
+    assert isinstance(sink.trials[0].verdict, Faulted) and sink.trials[0].verdict.code == "clock_gone"
+    assert [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials[1:]] == [None, None]
+
+
 def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(start):
     whole = ListSink()
     start(whole, trials=6)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from search import computing
 from search.memory import Problem
 
 KEPT_BYTES = 2**30
@@ -33,7 +34,8 @@ class ImageFiles:
     @contextmanager
     def held(self, problems: Sequence[Problem]) -> Iterator[list[Path]]:
         """The file of each problem; they stay until the block ends."""
-        keys = [images_key(one) for one in problems]
+        with computing.turn(max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)):
+            keys = [images_key(one) for one in problems]
         with self._lock:
             files = [self._entry(key, one) for key, one in zip(keys, problems)]
             for one in files:

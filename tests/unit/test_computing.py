@@ -1,0 +1,47 @@
+"""Threads that compute take turns, two at a time; what is large needs none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from search import computing
+
+
+def test_two_compute_at_once_and_no_more():
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def compute(_):
+        nonlocal inside, most
+        with computing.turn(8):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            time.sleep(0.01)
+            with lock:
+                inside -= 1
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(compute, range(24)))
+    assert most == computing.AT_ONCE == 2 and inside == 0
+
+
+def test_large_data_needs_no_turn():
+    together = threading.Barrier(6, timeout=20.0)
+
+    def compute(_):
+        with computing.turn(computing.LARGE_BYTES):
+            return together.wait()
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(compute, range(6))) == list(range(6))
+
+
+def test_a_turn_is_given_back_by_who_fails():
+    for _ in range(5):
+        try:
+            with computing.turn(8):
+                raise ValueError
+        except ValueError:
+            pass
+    with computing.turn(8), computing.turn(8):
+        assert not computing._turns.acquire(blocking=False)
