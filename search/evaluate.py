@@ -45,6 +45,7 @@ class Bench:
     best_time_us: Callable[[], float] = lambda: math.inf     # of the fastest accepted candidate so far
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None     # search.peers.compare_peers, where there are peers
     siblings: Siblings | None = None     # what parameters that promise equal results are held to
+    on_result: Callable[[GateResult], None] = lambda result: None    # hears of each gate's as it comes
 
     def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
         template = self.kernel.template(candidate.template)
@@ -113,17 +114,18 @@ def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | Rend
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
-    return _through_gates(bench.subject(candidate, rendered, compiled, baseline), bench.best_time_us)
+    return _through_gates(bench.subject(candidate, rendered, compiled, baseline), bench)
 
 
-def _through_gates(subject: Subject, best_time_us: Callable[[], float]) -> Verdict:
+def _through_gates(subject: Subject, bench: Bench) -> Verdict:
     results: list[GateResult] = []
     for number, gate in enumerate(GATES):
         try:
-            result = _spared(gate.name, results, best_time_us) or gate.judge(subject)
+            result = _spared(gate.name, results, bench.best_time_us) or gate.judge(subject)
         except (Fault, SpecError) as error:
             return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
         results.append(result)
+        bench.on_result(result)
         if result.outcome is Outcome.FAILED:
             results += [GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
                         for later in GATES[number + 1:]]

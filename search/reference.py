@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -18,8 +18,10 @@ import numpy as np
 
 from search import computing
 from search.cases import Case
+from search.cores import usable_cores
 from search.digest import text_digest
 from search.errors import Fault, SpecError
+from search.reference_children import ReferenceChildren, children_for
 from search.reference_text import importable_name
 from search.spec import KernelSpec
 
@@ -82,8 +84,8 @@ Compute = Callable[[KernelSpec, Case], Arrays | None]
 class Answers:
     """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
 
-    def __init__(self, kept_bytes: int) -> None:
-        self._kept_bytes, self._bytes, self._lock = kept_bytes, 0, threading.Lock()
+    def __init__(self, kept_bytes: int, children: ReferenceChildren = ReferenceChildren(0)) -> None:
+        self._kept_bytes, self._bytes, self._lock, self._children = kept_bytes, 0, threading.Lock(), children
         # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
 
@@ -96,18 +98,44 @@ class Answers:
             else:
                 mine: Future[Answer] = Future()
                 self._futures[key] = kernel, mine
-        if future is not None:
-            return future.result()
+        if future is None:
+            future = self._settled(key, mine, lambda: _computed(kernel, case, compute))
+        return future.result()
+
+    def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
+        """Have what is missing and small computed by a child, all at once, where there are children."""
+        if not self._children.count:
+            return
+        mine: dict[Case, Future[Answer]] = {}
+        with self._lock:
+            for case in cases:
+                if (id(kernel), case) not in self._futures and _size_bytes(kernel, case) < computing.LARGE_BYTES:
+                    mine[case] = Future()
+                    self._futures[id(kernel), case] = kernel, mine[case]
+        if not mine:
+            return
         try:
-            found = _computed(kernel, case, compute)
+            found = self._children.computed(kernel, list(mine))
+        except BaseException:
+            found = [None] * len(mine)       # others may wait for these already
+            raise
+        finally:
+            for (case, future), arrays in zip(mine.items(), found):
+                self._settled((id(kernel), case), future, lambda: (
+                    _computed(kernel, case, None) if arrays is None else _answer(kernel, case, *arrays)))
+
+    def _settled(self, key: Hashable, future: Future[Answer], compute: Callable[[], Answer]) -> Future[Answer]:
+        """Computed, or failed and forgotten."""
+        try:
+            found = compute()
         except BaseException as error:
             with self._lock:
                 self._futures.pop(key, None)
-            mine.set_exception(error)
-            raise
-        mine.set_result(found)
+            future.set_exception(error)
+            return future
+        future.set_result(found)
         self._count(found)
-        return found
+        return future
 
     def _count(self, found: Answer) -> None:
         """Give up what was used least recently; what is still being computed stays. Nothing is walked while there is room."""
@@ -120,7 +148,7 @@ class Answers:
                 self._bytes -= self._futures.pop(oldest)[1].result().nbytes
 
 
-_ANSWERS = Answers(KEPT_BYTES)
+_ANSWERS = Answers(KEPT_BYTES, ReferenceChildren(children_for(usable_cores())))
 
 
 def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> Answer:
@@ -131,11 +159,14 @@ def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> An
     return _ANSWERS.get(kernel, case, compute)
 
 
+def expect(kernel: KernelSpec, cases: Iterable[Case]) -> None:
+    """All of these will be asked for: where there are children for it, one computes what is missing."""
+    _ANSWERS.fill(kernel, cases)
+
+
 def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
-    module = kernel_module(kernel)
+    module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
-    where = f"{kernel.name}/reference.py"
-    size_bytes = 8 * sum(math.prod(int(dims[dim]) for dim in one.shape) for one in kernel.arguments if one.kind != "scalar")
     try:
         with computing.turn(size_bytes):
             inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
@@ -143,25 +174,40 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
         if not found:
             with computing.turn(size_bytes):
                 found = module.reference(dims, options, inputs)
-        outputs = {name: Expected(**one) for name, one in found.items()}
     except Fault:
         raise
     except Exception as error:                   # the author's code: any of its errors is the author's
-        raise SpecError(f"{where}: case {case.name}: {type(error).__name__}: {error}",
-                        code="reference_failed") from error
+        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
+    return _answer(kernel, case, inputs, found)
+
+
+def _size_bytes(kernel: KernelSpec, case: Case) -> int:
+    """Of all tensors in float64."""
+    dims = dict(case.dims)
+    return 8 * sum(math.prod(int(dims[dim]) for dim in one.shape) for one in kernel.arguments if one.kind != "scalar")
+
+
+def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found: Arrays) -> Answer:
+    """What reference.py gave, held to its contract."""
+    dims = dict(case.dims)
+    try:
+        outputs = {name: Expected(**one) for name, one in found.items()}
+    except Exception as error:
+        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
     for one in kernel.arguments:
         shape = tuple(int(dims[dim]) for dim in one.shape)
         if one.kind == "input" and inputs.get(one.name, np.empty(0)).shape != shape:
-            raise SpecError(f"{where}: make_inputs gave {one.name} another shape than {shape}",
-                            code="reference_failed")
+            raise _failed(kernel, f"make_inputs gave {one.name} another shape than {shape}")
         if one.kind == "output":
             if one.name not in outputs or outputs[one.name].value.shape != shape:
-                raise SpecError(f"{where}: reference gave {one.name} another shape than {shape}",
-                                code="reference_failed")
+                raise _failed(kernel, f"reference gave {one.name} another shape than {shape}")
             if np.isnan(outputs[one.name].value).any() or np.isnan(outputs[one.name].bound).any():
-                raise SpecError(f"{where}: case {case.name}: the reference of {one.name} holds NaN",
-                                code="reference_failed")
+                raise _failed(kernel, f"case {case.name}: the reference of {one.name} holds NaN")
     return Answer(inputs, outputs)
+
+
+def _failed(kernel: KernelSpec, what: str) -> SpecError:
+    return SpecError(f"{kernel.name}/reference.py: {what}", code="reference_failed")
 
 
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:

@@ -29,8 +29,8 @@ from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
 from search.render import RenderedSource
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
-from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, Reason, Rejected, Stage, Timing,
-                            Trial, Verdict, no_baseline, performance_of)
+from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, PerformanceEvidence, Reason, Rejected, Stage,
+                            Timing, Trial, Verdict, no_baseline, performance_of)
 
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
@@ -198,7 +198,7 @@ class SearchRun:
         return number == 0 and self.plan.baseline != NO_BASELINE
 
     def _timed_baseline(self) -> tuple[Timing, ...] | None:
-        """Of trial 0, once it is recorded; it was begun before any other."""
+        """Of trial 0, once they are taken or it is recorded; it was begun before any other."""
         while not self._baseline_known.wait(CONTROL_INTERVAL_S):
             if self.stop.is_set():
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
@@ -213,6 +213,12 @@ class SearchRun:
         if self.plan.trials is not None and self.next_number >= self.plan.trials:
             return False
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
+
+    def _hear_baseline(self, result: GateResult) -> None:
+        """Its safety takes longer than all else, and nobody's time waits for that."""
+        if isinstance(result.evidence, PerformanceEvidence):
+            self.baseline = result.evidence.timings
+            self._baseline_known.set()
 
     def _launch(self, executor: LocalExecutor) -> _Flight | None:
         """Begin the next trial: one that a dead worker left, the baseline, or the strategy's choice."""
@@ -247,8 +253,10 @@ class SearchRun:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:
             self.sources[source.digest] = None
-        baseline = no_baseline if self._is_baseline(number) else self._timed_baseline
-        future = executor.submit(evaluate, proposal.candidate, self.bench, baseline, rendered)
+        bench, baseline = self.bench, self._timed_baseline
+        if self._is_baseline(number):
+            bench, baseline = replace(bench, on_result=self._hear_baseline), no_baseline
+        future = executor.submit(evaluate, proposal.candidate, bench, baseline, rendered)
         return _Flight(number, proposal, source, future)
 
     def _next_proposal(self) -> Proposal | None:

@@ -17,7 +17,7 @@ from search.cases import Case, derived_cases, workload_case
 from search.gates.base import Subject, passed
 from search.memory import POISON, Problem, Tensor, problem
 from search.numerics import Siblings, input_digest, promised, with_broken_promise
-from search.reference import Expected, frobenius_norm
+from search.reference import Expected, expect, frobenius_norm
 from search.space import resolve
 from search.spec import Items
 from search.targets.base import Execution
@@ -94,6 +94,8 @@ def _lengths(case: Case) -> Hashable:
 
 
 def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
+    cases = list(cases)
+    expect(subject.kernel, cases)
     answers = [(case, subject.target.answer(subject.kernel, case)) for case in cases]
     with computing.turn(max((one.nbytes for _, one in answers), default=0)):
         return [problem(subject.kernel, subject.template, subject.point, *one) for one in answers]
