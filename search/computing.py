@@ -2,8 +2,8 @@
 
 One thread at a time holds Python's lock, and NumPy gives it away in every call on more than a few hundred numbers. Where
 sixteen threads compute, each waits far longer for the lock than it works, and so does the loop that coordinates a search: its
-own steps then take 30 times as long, and the sixteen together do less than two would (bench/computing.py). So those that
-compute take turns. Nobody who has a turn may wait for another thread or a child.
+own steps then take more than ten times as long, and the sixteen together do less than two would (bench/computing.py). So those
+that compute take turns. Nobody who has a turn may wait for another thread or a child.
 """
 
 from __future__ import annotations

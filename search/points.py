@@ -9,6 +9,8 @@ import numpy as np
 
 from search.spec import Items, Parameter
 
+LARGEST_GROUP = 2**16                # combinations of values that a table of distances has a place for
+
 
 class Points(Sequence[Items]):
     """Points in a fixed order; each is made when it is asked for."""
@@ -42,6 +44,35 @@ class Points(Sequence[Items]):
     def encode(self, parameters: Items) -> np.ndarray:
         """[parameters]: positions of values."""
         return np.frombuffer(self._row(parameters), np.uint8)
+
+    def distances(self, parameters: Items) -> np.ndarray:
+        """[points], int16: steps between ordered values and 1 for each different unordered one, from any values of the template.
+
+        Looked up in a few tables: one step a parameter would be sixty, each of which lets other threads in between.
+        """
+        wanted, found = self.encode(parameters), np.zeros(len(self), np.int16)
+        for places, digits in self._groups:
+            table = np.zeros(1, np.int16)
+            for place in places:
+                one, code = self.parameters[place], int(wanted[place])
+                values = np.arange(len(self._codes[place]))
+                steps = np.abs(values - code) if one.type == "int" else values != code
+                table = (table[:, None] + steps.astype(np.int16)).ravel()
+            found += table.take(digits, mode="clip")
+        return found
+
+    @cached_property
+    def _groups(self) -> list[tuple[tuple[int, ...], np.ndarray]]:
+        """(places of parameters, [points]): positions of their values as digits of one number, as many as a table has room for."""
+        found: list[tuple[tuple[int, ...], np.ndarray]] = []
+        places, digits, size = (), np.zeros(len(self), np.intp), 1
+        for place, codes in enumerate(self._codes):
+            if size * len(codes) > LARGEST_GROUP:
+                found.append((places, digits))
+                places, digits, size = (), np.zeros(len(self), np.intp), 1
+            digits = digits * len(codes) + self.columns[place]
+            places, size = (*places, place), size * len(codes)
+        return [*found, (places, digits)]
 
     @cached_property
     def columns(self) -> np.ndarray:

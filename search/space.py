@@ -116,13 +116,10 @@ class Space:
 
         Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
         """
-        points = self.points
-        distance = np.zeros(len(points), np.int16)
-        for one, column, code in zip(self.template.parameters, points.columns, points.encode(parameters).tolist()):
-            distance += np.abs(column.astype(np.int16) - code) if one.type == "int" else column != code
+        distance = self.points.distances(parameters)
         distance[~allowed] = np.iinfo(distance.dtype).max
         nearest = np.flatnonzero(distance == distance.min())
-        return points[int(nearest[rng.randrange(len(nearest))])]
+        return self.points[int(nearest[rng.randrange(len(nearest))])]
 
 
 def _because(sentence: str, values: Mapping[str, Value]) -> str:

@@ -44,3 +44,26 @@ def test_points_of_more_combinations_than_a_number_tells_apart_are_told_apart(co
     random.Random(2).shuffle(rows)
     points = Points(of, [point(of, row) for row in rows[:-1]])
     assert [points.position(point(of, row)) for row in rows] == [*range(15), None]
+
+
+@pytest.mark.parametrize("template", ["wmma", "mma", "scalar"])
+def test_distances_are_steps_between_ordered_values_and_one_for_each_other_difference(catalogue, template):
+    kernel = catalogue.kernel("attention")
+    compiled = kernel.workload("mission").compile_time(kernel)
+    points, rng = Space(kernel.template(template), compiled, device("h200")).points, random.Random(3)
+    for _ in range(3):
+        wanted = tuple((one.name, rng.choice(one.values)) for one in points.parameters)     # mostly no valid point
+        distances = points.distances(wanted)
+        assert len(distances) == len(points)
+        for position in rng.sample(range(len(points)), min(100, len(points))):
+            assert distances[position] == sum(
+                abs(one.values.index(have) - one.values.index(want)) if one.type == "int" else have != want
+                for one, (_, have), (_, want) in zip(points.parameters, points[position], wanted))
+
+
+def test_distances_of_many_parameters_and_of_no_points():
+    of = parameters(20)                                                # 4^20 combinations: three tables
+    rows = [tuple(random.Random(seed).choices(range(4), k=20)) for seed in range(50)]
+    points = Points(of, [point(of, row) for row in rows])
+    assert points.distances(point(of, (0,) * 20)).tolist() == [sum(row) for row in rows]
+    assert Points(of, []).distances(point(of, (0,) * 20)).tolist() == []
