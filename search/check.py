@@ -11,7 +11,7 @@ from search.errors import UsageError
 from search.gates.safety import LOOKED_FOR, safety_run
 from search.launch_file import BroughtKernel, ExpectedOutput
 from search.memory import Problem, Tensor
-from search.targets.base import Checked, Execution, Failure, Target
+from search.targets.base import Execution, Failure, Target
 from search.verdict import LineCost, SafetyFinding, SafetyRun
 
 ORDERS_OF_A_BROUGHT_KERNEL = 3       # one run in each schedule

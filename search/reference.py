@@ -85,7 +85,7 @@ class Answers:
     """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
 
     def __init__(self, kept_bytes: int, children: ReferenceChildren = ReferenceChildren(0)) -> None:
-        self._kept_bytes, self._bytes, self._lock, self._children = kept_bytes, 0, threading.Lock(), children
+        self._kept_bytes, self._bytes, self._lock, self.children = kept_bytes, 0, threading.Lock(), children
         # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
 
@@ -104,7 +104,7 @@ class Answers:
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
         """Have what is missing and small computed by a child, all at once, where there are children."""
-        if not self._children.count:
+        if not self.children.count:
             return
         mine: dict[Case, Future[Answer]] = {}
         with self._lock:
@@ -115,7 +115,7 @@ class Answers:
         if not mine:
             return
         try:
-            found = self._children.computed(kernel, list(mine))
+            found = self.children.computed(kernel, list(mine))
         except BaseException:
             found = [None] * len(mine)       # others may wait for these already
             raise
@@ -148,7 +148,7 @@ class Answers:
                 self._bytes -= self._futures.pop(oldest)[1].result().nbytes
 
 
-_ANSWERS = Answers(KEPT_BYTES, ReferenceChildren(children_for(usable_cores())))
+_ANSWERS = Answers(KEPT_BYTES)
 
 
 def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> Answer:
@@ -159,8 +159,15 @@ def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> An
     return _ANSWERS.get(kernel, case, compute)
 
 
+def use_children() -> None:
+    """For many candidates, where there are cores to spare: from now on children compute what `expect` names. One candidate
+    is done before a child has started."""
+    if not _ANSWERS.children.count:
+        _ANSWERS.children = ReferenceChildren(children_for(usable_cores()))
+
+
 def expect(kernel: KernelSpec, cases: Iterable[Case]) -> None:
-    """All of these will be asked for: where there are children for it, one computes what is missing."""
+    """All of these will be asked for: where children are used, one computes what is missing."""
     _ANSWERS.fill(kernel, cases)
 
 

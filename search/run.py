@@ -27,6 +27,7 @@ from search.errors import Fault
 from search.executors.local import LocalExecutor
 from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
+from search.reference import use_children
 from search.render import RenderedSource
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
 from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, PerformanceEvidence, Reason, Rejected, Stage,
@@ -127,6 +128,7 @@ class SearchRun:
     def run(self) -> RunResult:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
         self._started = time.monotonic()
+        use_children()
         self.bench.target.prepare()
         flights: deque[_Flight] = deque()
         with LocalExecutor(self.plan.window) as executor:

@@ -14,7 +14,7 @@ from app.dashboard.page_search import baseline_of
 from app.dashboard.pages import PageRoute, render, services_of
 from app.dashboard.words import shortened
 from app.probe_hint import probe_of
-from db.rows import SearchRow, TrialDetail, TrialRow
+from db.rows import TrialDetail, TrialRow
 from search.catalogue import Catalogue
 from search.errors import GreenfastError, UsageError
 from search.verdict import Stage

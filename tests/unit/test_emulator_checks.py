@@ -183,8 +183,8 @@ PLAIN = "partial[block * 32 + t]"
     (BLOCK_FENCE, "", FENCE, PLAIN, True),
     (FENCE, "", BLOCK_FENCE, PLAIN, True),
     (FENCE, "", "", f"__ldcg(&{PLAIN})", False),    # these go by the first-level cache
-    (FENCE, "", "", f"((volatile float*)partial)[block * 32 + t]", False),
-    ("", "", "", f"((volatile float*)partial)[block * 32 + t]", True),
+    (FENCE, "", "", "((volatile float*)partial)[block * 32 + t]", False),
+    ("", "", "", "((volatile float*)partial)[block * 32 + t]", True),
 ])
 def test_the_last_block_may_read_the_others_work_after_a_fence_on_either_side(emulator, writer, ticket, reader, read, races):
     outputs = {"partial": np.zeros(256, np.float32), "c": np.zeros(32, np.float32)}

@@ -129,5 +129,17 @@ def test_without_children_nothing_is_begun(catalogue, here):
     assert here == [] and not answers._futures
 
 
+def test_only_a_search_uses_children_and_only_where_there_are_cores_to_spare(monkeypatch):
+    monkeypatch.setattr(reference, "_ANSWERS", Answers(2**30))
+    for cores, count in ((2, 0), (16, 2)):
+        assert reference._ANSWERS.children.count == 0
+        monkeypatch.setattr(reference, "usable_cores", lambda: cores)
+        reference.use_children()
+        assert reference._ANSWERS.children.count == count
+    used = reference._ANSWERS.children
+    reference.use_children()
+    assert reference._ANSWERS.children is used
+
+
 def test_machines_with_cores_to_spare_have_children():
     assert [children_for(cores) for cores in (1, 2, 7, 8, 16, 64)] == [0, 0, 0, 1, 2, 8]
