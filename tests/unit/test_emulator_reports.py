@@ -193,6 +193,14 @@ def test_a_wild_access_is_named_and_other_runs_are_unharmed(emulator, offset, ki
     assert (fault.block, fault.thread, fault.where) == ((2, 0, 0), (33, 0, 0), ("test.cu", 4))
 
 
+def test_two_workers_that_crash_at_once_are_one_report(emulator):
+    kernel = Kernel(emulator, 'extern "C" __global__ void k(float* y, long long offset) { y[offset] = 1; }')
+    runs = [kernel.job({}, {"y": np.zeros(64, np.float32)}, (ScalarArgument("int64", 64 + 12),), grid=8, name=str(number))
+            for number in range(40)]
+    results = kernel.run(*runs)
+    assert [(one.status, kinds(one)) for one in results] == [("crash", ["out_of_bounds"])] * len(runs)
+
+
 @pytest.mark.parametrize(
     "statement, kind, words",
     [

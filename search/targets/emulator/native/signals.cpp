@@ -1,5 +1,6 @@
 #include "signals.h"
 
+#include <atomic>
 #include <csignal>
 #include <dlfcn.h>
 #include <ucontext.h>
@@ -52,7 +53,22 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     return {"device_fault", format("an access to address %p, far from every buffer", address)};
 }
 
+// The first thread that crashes reports it and ends the process; others that crash meanwhile wait for that end.
+// False where the first one crashes again while it reports: what it did is done once more, and its signal ends the process.
+bool may_report(int signal_number) {
+    static std::atomic<bool> crashed{false};
+    static thread_local bool reports = false;
+    if (reports) {
+        std::signal(signal_number, SIG_DFL);
+        return false;
+    }
+    if (crashed.exchange(true))
+        for (;;) pause();
+    return reports = true;
+}
+
 void on_crash(int signal_number, siginfo_t* info, void* context) {
+    if (!may_report(signal_number)) return;
     if (!Worker::exists() || !Worker::current().block().inside_fiber()) {
         report().ours("crash");
         _exit(exit_code_ours);
@@ -73,8 +89,7 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
 void catch_crashes() {
     struct sigaction action{};
     action.sa_sigaction = on_crash;
-    // One report: a second crash while reporting ends the process by its signal.
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | int(SA_RESETHAND);
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
         sigaction(signal_number, &action, nullptr);
 }
