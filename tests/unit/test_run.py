@@ -227,7 +227,7 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
 
 def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):
     sink = ListSink()
-    search, result = start(sink, templates=("broken",), baseline="right:plain", trials=6)
+    search, result = start(sink, templates=("broken",), baseline="right:plain", trials=6, seed=2)     # none of these is endless
     assert result.ended is Ended.COMPLETED
     rejected = [one for one in sink.trials if isinstance(one.verdict, Rejected)]
     assert rejected and all(one.verdict.sentence for one in rejected)
