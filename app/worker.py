@@ -22,6 +22,7 @@ from search.plan import SearchPlan
 from search.render import RenderedSource
 from search.run import Control, Ended, History, RunResult, SearchRun, Sink
 from search.strategies import Proposal
+from search.targets.base import Target
 from search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
@@ -153,15 +154,16 @@ def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History
               on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
     run = services.search_run(plan, sink, history, on_trial, on_closing)
-    if run.bench.checker is not None:        # what safety needs is built meanwhile; who is first to need it meets its faults
-        threading.Thread(target=_try, args=(run.bench.checker.prepare,), name=PREPARING, daemon=True).start()
+    if run.bench.checker is not None:        # what safety needs is built meanwhile
+        threading.Thread(target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True).start()
     run.bench.target.prepare()
     return run
 
 
-def _try(work: Callable[[], Any]) -> None:
+def _prepare_quietly(checker: Target) -> None:
+    """Whoever needs it first meets its faults."""
     with suppress(GreenfastError):
-        work()
+        checker.prepare()
 
 
 def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop: Stop) -> Any:

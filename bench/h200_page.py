@@ -25,6 +25,8 @@ SHORT = ("small", "mission")         # workloads whose trials are no longer than
 NOT_YET = "*not measured yet*"
 PLACE = re.compile(r"\('([^']+)', (\d+)\)")
 Row = dict[str, Any]
+# Candidates with a modelled and a measured time: those that the model was fitted to, others, and samples of the recordings.
+MODELLED = ("gpu_check", "model_check", "model_recorded")
 
 
 def result(name: str) -> Row:
@@ -191,17 +193,17 @@ def compiler() -> str:
 
 
 def modelled() -> str:
-    lines = [(one["template"], one["candidates"], f"{one['spearman']:.2f}",
+    lines = [(one["template"], one.get("workload", "mission"), one["candidates"], f"{one['spearman']:.2f}",
               f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}", name)
-             for name in ("gpu_check", "model_check") for one in rows(name, "modelled against measured")]
+             for name in MODELLED for one in rows(name, "modelled against measured")]
     if not lines:
         return NOT_YET
-    pairs = [(f"{one['modelled_ratio_from']:g}", one["pairs"], f"{one['share']:.1%}", name)
-             for name in ("gpu_check", "model_check") for one in rows(name, "pairs ordered wrongly")]
+    pairs = [(f"{one['modelled_ratio_from']:g}", one.get("workload", "mission"), one["pairs"], f"{one['share']:.1%}", name)
+             for name in MODELLED for one in rows(name, "pairs ordered wrongly")]
     return "\n\n".join((
-        table(("template", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
+        table(("template", "workload", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
               [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines]),
-        table(("modelled apart by a factor from", "pairs of candidates", "measured the other way round", "from"),
+        table(("modelled apart by a factor from", "workload", "pairs of candidates", "measured the other way round", "from"),
               [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in pairs]),
         f"The grey lines are equality and the band of {BAND:g} that a modelled time claims.",
         "![Modelled against measured times of attention candidates](h200_modelled.svg)"))
@@ -267,7 +269,7 @@ SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "t
 # ---- plots ----
 
 def modelled_plot() -> str:
-    both = [one for name in ("gpu_check", "model_check") for one in rows(name) if {"modelled_us", "measured_us"} <= one.keys()]
+    both = [one for name in MODELLED for one in rows(name) if {"modelled_us", "measured_us"} <= one.keys()]
     series = [Series(name, tuple((one["modelled_us"], one["measured_us"]) for one in both if one["template"] == name))
               for name in sorted({one["template"] for one in both})]
     return plot("Modelled against measured, attention on an H200",

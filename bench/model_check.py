@@ -44,7 +44,7 @@ from search.space import Space, resolve
 FITTED_TO = 5                        # every so many
 FRESH = {"mma": 40}
 WORKLOAD = "mission"
-SAMPLED = 40                         # of each recording
+SAMPLED = 120                        # of each recording
 ON_H200 = RESULTS.parent / "h200"
 METRICS = ("smsp__inst_executed.sum", "smsp__inst_executed_pipe_xu.sum", "smsp__inst_executed_pipe_lsu.sum",
            "smsp__inst_executed_pipe_alu.sum", "smsp__inst_executed_pipe_fma.sum")

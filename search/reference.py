@@ -222,6 +222,11 @@ def kernel_module(kernel: KernelSpec) -> types.ModuleType:
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
 
 
+def described_module(request: Mapping[str, Any]) -> types.ModuleType:
+    """In a child: that of the kernel which `described_kernel` described."""
+    return reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
+
+
 @lru_cache(maxsize=16)
 def reference_module(name: str, text: str, uses: tuple[tuple[str, str], ...] = ()) -> types.ModuleType:
     """reference.py, loaded, with those of the kernels that it builds on to import; SpecError when it lacks a function."""

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from search.children import serve_requests
-from search.reference import reference_module
+from search.reference import described_module
 
 
 def compute(request: Mapping[str, Any]) -> dict[str, Any]:
     """{"name", "text", "uses", "cases", "file"} -> {"found": what stands in the file of each case, None after an error}."""
-    module = reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
+    module = described_module(request)
     with Path(request["file"]).open("wb") as file:
         return {"found": [_written(module, case, file) for case in request["cases"]]}
 

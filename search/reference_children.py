@@ -33,6 +33,17 @@ def children_for(cores: int) -> int:
     return cores // CORES_A_CHILD
 
 
+def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
+    """What a child needs to load its reference.py: `reference.described_module` takes it."""
+    return {"name": kernel.folder.name, "text": kernel.reference_text, "uses": kernel.reference_uses}
+
+
+def described_case(case: Case) -> dict[str, Any]:
+    """What a child needs to compute it by itself; inputs follow from the seed."""
+    return {"dims": dict(case.dims), "options": dict(case.options), "inputs": case.inputs, "seed": case.seed,
+            "tiles": dict(case.tiles)}
+
+
 class ReferenceChildren:
     """`count` children, each started when it is first needed. They end when this process does."""
 
@@ -47,9 +58,7 @@ class ReferenceChildren:
     def computed(self, kernel: KernelSpec, cases: Sequence[Case]) -> list[Arrays | None]:
         """What reference.py gives for each case; None where it has to be asked here, also because no child could."""
         path = self._file()
-        request = {"name": kernel.folder.name, "text": kernel.reference_text, "uses": kernel.reference_uses, "file": str(path),
-                   "cases": [{"dims": dict(one.dims), "options": dict(one.options), "inputs": one.inputs, "seed": one.seed,
-                              "tiles": dict(one.tiles)} for one in cases]}
+        request = {**described_kernel(kernel), "cases": [described_case(one) for one in cases], "file": str(path)}
         try:
             found = self._call(request)["found"]
             with path.open("rb") as file:

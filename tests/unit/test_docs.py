@@ -125,6 +125,21 @@ def test_figures_in_the_docs_come_from_results():
     assert agreement["green_but_wrong_on_gpu"] == 0
 
 
+def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
+    found = {name: json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())["rows"]
+             for name in ("model_check", "model_recorded")}
+    others = [one for rows in found.values() for one in rows if one.get("what") == "modelled against measured"]
+    ranks, count = sorted(one["spearman"] for one in others), sum(one["candidates"] for one in others)
+    readme, reasons = (" ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/architecture.md"))
+    assert f"{ranks[0]:.2f} to {ranks[-1]:.2f} on {count} of a template" in readme
+    recorded = [one for one in others if "workload" in one]
+    assert len(recorded) == 3 and min(one["candidates"] for one in recorded) >= 100
+    first, second, third = (f"{one['spearman']:.3f}" for one in recorded)
+    assert f"it is {first}, {second} and {third}" in reasons
+    apart = [one for one in found["model_recorded"] if one.get("modelled_ratio_from", 0) >= 2]
+    assert sum(one["pairs"] * one["share"] for one in apart) < 0.01 * sum(one["pairs"] for one in apart)
+
+
 def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
     text = " ".join((ROOT / "docs" / "emulator.md").read_text().split())
     rows = json.loads((ROOT / "bench" / "results" / "model_atomics.json").read_text())["rows"]

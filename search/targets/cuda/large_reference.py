@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from search.cases import Case, derived_cases
-from search.reference import Arrays, kernel_module, reference_module
+from search.reference import Arrays, described_module, kernel_module
+from search.reference_children import described_case, described_kernel
 from search.space import resolve
 from search.spec import KernelSpec
 
@@ -29,15 +30,13 @@ def takes_cupy(kernel: KernelSpec) -> bool:
 
 
 def described(kernel: KernelSpec, case: Case) -> dict[str, Any]:
-    """What a child needs to compute it by itself; inputs follow from the seed."""
-    return {"name": kernel.folder.name, "text": kernel.reference_text, "uses": kernel.reference_uses,
-            "dims": dict(case.dims), "options": dict(case.options), "inputs": case.inputs, "seed": case.seed,
-            "tiles": dict(case.tiles)}
+    """What the measuring child needs to compute it by itself."""
+    return {**described_kernel(kernel), **described_case(case)}
 
 
 def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
     """In the child: the reference of what `described` made."""
-    module = reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
+    module = described_module(request)
     inputs = module.make_inputs(request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"])
     return module.reference(request["dims"], request["options"], inputs, xp)
 
