@@ -48,7 +48,7 @@ def presets() -> str:
 
 
 def checked() -> str:
-    """Every preset of both attention kernels, in every group of options, on several seeds."""
+    """Every preset of every kernel, in every group of options, on several seeds."""
     lines = []
     for name in ("presets_emulator", "h200/presets"):
         found, judged = result(name).get("found"), rows(name)
@@ -219,18 +219,22 @@ def _conflicts(figures: Row) -> float | None:
 # ---- judged apart ----
 
 def independent() -> str:
-    found = result("h200/independent_check").get("found", {})
+    """Every template of every kernel."""
     lines = []
-    for name, one in found.items():
-        plain, twins = one["candidates"], one["twins"]
-        lines.append((f"`{name}`", sum(plain.values()), plain.get("both accept", 0), plain.get("both reject", 0),
-                      sum(twins.values()) - twins.get("not compiled", 0), twins.get("both reject", 0),
-                      twins.get("only the gate rejects", 0), twins.get("only safety rejects", 0), twins.get("both accept", 0),
-                      f"**{one['wrong accepted']}**", f"**{one['right rejected']}**"))
-    known = [one.name for one in Catalogue([REPOSITORY_TEMPLATES]).kernel("attention").templates]
-    lines += [(f"`{name}`", NOT_YET, *[""] * 9) for name in known if name not in found]
-    return table(("template", "candidates", "both accept", "both reject", "wrong twins", "both reject", "only the gate", "only safety",
-                  "both accept (equivalent, or right by luck)", "wrong accepted", "right rejected"), lines)
+    for kernel in Catalogue([REPOSITORY_TEMPLATES]).kernels():
+        found = result(f"h200/independent_check/{kernel.name}").get("found", {})
+        for name in (one.name for one in kernel.templates):
+            if name not in found:
+                lines.append((f"`{kernel.name}`", f"`{name}`", NOT_YET, *[""] * 9))
+                continue
+            one = found[name]
+            plain, twins = one["candidates"], one["twins"]
+            lines.append((f"`{kernel.name}`", f"`{name}`", sum(plain.values()), plain.get("both accept", 0), plain.get("both reject", 0),
+                          sum(twins.values()) - twins.get("not compiled", 0), twins.get("both reject", 0),
+                          twins.get("only the gate rejects", 0), twins.get("only safety rejects", 0), twins.get("both accept", 0),
+                          f"**{one['wrong accepted']}**", f"**{one['right rejected']}**"))
+    return table(("kernel", "template", "candidates", "both accept", "both reject", "wrong twins", "both reject", "only the gate",
+                  "only safety", "both accept (equivalent, or right by luck)", "wrong accepted", "right rejected"), lines)
 
 
 def interval(values: list[float | None] | None, digits: int = 3) -> str:

@@ -1,9 +1,9 @@
 """Random candidates and wrong twins of them, judged by the gate and by a checker that was written apart from it.
 
-    python bench/independent_check.py OUT.json [--count 300] [--mutants 60] [--templates ...] [--target cuda:0]
+    python bench/independent_check.py FOLDER [--kernels ...] [--templates ...] [--count 300] [--mutants 60] [--target cuda:0]
 
-Two questions: did the gate accept what is wrong, did it reject what is right? The checker (independent_reference.py,
-independent_runner.py) has its own reference, bounds, lengths, data, memory layout and launches, and draws its seeds when it
+Writes FOLDER/KERNEL.json. Two questions: did the gate accept what is wrong, did it reject what is right? The checker
+(bench/independent/) has its own reference, bounds, lengths, data, memory layout and launches, and draws its seeds when it
 runs. So that its yes means something it is given wrong twins, too: a line of the text changed by one of a dozen
 operators. The gate is correctness on the target; what it lets pass and the checker does not is judged by safety on the emulator,
 as any contender is, and is a wrong one accepted when that passes it, too. Where gate and checker let a twin pass it is equivalent,
@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 
-from bench import independent_reference as checker
+from bench.independent import CHECKERS
 from bench.mutants import DECLARATION, LARGER_ARRAY, NOT_CODE, OPERATORS
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.cases import Case
@@ -82,33 +82,45 @@ class Work:
 
 def main() -> int:
     options = _arguments()
-    catalogue, found = Catalogue([REPOSITORY_TEMPLATES]), {}
-    kernel, rows, began = catalogue.kernel("attention"), [], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as name:
-        toolchain = Toolchain(Path(name), usable_cores())
-        target = open_target(options.target, TargetSettings(Path(name), catalogue.include_dirs, 1, 3.0))
+    catalogue, disagreements = Catalogue([REPOSITORY_TEMPLATES]), 0
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as folder:
+        toolchain = Toolchain(Path(folder), usable_cores())
+        target = open_target(options.target, TargetSettings(Path(folder), catalogue.include_dirs, 1, 3.0))
         target.prepare()
         try:
-            for template in options.templates or [one.name for one in kernel.templates]:
-                begin = time.monotonic()
-                works = list(drawn(kernel, kernel.template(template), catalogue, target.device, options))
-                judge_all(works, kernel, catalogue, toolchain, target, Path(name))
-                rows += [row(one, template) for one in works]
-                summary = told(rows, template, time.monotonic() - begin)
-                print(json.dumps(summary), flush=True)
-                for one in rows:
-                    if one["template"] == template and one["outcome"] in ("wrong accepted", "right rejected"):
-                        print(json.dumps(one), flush=True)
-                found = save(rows, {**dict(toolchain.identity), **dict(target.identity())}, time.monotonic() - began, options.out)
+            for name in options.kernels:
+                disagreements += check(catalogue.kernel(name), catalogue, toolchain, target, Path(folder), options)
         finally:
             target.close()
             toolchain.close()
-    return 1 if any(one["wrong accepted"] or one["right rejected"] for one in found.values()) else 0
+    return 1 if disagreements else 0
+
+
+def check(kernel, catalogue, toolchain, target, folder: Path, options) -> int:
+    """One kernel's templates; how many disagreements there were."""
+    rows, found, began = [], {}, time.monotonic()
+    for template in kernel.templates:
+        if options.templates and template.name not in options.templates:
+            continue
+        begin = time.monotonic()
+        works = list(drawn(kernel, template, catalogue, target.device, options))
+        judge_all(works, kernel, catalogue, toolchain, target, folder)
+        mine = [row(one, template.name) for one in works]
+        rows += mine
+        print(json.dumps(told(mine, f"{kernel.name}/{template.name}", time.monotonic() - begin)), flush=True)
+        for one in mine:
+            if one["outcome"] in ("wrong accepted", "right rejected"):
+                print(json.dumps(one), flush=True)
+        identity = {**dict(toolchain.identity), **dict(target.identity())}
+        found = save(rows, identity, time.monotonic() - began, options.folder / f"{kernel.name}.json")
+    return sum(one["wrong accepted"] + one["right rejected"] for one in found.values())
 
 
 def save(rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, out: Path) -> dict[str, dict[str, Any]]:
     """What was found so far, by template."""
-    found = {one: told(rows, one, None) for one in dict.fromkeys(one["template"] for one in rows)}
+    templates = dict.fromkeys(one["template"] for one in rows)
+    found = {name: told([one for one in rows if one["template"] == name], name, None) for name in templates}
     environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
                    "python": platform.python_version(), **identity}
     out.write_text(json.dumps({"environment": environment, "seconds": round(seconds, 1), "found": found, "rows": rows}) + "\n")
@@ -117,10 +129,11 @@ def save(rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, o
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kernels", nargs="+", choices=tuple(CHECKERS), default=tuple(CHECKERS))
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--mutants", type=int, default=60)
-    parser.add_argument("--templates", nargs="+")
+    parser.add_argument("--templates", nargs="+", help="of those kernels, only these")
     parser.add_argument("--target", default="cuda:0")
     return parser.parse_args()
 
@@ -234,13 +247,13 @@ def _compiled(work: Work, toolchain, target) -> Cubin | None:
 
 def cases_of(work: Work, kernel, offsets: bool) -> list[dict[str, Any]]:
     """Drawn cases with their launches: where a candidate is launched is the one thing that its template has to say."""
-    template, compiled = kernel.template(work.candidate.template), dict(work.compiled)
+    template, compiled, checker = kernel.template(work.candidate.template), dict(work.compiled), CHECKERS[kernel.name]
     point = resolve(template, work.candidate.parameters, work.compiled)
     found, rng = [], np.random.default_rng(secrets.randbits(64))
     for _ in range(SEEDS):
-        for case in checker.draw_cases(rng, dict(point.tiles), compiled["D"], compiled["dtype"], compiled["mask"], offsets):
-            dims = {name: case[name] for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")}
-            values = {**kernel.values_of(dims, {name: compiled[name] for name in ("dtype", "mask")}), **point.values}
+        for case in checker.draw_cases(rng, dict(point.tiles), compiled, offsets):
+            dims, chosen = ({one.name: case[one.name] for one in ones} for ones in (kernel.dims, kernel.options))
+            values = {**kernel.values_of(dims, chosen), **point.values}
             case["launches"] = [{"entry": one.entry, "grid": one.grid, "block": one.block, "smem": one.smem_dynamic_bytes,
                                  "cluster": one.cluster} for one in launches(template, values)]
             case["workspaces"] = [(int(one.bytes(values)), one.zero_fill) for one in template.scratch(values)]
@@ -262,15 +275,15 @@ def on_gpu(works: list[Work], kernel, folder: Path) -> None:
 
 
 def _job(work: Work, kernel, folder: Path) -> dict[str, Any]:
-    path = folder / f"{work.candidate.template}-{work.id}.cubin"
+    path = folder / f"{kernel.name}-{work.candidate.template}-{work.id}.cubin"
     path.write_bytes(work.cubin.code)
-    return {"id": work.id, "cubin": str(path), "cases": cases_of(work, kernel, offsets=True)}
+    return {"id": work.id, "kernel": kernel.name, "cubin": str(path), "cases": cases_of(work, kernel, offsets=True)}
 
 
 def _heard(share: list[Work], jobs: Path) -> list[Work]:
     """What a child said of its share; what is left after a candidate that broke it or never ended."""
     by_id, begun, lines = {one.id: one for one in share}, None, queue.SimpleQueue()
-    process = subprocess.Popen([sys.executable, str(ROOT / "bench" / "independent_runner.py"), str(jobs)],
+    process = subprocess.Popen([sys.executable, str(ROOT / "bench" / "independent" / "runner.py"), str(jobs)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     def read() -> None:
         for line in process.stdout:
@@ -304,37 +317,31 @@ def _heard(share: list[Work], jobs: Path) -> list[Work]:
 
 def on_emulator(work: Work, kernel, target) -> None:
     """The same cases on the emulator: the layout is the checker's, the memory the target's."""
-    program = target.load(work.source, work.cubin)
+    program, checker = target.load(work.source, work.cubin), CHECKERS[kernel.name]
     for case in cases_of(work, kernel, offsets=False):
-        before = checker.images(case, np)
-        (execution,) = target.execute(program, [_problem(work, case, before)])
+        before = checker.images(case)
+        (execution,) = target.execute(program, [_problem(checker, case, before)])
         if execution.failure is not None:
             work.checker = execution.failure.sentence
             return
-        after = {name: execution.outputs.get(name, before[name].view(np.uint8)).view(before[name].dtype) for name in before}
-        work.checker, ratio = checker.judged(case, before, after, np)
+        after = {name: execution.outputs.get(name, image.view(np.uint8)).view(image.dtype) for name, image in before.items()}
+        work.checker, ratio = checker.judged(case, before, after)
         work.ratio = max(work.ratio or 0.0, ratio)
         if work.checker:
             return
 
 
-def _problem(work: Work, case: dict[str, Any], before: dict[str, np.ndarray]) -> Problem:
-    storage, tensors = np.dtype(np.uint16), {}
-    for name in "qkvo":
-        place = case["tensors"][name]
-        tensors[name] = Tensor(name, "output" if name == "o" else "input", storage, tuple(place["shape"]),
-                               tuple(place["strides"]), before[name].view(np.uint8), name == "o")
-    rows = (case["B"], case["H"], case["S_q"])
-    tensors["lse"] = Tensor("lse", "output", np.dtype(np.uint32), rows, (rows[1] * rows[2], rows[2], 1),
-                            before["lse"].view(np.uint8), True)
-    scalars = [Scalar("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")] + [Scalar("float32", case["D"] ** -0.5)]
-    scalars += [Scalar("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3]]
+def _problem(checker, case: dict[str, Any], before: dict[str, np.ndarray]) -> Problem:
+    tensors = {name: Tensor(name, "output" if name in checker.OUTPUTS else "input", before[name].dtype, tuple(place["shape"]),
+                            tuple(place["strides"]), before[name].view(np.uint8), name in checker.OUTPUTS)
+               for name, place in case["tensors"].items()}
+    arguments = [tensors[value] if type_ == "tensor" else Scalar(type_, value) for type_, value in checker.arguments(case)]
     scratch = tuple(WorkspaceMemory(f"workspace_{number}", size, zero)
                     for number, (size, zero) in enumerate(case["workspaces"]))
     own = Case("independent", (), (), "", "contiguous", case["seed"], ())
     plans = tuple(LaunchPlan(one["entry"], one["grid"], one["block"], one["smem"], cluster=one["cluster"])
                   for one in case["launches"])
-    return Problem(own, tuple(tensors.values()), scratch, (*tensors.values(), *scalars, *scratch), plans, 0.0, 0.0)
+    return Problem(own, tuple(tensors.values()), scratch, (*arguments, *scratch), plans, 0.0, 0.0)
 
 
 # ---- what came of it ----
@@ -356,9 +363,8 @@ def row(work: Work, template: str) -> dict[str, Any]:
 
 
 def told(rows: list[dict[str, Any]], template: str, seconds: float | None) -> dict[str, Any]:
-    mine = [one for one in rows if one["template"] == template]
-    plain, twins = ([one for one in mine if bool(one["planted"]) == which] for which in (False, True))
-    counts = Counter(one["outcome"] for one in mine)
+    plain, twins = ([one for one in rows if bool(one["planted"]) == which] for which in (False, True))
+    counts = Counter(one["outcome"] for one in rows)
     by_kind = {name: dict(Counter(one["outcome"] for one in twins if one["planted"].startswith(name + ":")))
                for name in PLANTED}
     ratios = sorted(one["ratio"] for one in plain if one["ratio"])

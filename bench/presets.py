@@ -1,11 +1,11 @@
-"""Is every preset of both attention kernels right, in each group of options that it is for, on several seeds?
+"""Is every preset of every kernel right, in each group of options that it is for, on several seeds?
 
     python bench/presets.py OUT.json [--target cuda:0] [--seeds 3] [--minutes 8] [--kernels attention ...]
 
 Judged by the correctness gate: the lengths derived from its tiles, the hard inputs, strides. A group is a choice of what is known at
-compile time: all combinations of the options at D = 64, and for each other D the first and the last values of each option. What
-a template or its constraints exclude is counted apart. Rows that OUT.json holds of the target and of the kernel's files as they are
-stay; the next run goes on. Exits 1 when one is not right.
+compile time: all combinations of the options at D = 64 (or where there is no such dim), and for each other D the first and the
+last values of each option. What a template or its constraints exclude is counted apart. Rows that OUT.json holds of the target
+and of the kernel's files as they are stay; the next run goes on. Exits 1 when one is not right.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from search.targets import Target, TargetSettings, open_target
 from search.toolchain import Cubin, Toolchain
 from search.verdict import Outcome
 
-KERNELS, COMMON_D = ("attention", "attention_fp8"), 64
+KERNELS, COMMON_D = ("attention", "attention_fp8", "rmsnorm"), 64
 FIRST_SEED, RUN_DEADLINE_S = 101, 60.0
 Row = dict[str, Any]
 
@@ -108,9 +108,13 @@ def _arguments() -> argparse.Namespace:
 
 def groups(kernel: KernelSpec) -> Iterator[dict[str, Value]]:
     """What is known at compile time: every choice of options at the common D, two choices at each other D."""
-    (depth,) = (dim for dim in kernel.dims if dim.time == "compile")
     options = [one.values for one in kernel.options]
     names = [one.name for one in kernel.options]
+    depths = [dim for dim in kernel.dims if dim.time == "compile"]
+    if not depths:
+        yield from (dict(zip(names, values)) for values in product(*options))
+        return
+    (depth,) = depths
     for size in depth.values:
         picked = product(*options) if size == COMMON_D else ([one[0] for one in options], [one[-1] for one in options])
         for values in picked:
