@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +62,13 @@ def catalogue() -> Catalogue:
     return Catalogue([REPOSITORY_TEMPLATES, ALBUM])
 
 
-def draws(kernels: Catalogue, seed: int) -> Iterator[Draw]:
-    """Different candidates without end (well before the templates run out); the same for the same seed."""
+def draws(kernels: Catalogue, seed: int, of: Sequence[str] = ("attention",)) -> Iterator[Draw]:
+    """Different candidates without end (well before the templates run out); the same for the same seed.
+
+    Most are of the templates of kernels `of`, the others of the album's right ones.
+    """
     rng = random.Random(seed)
-    shipped = [(kernel, one) for kernel in (kernels.kernel("attention"),) for one in kernel.templates]
+    shipped = [(kernel, one) for kernel in map(kernels.kernel, of) for one in kernel.templates]
     album = [(kernel, kernel.template("right")) for kernel in map(kernels.kernel, kernels.names())
              if any(one.name == "right" for one in kernel.templates)]
     seen: set[str] = set()

@@ -1,6 +1,6 @@
 // What the compiler calls from the kernel's code: before each load and store of a counted or checked build
-// (the hooks of -fsanitize=thread, without its library), on a misaligned address (-fsanitize=alignment), and on an index
-// outside an array of known size (-fsanitize=bounds).
+// (the hooks of -fsanitize=thread, without its library), on a misaligned address (-fsanitize=alignment), on an index
+// outside an array of known size (-fsanitize=bounds), and on an access past the end of an object (-fsanitize=object-size).
 #include <cstdint>
 #include <cstring>
 
@@ -69,6 +69,13 @@ struct IndexOutside {
                                   mismatch->type->name, 1u << mismatch->alignment_log2));
 }
 
+// Too few bytes from here to the object's end. Of memory that is not the thread's own its hook says more.
+void too_small(const TypeMismatch* mismatch, const void* address, const void* site) {
+    if (const Checker* checker = Checker::active(); checker && !checker->is_local(address, 1)) return;
+    Worker::current().fail("out_of_bounds", site,
+                           format("an access to %s past the end of the thread's own object", mismatch->type->name));
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -112,10 +119,11 @@ void __tsan_vptr_update(void*, void*) {}
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
-void __ubsan_handle_type_mismatch_v1(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
-void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) {
-    misaligned(mismatch, SITE);
+// Of objects' sizes: it may return, and the access follows. The other is of alignment.
+void __ubsan_handle_type_mismatch_v1(TypeMismatch* mismatch, std::uintptr_t address) {
+    too_small(mismatch, reinterpret_cast<const void*>(address), SITE);
 }
+void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* mismatch, std::uintptr_t) { misaligned(mismatch, SITE); }
 void __ubsan_handle_out_of_bounds(IndexOutside* found, std::uintptr_t index) { outside(found, index, SITE); }
 void __ubsan_handle_out_of_bounds_abort(IndexOutside* found, std::uintptr_t index) {
     outside(found, index, SITE);
