@@ -140,6 +140,13 @@ KNOWN: tuple[Known, ...] = (
           "threads is a power of two, and no thread has another so far before it: the sums are copied"),
     Known("equivalent", "drop a mask", "if (row < tile_m)", "attention/wmma .*(warps_n=[12] |softmax_lanes=(8|16|32) )",
           "the rows of a pass divide the tile's", "finish_row("),
+    Known("equivalent", "swap integer minimum and maximum", "const int warp_begin = visible_keys(min(",
+          "attention/mma .*mask=none",
+          "without a mask every row sees all keys, whichever row is asked for"),
+    Known("equivalent", "one more turn", "if (row < tile_m)", "attention/wmma .*(warps_n=[12] |softmax_lanes=(8|16|32) )",
+          "the rows of a pass divide the tile's", "finish_row("),
+    Known("equivalent", "one more turn", "first_key < block_end; first_key += tile_n", "attention/scalar .*mask=none",
+          "where tile_n divides the keys there is one tile more, of rows that do not exist: no key of it is walked"),
     Known("equivalent", "swap integer minimum and maximum", "const int row = min(first_row + lane_row",
           "attention/wmma .*mask=none",
           "without a mask every row sees all keys, whichever row is asked for"),
@@ -158,14 +165,9 @@ KNOWN: tuple[Known, ...] = (
     Known("equivalent", "remove __syncthreads", "__syncthreads();",
           "attention/mma .*tile_m=32 .*tile_n=160 warps_n=2 q_in=direct split_kv=1 .*pipeline_depth=3 .*split_kv_wait=True",
           "the parts lie over the first K alone, which nobody reads behind the barrier before P V", "const Parts parts"),
-    Known("missed", "one more turn", "e < vector_elements", "attention/wmma",
-          "of a thread's own array of fp16 or bf16 the compiler's check lets the place behind the last one pass; the value "
-          "that is written there is not read", "vector.element[e] = gf::from_float"),
     Known("missed", "one more turn", "e < scores[i][j].num_elements", "attention/wmma",
           "of a thread's own array the compiler's check lets a reference to the place behind the last one pass",
           "const int key ="),
-    Known("missed", "one more turn", "e < sum[j].num_elements", "attention/wmma",
-          "an array that ends a structure which comes by reference is not checked: it could be of any length"),
 )
 
 

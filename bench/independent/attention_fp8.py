@@ -17,7 +17,7 @@ from bench.independent.memory import NUMBERS, TINY, UNIT, Case, Images, encoded,
 LARGEST = {name: float(np.nanmax(values)) for name, values in NUMBERS.items()}
 LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
 SINK = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}   # how far one key's score is above the others'
-KINDS = ("plain", "sharp", "offset", "ramp", "spikes", "codes", "heads", "zeros", "sink")
+KINDS = ("plain", "sharp", "offset", "ramp", "spikes", "huge", "codes", "heads", "zeros", "sink")
 
 __all__ = ["OUTPUTS", "arguments", "draw_cases", "images", "judged"]
 

@@ -20,9 +20,10 @@ Images = dict[str, np.ndarray]
 # How elements are stored, and the marker: a NaN; of 8-bit codes a NaN of e4m3 and e5m2, and sim's largest number.
 STORED = {"fp16": (np.uint16, 0x7E5B), "bf16": (np.uint16, 0x7FDB), "float32": (np.uint32, 0x7FC5A5C5),
           "sim": (np.uint8, 0xFF), "e4m3": (np.uint8, 0xFF), "e5m2": (np.uint8, 0xFF)}
-# Rounding to nearest: the largest relative error, and the largest absolute one below the smallest normal number.
+# Rounding to nearest: the largest relative error, and the largest absolute one below the smallest normal number. bf16 has
+# float32's exponents, and what makes float32 may flush what is below its normal numbers.
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
-TINY = {"fp16": 2.0**-25, "bf16": 2.0**-134, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
+TINY = {"fp16": 2.0**-25, "bf16": 2.0**-126, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
 STEP = 2.0**-23                                  # of float32; twice what one rounding loses
 
 

@@ -18,7 +18,9 @@ Arrays = dict[str, np.ndarray]
 STORAGE = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 # Largest relative error of rounding to nearest, and largest absolute one below the smallest normal number.
 UNIT_ROUNDOFF = {"fp16": 2.0**-11, "bf16": 2.0**-8}
-SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-134}
+# bf16's own is 2^-134, but P comes from the hardware's 2^x, which gives 0 below float32's last normal number (PTX ISA,
+# "ex2.approx.ftz.f32").
+SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-126}
 FLOAT32_STEP = 2.0**-23
 BLOCK_ROWS = 256                     # scores of so many rows are held at once: 4 MB at 2048 keys
 
@@ -124,9 +126,18 @@ def head_scales(draft: Draft) -> None:
     draft.v[...] *= (100.0 ** (np.arange(key_heads) % 3 - 1.0))[:, None, None]
 
 
+def far_apart(draft: Draft) -> None:
+    """Scores of a row are hundreds apart: the exponential overflows relative to anything but their maximum.
+
+    On a grid, for beyond_fp16's reason.
+    """
+    for array in (draft.q, draft.k):
+        array[...] = 16.0 * np.clip(np.round(array * 2.0) / 2.0, -4.0, 4.0)
+
+
 _RECIPES: dict[str, Callable[[Draft], None]] = {
     recipe.__name__: recipe for recipe in (normal, rising, falling, beyond_fp16, equal_keys, dominant_key,
-                                           constant_v, row_code, head_scales)}
+                                           constant_v, row_code, head_scales, far_apart)}
 RECIPES = tuple(_RECIPES)
 
 

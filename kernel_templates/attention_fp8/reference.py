@@ -15,7 +15,7 @@ import attention_reference as plain
 import ml_dtypes
 import numpy as np
 from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, Rows, _blocks, _state, _stored,
-                                 constant_v, dominant_key, equal_keys, falling, lost_with_the_maximum, normal, rising,
+                                 constant_v, dominant_key, equal_keys, falling, far_apart, lost_with_the_maximum, normal, rising,
                                  row_code, softmax_scale, visible_keys)
 
 FP8 = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
@@ -121,7 +121,7 @@ def extreme_codes(draft: Draft) -> None:
 
 _RECIPES: dict[str, Callable[[Draft], None]] = {
     recipe.__name__: recipe for recipe in (normal, rising, falling, equal_keys, dominant_key, small_weights, constant_v,
-                                           row_code, head_scales, zero_heads, extreme_codes)}
+                                           row_code, head_scales, zero_heads, extreme_codes, far_apart)}
 RECIPES = tuple(_RECIPES)
 
 
