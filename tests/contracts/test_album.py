@@ -79,9 +79,10 @@ def test_the_album_says_what_becomes_of_a_kernel(entry, judged):
 
 
 SHIPPED = [(preset, "mission") for preset in ("wmma:stage2", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec",
-                                              "mma:fa2", "mma:short", "mma:resident", "mma:tiny", "mma:split")]
+                                              "mma:fa2", "mma:tiny")]
 # Each way of writing it on one of the others; the rest of the pairs run with the slow ones.
 SHIPPED += [("wmma:stage2", "mission_causal"), ("scalar:vec", "mission_gqa"), ("mma:split", "mission_bf16")]
+SHIPPED += [pytest.param(preset, "mission", marks=pytest.mark.slow) for preset in ("mma:short", "mma:resident", "mma:split")]
 SHIPPED += [pytest.param(preset, workload, marks=pytest.mark.slow)
             for preset in ("wmma:stage2", "scalar:vec", "mma:split")
             for workload in ("mission_bf16", "mission_causal", "mission_gqa") if (preset, workload) not in SHIPPED]
