@@ -52,10 +52,11 @@ def rendered(parameters, compiled=COMPILED):
 
 
 @pytest.mark.parametrize("parameters", [
-    {**SPLIT, "combine": "cluster"}, {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "second_kernel"},
+    {**SPLIT, "combine": "cluster"}, {**SPLIT, "combine": "last_cta"},
+    pytest.param({**SPLIT, "combine": "second_kernel"}, marks=pytest.mark.slow),
     {**SPLIT, "combine": "atomic", "split_kv": 8}, {**WALK, "scheduler": "persistent", "pipeline_depth": 5},
     {**SMALL, "tile_n": 64, "softmax": "single_pass", "pipeline_depth": 1, "cache_hint": "evict_last"},
-    {**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}, {**WALK, "spread_copies": True, "pipeline_depth": 3}], ids=str)
+    pytest.param({**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}, marks=pytest.mark.slow), {**WALK, "spread_copies": True, "pipeline_depth": 3}], ids=str)
 def test_it_is_right_and_safe(emulator, parameters):
     assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
     made = subject(emulator, parameters)

@@ -19,7 +19,8 @@ WAITED = ("        gf::async_copy_wait<0>();                // the next tile's k
           "for who has the turn after the next\n")
 
 
-@pytest.mark.parametrize("parameters", [AHEAD, TURNS, {**TURNS, "tile_m": 256, "q_in": "shared"}], ids=str)
+@pytest.mark.parametrize("parameters", [
+    AHEAD, TURNS, pytest.param({**TURNS, "tile_m": 256, "q_in": "shared"}, marks=pytest.mark.slow)], ids=str)
 def test_it_is_right_and_safe(emulator, parameters):
     assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
     made = subject(emulator, parameters)

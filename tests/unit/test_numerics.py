@@ -177,10 +177,10 @@ def changed(bench, template, preset, **changes):
 
 
 PROMISES = [
-    ("wmma", "stage2", {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True}),
+    pytest.param("wmma", "stage2", {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True}, marks=pytest.mark.slow),
     ("wmma", "stage2", {"o_in": "fragments", "split_kv_wait": True, "q_in_fragments": True, "persistent": True}),
     ("mma", "fa2", {"pipeline_depth": 3, "swizzle": "pad", "q_in": "shared", "epilogue": "shared"}),
-    ("mma", "fa2", {"q_in": "direct", "split_kv_wait": False, "min_blocks": 2}),
+    pytest.param("mma", "fa2", {"q_in": "direct", "split_kv_wait": False, "min_blocks": 2}, marks=pytest.mark.slow),
 ]
 
 
