@@ -83,6 +83,9 @@ class Work:
 def main() -> int:
     options = _arguments()
     catalogue, disagreements = Catalogue([REPOSITORY_TEMPLATES]), 0
+    known = {one.name for name in options.kernels for one in catalogue.kernel(name).templates}
+    if unknown := set(options.templates or ()) - known:
+        raise SystemExit(f"unknown template {', '.join(sorted(unknown))} (known: {', '.join(sorted(known))})")
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())

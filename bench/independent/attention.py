@@ -55,9 +55,12 @@ def places(rng, sizes: dict[str, int], compiled: dict[str, Any], input_type: str
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
     """The kernel's parameters in their order, without workspaces: what kernel.toml promises to those who launch it."""
-    strides = [("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3]]
-    return [*(("tensor", name) for name in ("q", "k", "v", "o", "lse")),
-            *(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")), ("float32", case["D"] ** -0.5), *strides]
+    return [*(("tensor", name) for name in ("q", "k", "v", "o", "lse")), *scalars(case)]
+
+
+def scalars(case: Case) -> list[tuple[str, Any]]:
+    return [*(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")), ("float32", case["D"] ** -0.5),
+            *(("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3])]
 
 
 def images(case: Case) -> Images:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.independent.attention import OUTPUTS, Held, bent, drawn, drawn_sizes, expected, places, verdict
+from bench.independent.attention import OUTPUTS, Held, bent, drawn, drawn_sizes, expected, places, scalars, verdict
 from bench.independent.memory import NUMBERS, TINY, UNIT, Case, Images, encoded, filled, numbers, packed
 
 LARGEST = {name: float(np.nanmax(values)) for name, values in NUMBERS.items()}
@@ -34,9 +34,7 @@ def draw_cases(rng: np.random.Generator, tiles: dict[str, int], compiled: dict[s
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
-    strides = [("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3]]
-    return [*(("tensor", name) for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale", "o", "lse")),
-            *(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")), ("float32", case["D"] ** -0.5), *strides]
+    return [*(("tensor", name) for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale", "o", "lse")), *scalars(case)]
 
 
 # ---- data ----

@@ -137,6 +137,17 @@ def test_a_threads_own_array_has_an_end_too(emulator):
         assert "of an array of type 'float [4]'" in one.sentence
 
 
+@pytest.mark.parametrize(("end", "alarm"), [(4, False), (5, True)])
+def test_a_class_element_past_a_threads_own_array_is_seen_where_it_is_assigned(emulator, end, alarm):
+    """Its assignment takes the place's address, and there the check of indices lets the one behind the last pass."""
+    text = ("#include <cuda_fp16.h>\n" + HEAD + "struct { __half element[4]; } own;\n"
+            f"for (int e = 0; e < {end} + int(a[0]) - 1; ++e)\n"
+            "    own.element[e] = __float2half_rn(a[e]);\n"
+            "c[threadIdx.x] = __half2float(own.element[threadIdx.x % 4]);\n}")
+    for result in checked(emulator, text):
+        assert lines(result, "out_of_bounds") == ({(5,)} if alarm else set()), result.findings
+
+
 @pytest.mark.parametrize("index, owner", [("t + 1", "0 bytes past the end of 'a'"), ("t - 1", "4 bytes before the start of 'a'")])
 def test_a_read_beside_a_buffer_names_it_and_the_distance(emulator, index, owner):
     text = HEAD + f"const int t = threadIdx.x;\nc[t] = a[{index}];\n}}"
