@@ -83,7 +83,7 @@ class Guard:
         has_effects = scope["method"] not in SAFE_METHODS
         from_elsewhere = site not in ("none", "same-origin")
         origin = headers.get("origin")
-        if has_effects and origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+        if has_effects and origin is not None and _origin_host(origin) != headers["host"].lower():
             from_elsewhere = True
         navigates = headers.get("sec-fetch-mode", "").lower() == "navigate" and not has_effects
         if from_elsewhere and not navigates and (has_effects or scope["path"].startswith(API_PREFIX)):
@@ -118,6 +118,14 @@ def _host_name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname.lower() if parts.hostname and parts.netloc == host and "@" not in host else None
+
+
+def _origin_host(origin: str) -> str | None:
+    """Host and port of an Origin header; None when it is not a URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _same(given: str, right: str) -> bool:

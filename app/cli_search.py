@@ -89,7 +89,7 @@ def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
         say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
         return follow(services, search_id, stop)
     report = run_claim(services, claim, stop, TrialLines(services, search_id),
-                       lambda: say("the winner is timed again, in fresh processes and beside its peers"))
+                       lambda: say("the winner is timed again, in fresh processes and beside its peers"), say)
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
         say(f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "

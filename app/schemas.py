@@ -108,9 +108,12 @@ class TrialOut(Output):
     state: Literal["running", "done"]
     template: str
     parameters: dict[str, ScalarValue]
-    origin: str
+    origin: str = Field(description="sampled, mutated, crossed, repaired, preset or seeded")
     preset: str = Field(description="empty: none")
-    parents: list[str]
+    parents: list[str] = Field(description="digests of the candidates that it was made from")
+    wanted: dict[str, ScalarValue] = Field(
+        description="of a repaired candidate: the sampler's values that were replaced, because they were invalid "
+                    "or already tried")
     candidate_digest: str
     source_digest: str | None
     verdict: str | None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from search.cores import usable_cores
 from search.errors import UsageError
 from search.targets import RUN_DEADLINE_S
@@ -57,6 +58,13 @@ class Settings:
     data: Path = _setting("GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept")
     database_url: str = _setting("GREENFAST_DATABASE_URL", "", str,
                                  "SQLAlchemy URL of the database; empty: SQLite in the data folder")
+    database_busy_s: float = _setting("GREENFAST_DATABASE_BUSY_S", DEFAULT_TIMEOUTS.busy_s, _seconds,
+                                      "seconds to wait for another writer of an SQLite database")
+    database_connect_s: float = _setting("GREENFAST_DATABASE_CONNECT_S", DEFAULT_TIMEOUTS.connect_s,
+                                         _seconds, "seconds to wait for a connection to PostgreSQL, "
+                                         "in whole seconds and at least 2")
+    database_statement_s: float = _setting("GREENFAST_DATABASE_STATEMENT_S", DEFAULT_TIMEOUTS.statement_s,
+                                           _seconds, "seconds that PostgreSQL may take for one statement")
     host: str = _setting("GREENFAST_HOST", "127.0.0.1", str, "address that `serve` listens on")
     port: int = _setting("GREENFAST_PORT", 8741, _port, "port that `serve` listens on; 0: any free one")
     token: str = _setting("GREENFAST_TOKEN", "", str,
@@ -105,6 +113,10 @@ class Settings:
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.data.absolute() / 'greenfast.sqlite3'}"
+
+    @property
+    def database_timeouts(self) -> Timeouts:
+        return Timeouts(self.database_busy_s, self.database_connect_s, self.database_statement_s)
 
     @property
     def cache(self) -> Path:

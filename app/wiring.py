@@ -58,7 +58,7 @@ class Services:
     @cached_property
     def _store(self) -> Store:
         self.settings.prepare_data()
-        return Store.open(self.settings.database)
+        return Store.open(self.settings.database, self.settings.database_timeouts)
 
     @cached_property
     def toolchain(self) -> Toolchain:

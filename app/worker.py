@@ -7,14 +7,16 @@ import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from app.wiring import Services
+from db.faults import LeaseLost
 from db.rows import Claim
 from search.comparison import Confirmation, Peer
 from search.errors import Fault, GreenfastError
@@ -26,8 +28,11 @@ from search.targets.base import Target
 from search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
+T = TypeVar("T")
 PREPARING = "prepare"            # the thread that builds what a search needs
 LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
+LOCKED = ("database_locked", "database_timeout", "database_busy")     # it will be free again
+LOCKED_PAUSE_S = 0.1             # after a busy timeout; another process has the lock
 EXIT_GRACE_S = 5.0               # after the supervisor is gone
 
 
@@ -71,30 +76,58 @@ class Stop:
             signal.signal(number, lambda *_: self.ask())
 
 
+class Patience:
+    """Repeats what a locked database refused until the lock is released.
+
+    Nobody can take the claim over while the database is locked, and a claim whose lease ran out meanwhile still
+    holds unless another worker was quicker afterwards. So waiting loses nothing; giving up loses the trials in flight.
+    """
+
+    def __init__(self, stop: Stop, say: Callable[[str], None] = lambda text: None) -> None:
+        self._stop, self._say = stop, say
+        self._reported = False
+
+    def __call__(self, transaction: Callable[..., T], *arguments: Any) -> T:
+        """What `transaction` returns. Its Fault once `stop` is forced, or when waiting cannot help."""
+        while True:
+            try:
+                result = transaction(*arguments)
+            except Fault as fault:
+                if fault.code not in LOCKED or self._stop.forced:
+                    raise
+                if not self._reported:
+                    self._say(f"{fault.message}; the search goes on when it can be written again")
+                self._reported = True
+                time.sleep(LOCKED_PAUSE_S)
+            else:
+                self._reported = False
+                return result
+
+
 class StoppableSink:
     """A sink whose control also hears of `stop`; remembers what the database itself wanted."""
 
-    def __init__(self, sink: Sink, stop: Stop) -> None:
-        self._sink, self._stop = sink, stop
+    def __init__(self, sink: Sink, stop: Stop, patience: Patience | None = None) -> None:
+        self._sink, self._stop, self._patience = sink, stop, patience or Patience(stop)
         self.wanted = Control.RUN
 
     def begin(self, number: int, proposal: Proposal) -> None:
-        self._sink.begin(number, proposal)
+        self._patience(self._sink.begin, number, proposal)
 
     def record(self, trial: Trial, source: RenderedSource | None) -> None:
-        self._sink.record(trial, source)
+        self._patience(self._sink.record, trial, source)
 
     def settle(self, number: int, result: GateResult) -> None:
-        self._sink.settle(number, result)
+        self._patience(self._sink.settle, number, result)
 
     def confirm(self, confirmation: Confirmation) -> None:
-        self._sink.confirm(confirmation)
+        self._patience(self._sink.confirm, confirmation)
 
     def beside(self, peer: Peer) -> None:
-        self._sink.beside(peer)
+        self._patience(self._sink.beside, peer)
 
     def control(self, spent_s: float) -> Control:
-        self.wanted = self._sink.control(spent_s)
+        self.wanted = self._patience(self._sink.control, spent_s)
         if self.wanted is Control.CANCEL or self._stop.forced:
             return Control.CANCEL
         return Control.PAUSE if self._stop.asked else self.wanted
@@ -117,14 +150,21 @@ class RunReport:
 
 def run_claim(services: Services, claim: Claim, stop: Stop,
               on_trial: Callable[[Trial], None] = lambda trial: None,
-              on_closing: Callable[[], None] = lambda: None) -> RunReport:
+              on_closing: Callable[[], None] = lambda: None,
+              say: Callable[[str], None] = lambda text: None) -> RunReport:
     """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
 
-    Faults of the database are raised: nothing could be recorded, and the lease gives the search to the next worker.
+    A locked database is waited for. Its other faults are raised: nothing could be recorded. The claim holds until its
+    lease ends and another worker takes the search.
     """
-    sink = StoppableSink(services.sink(claim), stop)
+    patience = Patience(stop, say)
+    sink = StoppableSink(services.sink(claim), stop, patience)
     try:
-        result = _run(services, claim, sink, stop, on_trial, on_closing)
+        result = _run(services, claim, sink, stop, patience, on_trial, on_closing)
+        if _is_stopped(sink, stop, result):
+            return RunReport(Left.STOPPED, why="stopped")
+        patience(services.store.finish, claim, result.ended, result.why)
+        return RunReport(Left.ENDED, result.ended, result.why)
     except GreenfastError as error:
         if error.code == "lease_lost":
             return RunReport(Left.LOST, why=str(error))
@@ -133,17 +173,22 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
         if stop.asked:                               # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
-    if stop.asked and sink.wanted is Control.RUN and result.ended in (Ended.PAUSED, Ended.CANCELLED, Ended.FAILED):
-        return RunReport(Left.STOPPED, why="stopped")
-    services.store.finish(claim, result.ended, result.why)
+    patience(services.store.finish, claim, result.ended, result.why)
     return RunReport(Left.ENDED, result.ended, result.why)
 
 
-def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
+def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
+    """Whether the run ended because this process was told to stop, and not by itself or by request."""
+    return stop.asked and sink.wanted is Control.RUN and result.ended in (
+        Ended.PAUSED, Ended.CANCELLED, Ended.FAILED)
+
+
+def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, patience: Patience,
          on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
-    plan, history = services.store.plan(claim.search_id), services.store.history(claim)
+    plan = patience(services.store.plan, claim.search_id)
+    history = patience(services.store.history, claim)
     run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop)
-    services.store.describe(claim, services.environment(run.bench))
+    patience(services.store.describe, claim, services.environment(run.bench))
     try:
         return run.run()
     finally:
@@ -190,6 +235,7 @@ class Worker:
     def __init__(self, services: Services, stop: Stop, say: Callable[[str], None]) -> None:
         self._services, self._stop, self._say = services, stop, say
         self.name = worker_name()
+        self._kept: Claim | None = None          # of a search that a fault of the database interrupted
 
     def run(self, *, once: bool = False) -> None:
         """Until stopped; with `once`, until no search is waiting."""
@@ -207,25 +253,43 @@ class Worker:
                 if once:
                     return
                 self._stop.wait(pause_s)
+        if self._kept is not None:
+            with suppress(Fault):                # else the lease runs out
+                self._services.store.release(self._kept)
 
     def _one(self) -> bool:
         """Run one search; False when none is waiting."""
-        store = self._services.store
-        claim = store.claim(self.name, self._services.settings.lease_s)
+        store, lease_s = self._services.store, self._services.settings.lease_s
+        claim = self._still_held() or store.claim(self.name, lease_s)
         if claim is None:
             return False
         self._say(f"worker {self.name}: search {claim.search_id} begins")
         try:
-            report = run_claim(self._services, claim, self._stop)
+            report = run_claim(self._services, claim, self._stop,
+                               say=lambda text: self._say(f"worker {self.name}: {text}"))
         except Fault:
+            self._kept = claim
             raise
         except Exception as error:                       # a bug of ours must not send the search round for ever
             report = RunReport(Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}")
             store.finish(claim, report.ended, report.why)
         if report.left is Left.STOPPED:
-            store.release(claim)
+            Patience(self._stop, self._say)(store.release, claim)
         self._say(f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}")
         return True
+
+
+    def _still_held(self) -> Claim | None:
+        """The claim that a fault of the database interrupted, renewed, unless the search was lost meanwhile."""
+        if self._kept is None:
+            return None
+        try:
+            self._services.store.renew_lease(self._kept, self._services.settings.lease_s)
+        except LeaseLost:
+            self._kept = None
+            return None
+        claim, self._kept = self._kept, None
+        return claim
 
 
 def worker_name() -> str:

@@ -51,6 +51,11 @@ class Claims(Part):
                 hold(session, claim, wanted=None)
         return _CONTROLS[wanted]
 
+    def renew_lease(self, claim: Claim, lease_s: float) -> None:
+        """A sign of life alone: requests to pause or resume stay for the run to see."""
+        with self._database.writing() as session:
+            hold(session, claim, lease_s=lease_s)
+
     def describe(self, claim: Claim, environment: Mapping[str, str]) -> None:
         """Say what the trials of this claim are run on. Lists show the entries `device` and `toolchain`."""
         pairs = tuple(sorted((str(name), str(value)) for name, value in environment.items()))

@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from search.candidate import Candidate
+from search.candidate import Candidate, OriginKind
 from search.errors import Fault
 from search.plan import SearchPlan
 from search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
@@ -44,7 +44,11 @@ def candidate_json(candidate: Candidate) -> str:
 
 
 def candidate_of(document: str) -> Candidate:
-    return _read(Candidate, _content(document, "candidate"))
+    candidate = _read(Candidate, _content(document, "candidate"))
+    if candidate.origin.kind is OriginKind.MUTATED and not candidate.origin.parents:
+        # Before lineage was recorded, repaired candidates were stored as mutated ones without parents.
+        return replace(candidate, origin=replace(candidate.origin, kind=OriginKind.REPAIRED))
+    return candidate
 
 
 def sampler_json(sampler: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -17,13 +18,15 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import FunctionElement
 
 from db.faults import fault_of
-from search.errors import UsageError
+from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from search.errors import Fault, UsageError
 
-BUSY_S = 10.0                    # a writer waits so long for another
+LARGEST_CHECKED_BYTES = 64 * 2**20   # quick_check reads about 300 MiB a second: 0.2 s at most
 SQLITE_HEADER_BYTES = 100            # Database File Format, section 1.3
 APPLICATION_ID = 0x67726673      # "grfs", in the header of every SQLite file of ours
 WRITER = "greenfast_writer"      # execution option of engines whose transactions will write
 KNOWN = ("sqlite", "postgresql")
+POOL_TIMEOUT_S = 10.0            # how long a thread waits for one of the pool's connections
 
 
 class now_s(FunctionElement[float]):
@@ -59,10 +62,13 @@ def one_at_a_time(session: Session, name: str) -> None:
 
 def parse_url(url: str) -> URL:
     """UsageError `database_url` for what is no URL of a database that is known."""
+    scheme, separator, rest = url.partition("://")
+    if scheme in ("postgres", "postgresql"):         # SQLAlchemy's default driver would be psycopg2
+        url = f"postgresql+psycopg{separator}{rest}"
     try:
         parsed = make_url(url)
         family = parsed.get_backend_name()
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:         # ValueError: the port is not a number
         raise UsageError("the database URL cannot be read", code="database_url",      # it may hold a password
                          mend="for example sqlite:////var/lib/greenfast/greenfast.sqlite") from error
     if family not in KNOWN:
@@ -74,11 +80,11 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
-def make_engine(url: URL) -> Engine:
+def make_engine(url: URL, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(url)
-        return create_engine(url, pool_size=5, max_overflow=35, pool_timeout=BUSY_S, pool_pre_ping=True)
+            return _sqlite_engine(url, timeouts)
+        return _postgresql_engine(url, timeouts)
     except (ImportError, NoSuchModuleError) as error:
         raise UsageError(f"the driver for {url.get_backend_name()} is not installed", code="database_driver",
                          mend="pip install 'psycopg[binary]'") from error
@@ -94,10 +100,38 @@ def sqlite_path(url: URL) -> Path | None:
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _postgresql_engine(url: URL, timeouts: Timeouts) -> Engine:
+    """Every wait for the server has an end: for a connection, in the server, and for its answer."""
+    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=POOL_TIMEOUT_S,
+                           pool_pre_ping=True, connect_args=_libpq_parameters(url, timeouts))
+    if engine.driver == "psycopg":
+        from db.postgres import bounded_connection
+
+        connection_type = bounded_connection(timeouts.statement_s + timeouts.connect_s)
+
+        @event.listens_for(engine, "do_connect")
+        def connect(dialect: Any, record: Any, positional: Any, parameters: Any) -> Any:
+            return connection_type.connect(*positional, **parameters)
+
+    return engine
+
+
+def _libpq_parameters(url: URL, timeouts: Timeouts) -> dict[str, Any]:
+    """Connection parameters that bound every wait; what the URL sets itself takes precedence."""
+    statement_ms = math.ceil(timeouts.statement_s * 1000)
+    parameters: dict[str, Any] = {
+        "connect_timeout": math.ceil(timeouts.connect_s), "tcp_user_timeout": statement_ms,
+        "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+    parameters = {name: value for name, value in parameters.items() if name not in url.query}
+    options = url.query.get("options", "")
+    options = options if isinstance(options, str) else " ".join(options)
+    return {**parameters, "options": f"-c statement_timeout={statement_ms} {options}".rstrip()}
+
+
+def _sqlite_engine(url: URL, timeouts: Timeouts) -> Engine:
     # No transactions of the driver's own: begun late, as readers, they fail when they turn to writing.
-    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=BUSY_S,
-                           connect_args={"timeout": BUSY_S, "isolation_level": None,
+    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=POOL_TIMEOUT_S,
+                           connect_args={"timeout": timeouts.busy_s, "isolation_level": None,
                                          "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
@@ -113,42 +147,75 @@ def _sqlite_engine(url: URL) -> Engine:
     return engine
 
 
-def sqlite_identity(path: Path) -> tuple[int, str | None, int]:
+def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
     """(application id, schema revision, number of tables) of a file, without writing.
 
-    UsageError when it is no database.
+    UsageError when it is no database; Fault `database_damaged` when a file of ours fails its check.
     """
     # A read-only connection to a WAL database still makes its side files, except when told that nobody
     # writes, which is so when there is no log beside it.
     log = Path(f"{path}-wal")
-    quiet = not log.exists()
+    quiet, modified = not log.exists(), _modified(path)
     mode = "immutable=1" if quiet else "mode=ro"
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_S)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=busy_s)
         try:
             (identity,) = connection.execute("PRAGMA application_id").fetchone()
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             names = {name for (name,) in tables}
             found = connection.execute("SELECT version_num FROM alembic_version").fetchone() \
                 if "alembic_version" in names else None
-            return identity, found[0] if found else None, len(names)
+            damage = _damage(connection, path) if identity == APPLICATION_ID else None
         finally:
             connection.close()
     except sqlite3.Error as error:
         fault = fault_of(error)
         if quiet and log.exists():               # somebody began to write meanwhile
-            return sqlite_identity(path)
+            return sqlite_identity(path, busy_s)
         if fault.code == "database_locked":
             raise fault from error
         damaged = fault.code == "database_damaged"
         reason = "it is not an SQLite database, or it is damaged" if damaged else fault.message
         raise UsageError(f"{path} cannot be read: {reason}", code="database_unreadable",
                          mend="name another file, or move this one away") from error
+    if damage is not None:
+        if _modified(path) != modified:          # the file changed under the check, so its result means nothing
+            return sqlite_identity(path, busy_s)
+        raise Fault(f"the database {path} is damaged: {damage}", code="database_damaged",
+                    mend="restore it from a backup copy, or delete it with its -wal and -shm files "
+                         "to start with an empty database")
+    return identity, found[0] if found else None, len(names)
 
 
-def sqlite_use_wal(engine: Engine) -> None:
+def _modified(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """What changes whenever the database or its log is written."""
+    found = []
+    for file in (path, Path(f"{path}-wal")):
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
+    """The first defect that SQLite's quick check finds; a large file is only checked for its length."""
+    if path.stat().st_size <= LARGEST_CHECKED_BYTES:
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        return None if result == "ok" else " ".join(result.split())
+    (pages,), (page_bytes,) = (connection.execute(f"PRAGMA {name}").fetchone()
+                               for name in ("page_count", "page_size"))
+    missing_bytes = pages * page_bytes - path.stat().st_size
+    if missing_bytes > 0 and not Path(f"{path}-wal").exists():       # a log may hold the pages
+        return f"{missing_bytes} bytes are missing at its end"
+    return None
+
+
+def sqlite_use_wal(engine: Engine, busy_s: float) -> None:
     """Turn write-ahead logging on; UsageError where the file system cannot."""
-    deadline = time.monotonic() + BUSY_S
+    deadline = time.monotonic() + busy_s
     while True:                  # SQLite does not wait by itself when two processes switch at once
         raw = engine.raw_connection()
         try:
@@ -172,11 +239,11 @@ def sqlite_mark(connection: Connection) -> None:
     connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def sqlite_backup(path: Path, copy: Path) -> None:
+def sqlite_backup(path: Path, copy: Path, busy_s: float) -> None:
     """A consistent copy, also while others write; it appears under its name only when it is whole."""
     partial = copy.with_name(copy.name + ".partial")
     partial.unlink(missing_ok=True)
-    source, target = sqlite3.connect(path, timeout=BUSY_S), sqlite3.connect(partial)
+    source, target = sqlite3.connect(path, timeout=busy_s), sqlite3.connect(partial)
     try:
         target.execute("PRAGMA synchronous=FULL")
         source.backup(target)

@@ -27,6 +27,8 @@ class DeviceLost(Fault):
 # Of each: code, what is so, what mends it.
 _LOCKED = ("database_locked", "the database is locked by another process",
            "end the process that holds it, or try again")
+_SLOW = ("database_timeout", "the database server did not finish a statement in time",
+         "look for a lock or a load on the server, or raise GREENFAST_DATABASE_STATEMENT_S")
 _FULL = ("disk_full", "the database cannot grow: the disk is full, over quota, or at a file size limit",
          "free some space; nothing that was recorded is lost")
 _READONLY = ("database_readonly", "the database may not be written",
@@ -46,7 +48,7 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: _DISK,
 }
 _SQLSTATE = {
-    "55P03": _LOCKED, "40001": _LOCKED, "40P01": _LOCKED, "57014": _LOCKED, "53100": _FULL,
+    "55P03": _LOCKED, "40001": _LOCKED, "40P01": _LOCKED, "57014": _SLOW, "53100": _FULL,
     "25006": _READONLY, "42501": _READONLY, "XX001": _DAMAGED, "XX002": _DAMAGED,
 }
 _SQLSTATE_CLASS = {"08": _UNREACHABLE, "57": _UNREACHABLE, "28": _UNREACHABLE, "3D": _UNREACHABLE}

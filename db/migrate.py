@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import time
 from pathlib import Path
 
@@ -11,23 +13,30 @@ from sqlalchemy.engine import URL, Connection
 from db import dialects
 from db.faults import translated
 from db.models import REVISION
+from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from search.errors import Fault, UsageError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+START_ANEW = ("restore the file from a backup, or delete it with its -wal and -shm files to start with "
+              "an empty database")
 
 
-def prepare(url: URL, engine: Engine) -> None:
+def prepare(url: URL, engine: Engine, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
     """Check, then create or migrate.
 
-    UsageError: database_newer, database_not_ours, database_unreadable. Fault: database_locked, disk_full.
+    UsageError: database_newer, database_not_ours, database_unreadable.
+    Fault: database_damaged, database_locked, disk_full.
     """
     path = dialects.sqlite_path(url)
-    revision = _check_file(path) if path else _check_server(engine)
+    if path and _is_new(path):
+        with translated():
+            _create(path, url, timeouts)
+    revision = _check_file(path, timeouts.busy_s) if path else _check_server(engine)
     with translated():
         if revision is not None and revision != REVISION and path:
-            _back_up(path, revision)
+            _back_up(path, revision, timeouts.busy_s)
         if path:
-            dialects.sqlite_use_wal(engine)
+            dialects.sqlite_use_wal(engine, timeouts.busy_s)
         if revision != REVISION:
             with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
                 upgrade(connection)
@@ -45,18 +54,65 @@ def upgrade(connection: Connection, to: str = REVISION) -> None:
     command.upgrade(config, to)
 
 
-def _check_file(path: Path) -> str | None:
-    """The file's revision; None for a new one."""
-    if not path.exists():
-        _make_folder(path)
-        return None
+def _is_new(path: Path) -> bool:
+    """Whether there is no database; UsageError when only the side files of a lost one are left."""
+    left = [file for file in (Path(f"{path}-wal"), Path(f"{path}-journal")) if file.exists()]
+    if path.exists():            # asked after its side files: another process may be creating all of them
+        return False
+    if left:
+        raise UsageError(f"the database {path} is missing, but its log {left[0].name} is still there",
+                         code="database_unreadable", mend=START_ANEW)
+    return True
+
+
+def _create(path: Path, url: URL, timeouts: Timeouts) -> None:
+    """Make a database under another name, then give it its own: a file of 0 bytes is never ours.
+
+    Of several processes that do so at once, the first one's file is kept.
+    """
+    _make_folder(path)
+    draft = path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
+    engine = dialects.make_engine(url.set(database=str(draft)), timeouts)
+    try:
+        dialects.sqlite_use_wal(engine, timeouts.busy_s)
+        with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
+            upgrade(connection)
+        engine.dispose()         # the last connection writes the log into the file and deletes it
+        _publish(draft, path)
+    finally:
+        engine.dispose()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Name the finished file, unless another process was quicker; durable when it returns."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    except OSError:              # a file system without hard links
+        if not path.exists():
+            draft.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _check_file(path: Path, busy_s: float) -> str | None:
+    """The file's revision; None for a database without tables."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a database", code="database_unreadable",
                          mend="name a file")
-    if 0 < path.stat().st_size < dialects.SQLITE_HEADER_BYTES:       # SQLite would take it for an empty database
+    if path.stat().st_size == 0:         # SQLite would take it for an empty database and delete its log
+        raise UsageError(f"the database {path} is an empty file of 0 bytes: its contents were lost",
+                         code="database_unreadable", mend=START_ANEW)
+    if path.stat().st_size < dialects.SQLITE_HEADER_BYTES:
         raise UsageError(f"{path} is no database: it holds {path.stat().st_size} bytes", code="database_unreadable",
                          mend="name another file, or move this one away")
-    identity, revision, tables = dialects.sqlite_identity(path)
+    identity, revision, tables = dialects.sqlite_identity(path, busy_s)
     if identity == 0 and tables == 0:
         return None
     if identity != dialects.APPLICATION_ID:
@@ -108,11 +164,11 @@ def _make_folder(path: Path) -> None:
                          code="database_unreadable", mend="name another folder") from error
 
 
-def _back_up(path: Path, revision: str) -> None:
+def _back_up(path: Path, revision: str, busy_s: float) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     copy = path.with_name(f"{path.name}.schema-{revision}.{stamp}.backup")
     try:
-        dialects.sqlite_backup(path, copy)
+        dialects.sqlite_backup(path, copy, busy_s)
     except OSError as error:
         raise Fault(f"no backup copy can be made before the database is migrated: {error.strerror}",
                     code="disk_full",

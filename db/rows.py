@@ -71,7 +71,8 @@ class TrialRow:
     parameters: dict[str, Any]
     origin: str
     preset: str
-    parents: tuple[str, ...]
+    parents: tuple[str, ...]         # digests of candidates
+    wanted: dict[str, Any]           # of a repaired candidate: the sampler's values that were replaced
     candidate_digest: str
     source_digest: str | None
     verdict: str | None

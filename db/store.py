@@ -1,7 +1,7 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
     Searches    submit, search, searches, plan, request_control, request_confirmation
-    Claims      claim, renew, describe, finish, release, history
+    Claims      claim, renew, renew_lease, describe, finish, release, history
     Recording   begin, record
     Trials      trials, trial, recorded, best, best_so_far, counts
     Negatives   negatives
@@ -33,6 +33,7 @@ from db.recording import Recording
 from db.searches import STATUSES, Searches
 from db.session import Database
 from db.sources import Sources
+from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from db.trials import Trials
 
 
@@ -40,16 +41,16 @@ class Store(Searches, Claims, Recording, Trials, Negatives, Sources, Confirmatio
     """The single truth about searches and trials."""
 
     @classmethod
-    def open(cls, url: str) -> Store:
+    def open(cls, url: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Store:
         """Open a database; a new one is created, an older one copied and brought up to date.
 
         UsageError: database_newer, database_not_ours, database_unreadable, database_url, database_driver.
-        Fault: database_locked, database_readonly, disk_full and their like.
+        Fault: database_locked, database_damaged, database_readonly, disk_full and their like.
         """
         parsed = parse_url(url)
-        engine = make_engine(parsed)
+        engine = make_engine(parsed, timeouts)
         try:
-            prepare(parsed, engine)
+            prepare(parsed, engine, timeouts)
         except BaseException:
             engine.dispose()
             raise

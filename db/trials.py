@@ -130,7 +130,8 @@ def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
     columns: dict[str, Any] = {name: getattr(record, name) for name in same}
     return TrialRow(search_id=search_id, state="done" if record.verdict else "running",
                     parameters=candidate.values(), origin=str(candidate.origin.kind),
-                    parents=candidate.origin.parents, created_at=utc(record.created_at),
+                    parents=candidate.origin.parents, wanted=dict(candidate.origin.wanted),
+                    created_at=utc(record.created_at),
                     recorded_at=utc(record.recorded_at), **columns)
 
 

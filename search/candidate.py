@@ -14,8 +14,9 @@ from search.spec import Items, TemplateSpec
 
 class OriginKind(StrEnum):
     SAMPLED = "sampled"
-    MUTATED = "mutated"
-    CROSSED = "crossed"
+    MUTATED = "mutated"          # from a single parent
+    CROSSED = "crossed"          # from two parents
+    REPAIRED = "repaired"        # the nearest valid untried point to what the sampler wanted
     PRESET = "preset"
     SEEDED = "seeded"
 
@@ -25,6 +26,7 @@ class Origin:
     kind: OriginKind
     parents: tuple[str, ...] = ()    # digests of candidates
     preset: str = ""
+    wanted: Items = ()               # of a repaired candidate: the sampler's values that were replaced
 
 
 @dataclass(frozen=True)

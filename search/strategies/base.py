@@ -109,10 +109,13 @@ class Strategy(ABC):
         position = int(unseen[rng.randrange(len(unseen))])
         return Candidate(self.kernel, template, self.spaces[template].points[position], Origin(OriginKind.SAMPLED))
 
-    def nearest_unseen(self, template: str, near: Items, rng: random.Random) -> Candidate:
+    def nearest_unseen(self, template: str, near: Items, rng: random.Random,
+                       parents: tuple[str, ...] = ()) -> Candidate:
         """The untried valid point that differs least from `near`; there is one."""
         parameters = self.spaces[template].nearest(near, self._unseen[template], rng)
-        return Candidate(self.kernel, template, parameters, Origin(OriginKind.MUTATED))
+        replaced = tuple(item for item, kept in zip(near, parameters, strict=True) if item != kept)
+        return Candidate(self.kernel, template, parameters,
+                         Origin(OriginKind.REPAIRED, parents, wanted=replaced))
 
     def _choose_template(self, names: list[str], rng: random.Random) -> str:
         """Mostly the template with the best candidate so far; every fourth time any: bests can change."""

@@ -5,22 +5,90 @@ Source: Deb et al., "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-I
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.trial import FrozenTrial
 
 from search.candidate import Origin, OriginKind
-from search.strategies.optuna_study import OptunaStrategy
+from search.strategies.optuna_study import CANDIDATE, OptunaStrategy
 
 POPULATION = 12                      # kernel budgets are tens to thousands of trials, so generations must be short
+CROSSOVER_PROBABILITY = 0.9
+SWAPPING_PROBABILITY = 0.5
 
 
 class Nsga2(OptunaStrategy):
     """Breeds the next candidates from the best right ones."""
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
-        return optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return BreedingSampler(seed)
 
-    def _origin(self, attributes: dict[str, Any]) -> Origin:
-        generation = next((value for key, value in attributes.items() if key.endswith("generation")), 0)
-        return Origin(OriginKind.CROSSED if generation else OriginKind.SAMPLED)
+    def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
+        parents = sampler.breeding.parents if isinstance(sampler, BreedingSampler) else ()
+        kind = {0: OriginKind.SAMPLED, 1: OriginKind.MUTATED}.get(len(parents), OriginKind.CROSSED)
+        return Origin(kind, parents)
+
+
+class BreedingSampler(optuna.samplers.NSGAIISampler):
+    """Optuna's sampler; `breeding.parents` are those of the point that it suggested last."""
+
+    def __init__(self, seed: int) -> None:
+        self.breeding = Breeding(seed)
+        super().__init__(seed=seed, population_size=POPULATION, child_generation_strategy=self.breeding)
+
+    def sample_relative(self, study: optuna.Study, trial: FrozenTrial,
+                        search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        self.breeding.parents = ()               # the first generation has none
+        return super().sample_relative(study, trial, search_space)
+
+
+class Breeding:
+    """Makes children as Optuna does by default, draw for draw, and remembers the parents.
+
+    Optuna keeps the parents of a child to itself. Parameters that are left out of a child are mutations: Optuna samples
+    them.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.RandomState(seed)
+        self.parents: tuple[str, ...] = ()
+
+    def __call__(self, study: optuna.Study, space: dict[str, BaseDistribution],
+                 population: list[FrozenTrial]) -> dict[str, Any]:
+        if self._rng.rand() < CROSSOVER_PROBABILITY:
+            mother = self._select(population)
+            parents = [mother, self._select([trial for trial in population if trial.number != mother.number])]
+            child = self._cross(parents, space)
+        else:
+            parents = [population[self._rng.choice(len(population))]]
+            child = {name: parents[0].params[name] for name in space}
+        self.parents = tuple(trial.system_attrs[CANDIDATE] for trial in parents)
+        mutation_probability = 1.0 / max(1.0, len(child))
+        return {name: value for name, value in child.items() if self._rng.rand() >= mutation_probability}
+
+    def _select(self, population: list[FrozenTrial]) -> FrozenTrial:
+        """The better of two random ones."""
+        first, second = (population[self._rng.choice(len(population))] for _ in range(2))
+        return first if _rank(first) < _rank(second) else second
+
+    def _cross(self, parents: list[FrozenTrial], space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        """Each parameter from either parent; Optuna draws for categories first."""
+        categories = [name for name, one in space.items() if isinstance(one, CategoricalDistribution)]
+        numbers = [name for name in space if name not in categories]
+        child: dict[str, Any] = {}
+        for names in filter(None, (categories, numbers)):
+            swapped = self._rng.rand(len(names)) >= SWAPPING_PROBABILITY
+            child.update({name: parents[int(swap)].params[name]
+                          for name, swap in zip(names, swapped, strict=True)})
+        return child
+
+
+def _rank(trial: FrozenTrial) -> tuple[bool, float]:
+    """Lower is better: wrong candidates come after all right ones."""
+    return any(value > 0 for value in trial.constraints.values()), trial.values[0]

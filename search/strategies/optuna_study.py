@@ -28,6 +28,7 @@ from search.strategies.base import Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
 CONSTRAINT = "right"
+CANDIDATE = "greenfast:candidate"    # in a study's trial: the candidate's digest
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -54,9 +55,10 @@ class OptunaStrategy(Strategy):
         wanted = _suggest(trial, space)
         attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
         study.tell(trial, state=TrialState.FAIL)
+        origin = self.origin(study.sampler)
         if self.is_unseen(template, wanted):
-            return Proposal(Candidate(self.kernel, template, wanted, self._origin(attributes)), attributes)
-        return Proposal(self.nearest_unseen(template, wanted, rng), attributes)
+            return Proposal(Candidate(self.kernel, template, wanted, origin), attributes)
+        return Proposal(self.nearest_unseen(template, wanted, rng, origin.parents), attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         template, values = self.spaces[proposal.candidate.template].template, proposal.candidate.values()
@@ -65,7 +67,7 @@ class OptunaStrategy(Strategy):
             value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
             params={one.name: _encode(one, values[one.name]) for one in template.parameters},
             distributions={one.name: _distribution(one) for one in template.parameters},
-            system_attrs=dict(proposal.sampler), constraints={CONSTRAINT: -1.0 if feasible else 1.0}))
+            system_attrs={**proposal.sampler, CANDIDATE: proposal.candidate.digest}, constraints={CONSTRAINT: -1.0 if feasible else 1.0}))
 
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
@@ -76,7 +78,8 @@ class OptunaStrategy(Strategy):
                 self._studies[template] = optuna.create_study(sampler=self.sampler(seed))
         return self._studies[template]
 
-    def _origin(self, attributes: dict[str, Any]) -> Origin:
+    def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
+        """Where the point that `sampler` suggested last came from."""
         return Origin(OriginKind.SAMPLED)
 
 

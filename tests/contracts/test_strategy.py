@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import optuna
 import pytest
 
-from search.candidate import preset_candidate
+from db.convert import candidate_json, candidate_of
+from search.candidate import OriginKind, preset_candidate
 from search.devices import device
 from search.space import Space
 from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
+from search.strategies.nsga2 import POPULATION
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +129,65 @@ def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     wrong = [isinstance(_told(one.candidate), Infeasible) for one in asked[75:]]
     everywhere = [dict(point)["k_layout"] == "transposed" for point in large_spaces["wmma"].points]
     assert sum(wrong) / len(wrong) < 0.7 * sum(everywhere) / len(everywhere)
+
+
+def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(strategy_type, large_spaces):
+    asked = _drive(strategy_type("attention", large_spaces, [], 11), 80)
+    repaired = [one.candidate for one in asked if one.candidate.origin.kind is OriginKind.REPAIRED]
+    assert repaired or strategy_type is STRATEGIES["random"]
+    for candidate in repaired:
+        replaced, values = dict(candidate.origin.wanted), candidate.values()
+        assert all(values[name] != value for name, value in replaced.items())
+        wanted = tuple({**values, **replaced}.items())
+        tried = {one.candidate.parameters for one in asked}
+        assert wanted in tried or large_spaces[candidate.template].why_not(wanted) is not None
+    assert all(not one.candidate.origin.wanted for one in asked if one.candidate not in repaired)
+
+
+def _check_lineage(asked, known):
+    """Parents were tried before, are of the same template, and left their values to the child."""
+    parents_of = {OriginKind.SAMPLED: (0,), OriginKind.MUTATED: (1,), OriginKind.CROSSED: (2,),
+                  OriginKind.REPAIRED: (0, 1, 2)}
+    inherited, counted = 0, 0
+    for proposal in asked:
+        candidate = proposal.candidate
+        origin = candidate.origin
+        assert len(set(origin.parents)) == len(origin.parents) and len(origin.parents) in parents_of[origin.kind]
+        parents = [known[digest] for digest in origin.parents]
+        assert {parent.template for parent in parents} <= {candidate.template}
+        if parents and origin.kind is not OriginKind.REPAIRED:
+            counted += len(candidate.parameters)
+            inherited += sum(any(parent.values()[name] == value for parent in parents)
+                             for name, value in candidate.parameters)
+        known[candidate.digest] = candidate
+    assert counted and inherited / counted > 0.8, "all but mutations come from a parent"
+
+
+def test_nsga2_names_the_parents_of_its_children(large_spaces):
+    spaces = {"wmma": large_spaces["wmma"]}
+    asked = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 120)
+    _check_lineage(asked, {})
+    kinds = {one.candidate.origin.kind for one in asked}
+    assert {OriginKind.SAMPLED, OriginKind.CROSSED, OriginKind.REPAIRED} <= kinds
+
+
+def test_nsga2_names_parents_from_before_it_was_restored(large_spaces):
+    spaces = {"wmma": large_spaces["wmma"]}
+    first = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 60)
+    restored = STRATEGIES["nsga2"]("attention", spaces, [], 5)
+    stored = [Past(candidate_of(candidate_json(one.candidate)), one.sampler, _told(one.candidate)) for one in first]
+    assert [one.candidate.origin for one in stored] == [one.candidate.origin for one in first]
+    restored.restore(stored)
+    before = {one.candidate.digest: one.candidate for one in stored}
+    asked = _drive(restored, 40)
+    assert any(set(one.candidate.origin.parents) & set(before) for one in asked)
+    _check_lineage(asked, before)
+
+
+def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
+    spaces = {"wmma": large_spaces["wmma"]}
+    ours = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
+    monkeypatch.setattr(STRATEGIES["nsga2"], "sampler", lambda self, seed: optuna.samplers.NSGAIISampler(
+        seed=seed, population_size=POPULATION))
+    optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
+    assert [one.candidate.digest for one in ours] == [one.candidate.digest for one in optunas]

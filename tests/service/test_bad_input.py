@@ -12,7 +12,6 @@ import pytest
 from service_home import KERNELS, ROOT, one_sentence
 
 from app.cli import run
-from db import dialects
 
 TRIAL = ("trial", "axpy", "--template", "right")
 SEARCH = ("search", "axpy", "--trials", "2")
@@ -153,7 +152,7 @@ def test_a_newer_database_is_refused(here, capsys):
 
 
 def test_a_locked_database_is_one_sentence_and_nothing_is_lost(here, capsys, monkeypatch):
-    monkeypatch.setattr(dialects, "BUSY_S", 0.5)
+    monkeypatch.setenv("GREENFAST_DATABASE_BUSY_S", "0.5")
     assert run(["searches", "--json"]) == 0
     capsys.readouterr()
     holder = sqlite3.connect(here.data / "greenfast.sqlite3", isolation_level=None)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 import store_values as values
 
+from app.worker import Patience, Stop, StoppableSink
+from db.faults import LeaseLost
+from db.sink import StoreSink
 from db.store import Store
+from db.timeouts import Timeouts
+from search.errors import Fault
+from search.run import Control
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_WAIT_S = 60.0
@@ -161,3 +167,58 @@ def test_kill_9_in_the_middle_of_recording_loses_nothing_that_was_acknowledged(s
         for number in done:
             assert store.recorded(search.id, number) == values.trial(number)
         store.request_control(search.id, "cancel")
+
+
+HOLD = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1].removeprefix("sqlite:///"), isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+connection.execute("ROLLBACK")
+"""
+
+
+@pytest.mark.parametrize("lease_s", [30.0, 0.2], ids=["within its lease", "after its lease"])
+def test_a_lock_longer_than_the_busy_timeout_costs_a_worker_neither_its_claim_nor_a_trial(url, start, lease_s):
+    store = Store.open(url, Timeouts(busy_s=0.2))
+    search = store.submit(values.plan())
+    claim = store.claim("first", lease_s)
+    reports: list[str] = []
+    sink = StoppableSink(StoreSink(store, claim, lease_s), Stop(1.0), Patience(Stop(1.0), reports.append))
+    sink.begin(0, values.proposal(0))
+    assert start(HOLD, "1.5").stdout.readline() == "locked\n"
+    assert sink.control(1.0) is Control.RUN
+    sink.record(values.trial(0), values.source(0))
+    assert len(reports) == 1 and "locked" in reports[0]
+    row = store.search(search.id)
+    assert (row.status, row.worker, row.trials_done) == ("running", "first", 1)
+    assert store.history(claim).spent_s == 1.0
+    store.close()
+
+
+def test_a_claim_that_another_worker_took_while_the_database_was_locked_is_lost(url, start):
+    store = Store.open(url, Timeouts(busy_s=0.2))
+    store.submit(values.plan())
+    claim = store.claim("first", 0.2)
+    sink = StoppableSink(StoreSink(store, claim, 0.2), Stop(1.0))
+    time.sleep(0.3)                                      # beyond the lease
+    taken = store.claim("second", 30.0)
+    assert start(HOLD, "1.0").stdout.readline() == "locked\n"
+    with pytest.raises(LeaseLost):
+        sink.begin(0, values.proposal(0))
+    store.begin(taken, 0, values.proposal(0))
+    store.close()
+
+
+def test_a_worker_that_is_made_to_stop_does_not_wait_for_the_lock(url, start):
+    store = Store.open(url, Timeouts(busy_s=0.2))
+    store.submit(values.plan())
+    stop = Stop(1.0)
+    sink = StoppableSink(StoreSink(store, store.claim("first", 30.0), 30.0), stop)
+    assert start(HOLD, "600").stdout.readline() == "locked\n"
+    stop.force()
+    with pytest.raises(Fault) as refused:
+        sink.begin(0, values.proposal(0))
+    assert refused.value.code == "database_locked"
+    store.close()

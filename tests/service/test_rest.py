@@ -186,7 +186,8 @@ def test_a_best_that_there_is_not_yet_is_404_no_best(service):
 
 def test_pages_of_other_sites_can_do_nothing(service):
     port = service.url.rpartition(":")[2]
-    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": f"http://localhost:{port}1"},
+    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://["},
+                    {"origin": f"http://localhost:{port}1"},
                     {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
         answer = raw(service, "POST", "/api/v1/searches", json=axpy(), headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")

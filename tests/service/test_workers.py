@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 from service_home import axpy, children, is_alive, until
@@ -63,6 +65,22 @@ def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, 
     assert worker.wait(30) == 0
     assert api.search(search_id)["status"] == "queued" and "Traceback" not in worker.stderr.read()
     assert home.run("worker", "--once").code == 0
+    assert {one["attempts"] for one in all_once(api, search_id)} == {1}
+
+
+def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_it_waits(home, api):
+    search_id = api.submit(**SLOW)["id"]
+    worker = home.start("worker", "--once", GREENFAST_LEASE_S="600", GREENFAST_DATABASE_BUSY_S="0.2")
+    until(lambda: done(api, search_id) >= 1, "a trial")
+    with closing(sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        line = worker.stderr.readline()
+        while "locked" not in line:
+            assert line, "the worker ended"
+            line = worker.stderr.readline()
+        holder.execute("ROLLBACK")
+        assert worker.wait(120) == 0
+        assert holder.execute("SELECT status, fence FROM searches").fetchone() == ("completed", 1)
     assert {one["attempts"] for one in all_once(api, search_id)} == {1}
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine
 from db import dialects, migrate
 from db.models import REVISION, Base
 from db.store import Store
+from db.timeouts import Timeouts
 from search.errors import Fault, GreenfastError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,11 +196,89 @@ def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, 
     assert before is None or contents(path.parent) == before
 
 
-def test_an_empty_file_and_an_unfinished_database_are_new_ones(path):
-    path.parent.mkdir()
-    path.touch()
+def _emptied(path: Path) -> None:
     make(path)
+    path.write_bytes(b"")
+
+
+def _emptied_with_log(path: Path) -> None:
+    _copy_with_log(path)
+    path.write_bytes(b"")
+
+
+def _lost(path: Path) -> None:
+    _copy_with_log(path)
     path.unlink()
+
+
+def _copy_with_log(path: Path) -> None:
+    """A database as a killed process leaves it: with committed rows in its log."""
+    original = path.parent.with_name("original") / path.name
+    store = Store.open(url(original))
+    store.submit(values.plan())
+    path.parent.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{original}{suffix}", f"{path}{suffix}")
+    store.close()
+    assert Path(f"{path}-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("lose", [_emptied, _emptied_with_log, _lost])
+def test_a_database_whose_contents_were_lost_is_refused_and_its_log_is_kept(path, lose):
+    lose(path)
+    before = contents(path.parent)
+    with pytest.raises(UsageError) as refused:
+        Store.open(url(path))
+    assert refused.value.code == "database_unreadable" and str(path) in refused.value.message
+    assert "backup" in refused.value.mend and "-wal" in refused.value.mend
+    assert contents(path.parent) == before
+
+
+def _overwritten_page(path: Path) -> None:
+    """Zeros over the root page of a table; header and schema can still be read."""
+    make(path)
+    connection = sqlite3.connect(path)
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'trials'").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * page_bytes)
+        file.write(bytes(page_bytes))
+
+
+def _without_its_end(path: Path) -> None:
+    make(path)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 4096)
+
+
+@pytest.mark.parametrize("largest_checked_bytes, damage", [
+    (dialects.LARGEST_CHECKED_BYTES, _overwritten_page), (dialects.LARGEST_CHECKED_BYTES, _without_its_end),
+    (0, _without_its_end)])
+def test_a_damaged_database_is_refused_when_it_is_opened(path, monkeypatch, largest_checked_bytes, damage):
+    monkeypatch.setattr(dialects, "LARGEST_CHECKED_BYTES", largest_checked_bytes)
+    damage(path)
+    before = contents(path.parent)
+    with pytest.raises(GreenfastError) as refused:
+        Store.open(url(path))
+    assert refused.value.code in ("database_damaged", "database_unreadable")
+    assert str(path) in refused.value.message and "\n" not in refused.value.message and refused.value.mend
+    assert contents(path.parent) == before
+
+
+def test_a_large_database_is_opened_without_reading_all_of_it(path, monkeypatch):
+    monkeypatch.setattr(dialects, "LARGEST_CHECKED_BYTES", 0)
+    make(path)
+    Store.open(url(path)).close()
+
+
+def test_creating_a_database_leaves_no_other_file(path):
+    make(path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_database_without_tables_is_a_new_one(path):
+    path.parent.mkdir()
     connection = sqlite3.connect(path)                                # killed right after switching to WAL
     connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
@@ -218,10 +297,12 @@ def test_a_wrong_url_is_refused(wrong, code):
     assert refused.value.code == code
 
 
-def test_the_refusal_of_a_url_does_not_show_its_password():
+@pytest.mark.parametrize("wrong", ["postgresql//me:secret@host/x", "postgres://me:secret@host:port/x",
+                                   "postgres:me:secret@host/x"])
+def test_the_refusal_of_a_url_does_not_show_its_password(wrong):
     with pytest.raises(UsageError) as refused:
-        Store.open("postgresql//me:secret@host/x")
-    assert "secret" not in str(refused.value)
+        Store.open(wrong)
+    assert refused.value.code == "database_url" and "secret" not in str(refused.value)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
@@ -231,16 +312,14 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     assert refused.value.code == "database_unreadable"
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(dialects, "BUSY_S", 0.2)
+IMPATIENT = Timeouts(busy_s=0.2)
 
 
-def test_a_locked_database_is_a_fault_that_says_so(path, impatient):
+def test_a_locked_database_is_a_fault_that_says_so(path):
     make(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    store = Store.open(url(path))
+    store = Store.open(url(path), IMPATIENT)
     assert len(store.searches().items) == 1, "readers do not wait for a writer"
     with pytest.raises(Fault) as locked:
         store.submit(values.plan())
@@ -251,14 +330,14 @@ def test_a_locked_database_is_a_fault_that_says_so(path, impatient):
     holder.close()
 
 
-def test_a_database_that_is_locked_whole_cannot_be_opened(path, impatient):
+def test_a_database_that_is_locked_whole_cannot_be_opened(path):
     make(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("PRAGMA locking_mode=EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
     holder.execute("UPDATE searches SET name = name")
     with pytest.raises(GreenfastError) as locked:
-        Store.open(url(path))
+        Store.open(url(path), IMPATIENT)
     assert locked.value.code == "database_locked"
     holder.execute("COMMIT")
     holder.close()
