@@ -28,6 +28,7 @@ from search.candidate import Candidate, Origin, OriginKind
 from search.cases import workload_case
 from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from search.cores import usable_cores
+from search.devices import device
 from search.errors import GreenfastError
 from search.evaluate import Bench
 from search.gates import GateLimits
@@ -45,7 +46,7 @@ Row = dict[str, Any]
 
 SEARCHES = Path(__file__).resolve().parent / "results" / "h200" / "attention_searches"
 SEARCHED = {"mission_bf16": 8, "mission_causal_bf16": 8, "mission_512_causal_bf16": 8, "long_bf16": 4,
-            "long_causal_bf16": 8, "d128_4096_causal_bf16": 2}     # candidates of each template
+            "long_causal_bf16": 8}   # candidates of each template
 # Named here only: (heads of keys, length, mask). B=2, H=8, D=64.
 DRAWN = {"causal": (8, 512, "causal_top_left"), "grouped_causal": (2, 512, "causal_bottom_right"),
          "odd": (8, 501, "none"), "odd_causal": (8, 501, "causal_top_left")}
@@ -72,14 +73,9 @@ def drawn(kernel: KernelSpec) -> Iterator[tuple[Workload, Candidate]]:
             for template in kernel.templates:
                 key = (template.name, dict(workload.options)["mask"])
                 if key not in spaces:
-                    spaces[key] = Space(template, workload.compile_time(kernel), open_device()).points
+                    spaces[key] = Space(template, workload.compile_time(kernel), device("h200")).points
                 point = rng.choice(spaces[key])
                 yield workload, Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
-
-
-def open_device():
-    from search.devices import device
-    return device("h200")
 
 
 class Models:
