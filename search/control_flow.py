@@ -29,6 +29,7 @@ class Executions:
     """Warp executions over the blocks that were followed."""
 
     by_instruction: tuple[int, ...]      # in the entry's order
+    by_block: tuple[tuple[int, ...], ...]        # the same of each block, in the order of `blocks`
     blocks: int
     branches: int                        # conditional ones
     undecided: int                       # of these: data decide, counted as not jumping
@@ -43,10 +44,12 @@ def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tupl
     """
     values = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     lanes = Lanes(grid, block, blocks, values, cluster)
-    walk = _Walk(entry, lanes)
+    walk = _Walk(entry, lanes, len(blocks))
     while walk.step():
         pass
-    return Executions(walk.by_instruction(), len(blocks), walk.branches, walk.undecided)
+    by_block = walk.by_block()
+    return Executions(tuple(by_block.sum(axis=0).tolist()), tuple(map(tuple, by_block.tolist())), len(blocks),
+                      walk.branches, walk.undecided)
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,15 @@ class _Span:
 class _Walk:
     """Where each thread stands, and how often warps came to each span."""
 
-    def __init__(self, entry: Entry, lanes: Lanes) -> None:
-        self.entry, self.lanes = entry, lanes
+    def __init__(self, entry: Entry, lanes: Lanes, blocks: int) -> None:
+        self.entry, self.lanes, self.blocks = entry, lanes, blocks
         self.spans = _spans(entry)
         self.done = len(self.spans)
         order = _ordered([self.done, *range(self.done)], _successors(self.spans))
         self.order = np.array(order)                        # spans as they are gone through
         self.rank = np.argsort(self.order)                  # of each span in it
         self.at = np.where(lanes.exists, self.rank[0], self.rank[self.done])
-        self.visits = np.zeros(self.done, np.int64)
+        self.visits = np.zeros((self.done, blocks), np.int64)
         self.registers: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.steps = self.branches = self.undecided = 0
 
@@ -85,14 +88,14 @@ class _Walk:
         if self.steps > MOST_VISITS:
             raise Fault(f"the branches of {self.entry.name} were not followed to their end", code="mix_too_long")
         here = self.at == rank
-        warps = int(here.reshape(-1, WARP).any(axis=1).sum())
+        warps = here.reshape(self.blocks, -1, WARP).any(axis=2).sum(axis=1)
         span = self.spans[number]
         self.visits[number] += warps
         for one in span.deciding:
             evaluate(one, self.lanes, self.registers, here)
         self.at[here] = self.rank[number + 1]
         if span.jump is not None:
-            jumps = here if not span.jump.guard else here & self._taken(span.jump, here, warps)
+            jumps = here if not span.jump.guard else here & self._taken(span.jump, here, int(warps.sum()))
             self.at[jumps] = self.rank[span.target]
         return True
 
@@ -102,11 +105,12 @@ class _Walk:
         self.undecided += int((here & ~known).reshape(-1, WARP).any(axis=1).sum())
         return known & ((value == 0) if jump.negated else (value != 0))
 
-    def by_instruction(self) -> tuple[int, ...]:
-        counts = np.zeros(len(self.entry.instructions), np.int64)
+    def by_block(self) -> np.ndarray:
+        """Warp executions: a row a block, a column an instruction."""
+        counts = np.zeros((self.blocks, len(self.entry.instructions)), np.int64)
         for span, visits in zip(self.spans, self.visits):
-            counts[span.first:span.last] = visits
-        return tuple(counts.tolist())
+            counts[:, span.first:span.last] = visits[:, np.newaxis]
+        return counts
 
 
 def _spans(entry: Entry) -> tuple[_Span, ...]:

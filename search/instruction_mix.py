@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from search.control_flow import executions
+from search.control_flow import Executions, executions
 from search.toolchain.ptx import Entry, Instruction
 
 CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy",
@@ -46,7 +46,7 @@ FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
 
 @dataclass(frozen=True)
 class InstructionMix:
-    """One block's warp instructions, averaged over the blocks that were followed."""
+    """One block's warp instructions, or their average over the blocks that were followed."""
 
     by_class: tuple[tuple[str, float], ...]      # of CLASSES, in their order
     undecided: float                             # of the conditional branches, the share that data decide
@@ -62,13 +62,25 @@ class InstructionMix:
 def instruction_mix(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
                     block: tuple[int, int, int], blocks: Sequence[int],
                     cluster: tuple[int, int, int] = (1, 1, 1)) -> InstructionMix:
-    """Of `blocks`, numbers in the grid. Fault when the entry's branches cannot be followed to their end."""
+    """The average of `blocks`, numbers in the grid. Fault when the entry's branches cannot be followed to their end."""
     found = executions(entry, arguments, grid, block, blocks, cluster)
+    return _mix(entry, found.by_instruction, found.blocks, found)
+
+
+def block_mixes(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
+                block: tuple[int, int, int], blocks: Sequence[int],
+                cluster: tuple[int, int, int] = (1, 1, 1)) -> tuple[InstructionMix, ...]:
+    """The same of each block by itself."""
+    found = executions(entry, arguments, grid, block, blocks, cluster)
+    return tuple(_mix(entry, counts, 1, found) for counts in found.by_block)
+
+
+def _mix(entry: Entry, counts: Sequence[int], blocks: int, found: Executions) -> InstructionMix:
     sums: dict[str, float] = defaultdict(float)
-    for one, count in zip(entry.instructions, found.by_instruction):
-        for name, made in expansion(one, entry.sm) if count else ():
+    for instruction, count in zip(entry.instructions, counts):
+        for name, made in expansion(instruction, entry.sm) if count else ():
             sums[name] += count * made
-    return InstructionMix(tuple((name, sums[name] / found.blocks) for name in CLASSES),
+    return InstructionMix(tuple((name, sums[name] / blocks) for name in CLASSES),
                           found.undecided / found.branches if found.branches else 0.0)
 
 

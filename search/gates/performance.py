@@ -35,19 +35,23 @@ class PerformanceGate:
             return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
         if subject.target.measures:
             return self._measured(subject, timings)
+        return self._modelled(subject, timings)
+
+    def _modelled(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
+        """A modelled time orders candidates. One that cannot be is the model's fault, so it orders nothing."""
+        if (impossible := below_bound(timings)) is not None:
+            return unavailable(self.name, _implausible_sentence(impossible, subject.target.device.title))
         evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline()), subject.target.band)
         return unavailable(self.name, _modelled_sentence(evidence), evidence)
 
     def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
         """FASTER by `min_gain` passes; a time that cannot be is refused before it is compared."""
         times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us ({one.note})" for one in timings)
-        for one in timings:
-            least = dict(one.detail).get("floor_us", 0.0)
-            if one.time_median_us < least:
-                sentence = (f"{one.workload} took {one.time_median_us:.3f} us; its compulsory work takes "
-                            f"{least:.3f} us at the peaks of {subject.target.device.title}")
-                return GateResult(self.name, Outcome.FAILED, sentence,
-                                  PerformanceEvidence(timings, None, subject.target.band), Reason.IMPLAUSIBLE)
+        if (impossible := below_bound(timings)) is not None:
+            sentence = (f"{impossible.workload} took {impossible.time_median_us:.3f} us; its compulsory work takes "
+                        f"{bound_of(impossible):.3f} us at the peaks of {subject.target.device.title}")
+            return GateResult(self.name, Outcome.FAILED, sentence,
+                              PerformanceEvidence(timings, None, subject.target.band), Reason.IMPLAUSIBLE)
         if not all(one.baseline_samples for one in timings):
             evidence = PerformanceEvidence(timings, None, subject.target.band)
             return unavailable(self.name, f"measured: {times}; compared with nothing: this is the baseline, which the "
@@ -66,6 +70,16 @@ class PerformanceGate:
             short = f"by less than the {subject.min_gain:.1%} that was asked for, {sentence}"
             return GateResult(self.name, Outcome.FAILED, short, evidence, Reason.SAME)
         return passed(self.name, sentence, evidence)
+
+
+def bound_of(timing: Timing) -> float:
+    """The least time that its workload can take on the device; 0: not known."""
+    return dict(timing.detail).get("floor_us", 0.0)
+
+
+def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
+    """The first time that no device of this kind can reach."""
+    return next((timing for timing in timings if timing.time_median_us < bound_of(timing)), None)
 
 
 def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
@@ -102,6 +116,12 @@ def binding_limits(timing: Timing) -> tuple[str, ...]:
         return (timing.limited_by,)
     longest = timing.limits[0][1]
     return tuple(name for name, us in timing.limits if us >= BINDING_SHARE * longest)
+
+
+def _implausible_sentence(timing: Timing, device: str) -> str:
+    return (f"implausible, so not ranked: the modelled time of {timing.workload}, {timing.time_median_us:.2f} us, is below "
+            f"the {bound_of(timing):.2f} us that its compulsory work takes at the peaks of {device}; this is a fault of the "
+            "model, not of the candidate")
 
 
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:

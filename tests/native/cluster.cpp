@@ -31,8 +31,10 @@ CASE(a_sample_of_blocks_takes_whole_clusters) {
     launch.cluster = {4, 1, 1};
     launch.blocks_total = 64;
     launch.blocks_executed = 8;
+    launch.sample = {3, 15};
     SAME(launch.clusters_executed(), 2u);
-    CLAIM(launch.cluster_at(0) != launch.cluster_at(1) && launch.cluster_at(1) < 16);
+    SAME(launch.cluster_at(0), 3u);
+    SAME(launch.cluster_at(1), 15u);
 }
 
 CASE(all_threads_of_all_blocks_meet) {

@@ -18,7 +18,6 @@ const std::string whole =
     "order seeded 17\n"
     "count 0\n"
     "check 1\n"
-    "block_sample 8\n"
     "outputs /jobs/out-\n"
     "buffer x input 64 image /jobs/x\n"
     "buffer y output 32 poison\n"
@@ -27,6 +26,7 @@ const std::string whole =
     "argument null\n"
     "argument scalar 4294967291\n"
     "launch k 6 4 2 32 2 1 1024 2 1 1\n"
+    "sample 0 7 23\n"
     "launch other 1 1 1 64 1 1 0 1 1 1\n"
     "own_arguments\n"
     "launch_argument pointer 1 0\n";
@@ -58,7 +58,6 @@ CASE(a_job_is_read_as_it_is_meant) {
     const RunSpec& run = job.runs[0];
     SAME(run.index, 4);
     CLAIM(run.order.is_seeded() && !run.count && run.check);
-    SAME(run.block_sample, 8u);
     SAME(run.output_prefix, "/jobs/out-");
     SAME(run.buffers.size(), 3u);
     CLAIM(run.buffers[0].is_input && run.buffers[0].fill == BufferSpec::Fill::image && run.buffers[0].bytes == 64);
@@ -75,6 +74,7 @@ CASE(a_job_is_read_as_it_is_meant) {
     CLAIM(launch.grid.x == 6 && launch.grid.y == 4 && launch.grid.z == 2);
     CLAIM(launch.block.x == 32 && launch.block.y == 2);
     CLAIM(launch.cluster.x == 2 && launch.dynamic_bytes == 1024 && !launch.own_arguments);
+    CLAIM((launch.sample == std::vector<std::uint64_t>{0, 7, 23}) && run.launches[1].sample.empty());
     CLAIM(run.launches[1].own_arguments && run.launches[1].arguments.size() == 1);
 }
 
@@ -87,7 +87,8 @@ CASE(what_does_not_read_as_a_job_is_refused) {
           replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
           replaced("argument pointer 0 4", "argument pointer 0"),
           replaced("argument scalar 4294967291", "argument scalar x"),
-          replaced("block_sample 8", "blocks 8")}) {
+          replaced("sample 0 7 23", "blocks 0 7 23"), replaced("sample 0 7 23", "sample"),
+          replaced("sample 0 7 23", "sample 0 seven"), replaced("sample 0 7 23", "sample 0 7 24")}) {
         Job job;
         claims::hold(!reads(text, job), __FILE__, __LINE__, "this was read as a job:\n" + text);
     }

@@ -45,6 +45,7 @@ class Kernel:
         grid=1,
         block=32,
         smem=0,
+        sample=(),
         name="run",
         **options,
     ) -> Run:
@@ -54,7 +55,7 @@ class Kernel:
         arguments += tuple(
             one if not isinstance(one, int) else ScalarArgument("int32", one) for one in scalars
         )
-        launch = Launch("k", (grid, 1, 1), (block, 1, 1), smem)
+        launch = Launch("k", (grid, 1, 1), (block, 1, 1), smem, sample=sample)
         return Run(name, (launch,), buffers, arguments, **options)
 
     def run(self, *runs: Run, workers: int = 2, deadline_s: float = 20.0) -> tuple[RunResult, ...]:

@@ -149,11 +149,14 @@ def test_counted_events_of_a_tensor_core_kernel(emulator):
 def test_a_sample_of_blocks_is_counted_and_says_so(emulator):
     kernel = Kernel(emulator, ADD, flavour="counted")
     x = np.zeros(6400, np.float32)
-    counters = kernel(
-        {"a": x, "b": x}, {"c": x}, 6400, grid=100, block=64, count=True, block_sample=10
-    ).counters
-    assert (counters.blocks_executed, counters.blocks_total) == (10, 100)
-    assert counters.global_store_bytes == 10 * 64 * 4
+    result = kernel(
+        {"a": x, "b": x + 1}, {"c": x}, 6400, grid=100, block=64, count=True, sample=(0, 7, 99)
+    )
+    counters = result.counters
+    assert (counters.blocks_executed, counters.blocks_total) == (3, 100)
+    assert counters.global_store_bytes == 3 * 64 * 4
+    written = values(result, "c").reshape(100, 64) == 1
+    assert written.all(axis=1).nonzero()[0].tolist() == [0, 7, 99] and written.sum() == 3 * 64
 
 
 def test_special_functions_are_counted_per_lane(emulator):

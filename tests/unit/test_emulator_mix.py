@@ -14,6 +14,7 @@ from search.reference import answer
 from search.render import render
 from search.space import resolve
 from search.targets import TargetSettings, open_target
+from search.targets.emulator.target import SAMPLED_BLOCKS
 from search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
 from search.toolchain import Cubin
 from search.toolchain.ptx import instruction, read_entries
@@ -200,13 +201,13 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(catalogue, t
     case = workload_case(shape, 0)
     made = problem(kernel, template, point, case, answer(kernel, case), optional_outputs=False)
     counters = emulator._counted(emulator.load(source, cubin), made).counters
-    (launch,), (mix,) = made.launches, mixes_of(made, cubin, 8)
-    blocks = len(sampled_blocks(launch, 8))
-    assert blocks == counters.blocks_executed
-    assert mix["mma"] * blocks * 4096 == sum(flop for _, flop in counters.mma_flop)     # HMMA.16816: 16 x 8 x 16
+    (launch,), (mixes,) = made.launches, mixes_of(made, cubin, SAMPLED_BLOCKS)
+    sampled = sampled_blocks(launch, SAMPLED_BLOCKS)
+    assert len(sampled) == len(mixes) == counters.blocks_executed
+    assert sum(mix["mma"] for mix in mixes) * 4096 == sum(flop for _, flop in counters.mma_flop)     # HMMA.16816: 16 x 8 x 16
     entry = read_entries(cubin.ptx)[launch.entry]
-    found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled_blocks(launch, 8))
+    found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled)
     barriers = sum(count for one, count in zip(entry.instructions, found.by_instruction) if one.opcode == "bar.sync")
     assert barriers == counters.barriers * counters.warps_per_block
     if template_name == "scalar":                                 # fragments are loaded in other pieces
-        assert (mix["shared"] + mix["global"]) * blocks == counters.warp_memory_instructions
+        assert sum(mix["shared"] + mix["global"] for mix in mixes) == counters.warp_memory_instructions

@@ -47,7 +47,7 @@ def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     mix = {**dict.fromkeys(CLASSES, 0.0), **changes.pop("mix", {})}
     block = BlockWork(**{**dict(warps=threads / 32, mma_flop=(), shared_wavefronts=0.0, global_sectors=0.0, barriers=0.0,
                                 mix=mix, float_atomic_turns=1.0), **changes})
-    return LaunchWork(LaunchPlan("k", grid, (threads, 1, 1), smem), 32, 0, block)
+    return LaunchWork(LaunchPlan("k", grid, (threads, 1, 1), smem), 32, 0, (block,))
 
 
 @pytest.mark.parametrize(("resource", "changes"), [
@@ -78,7 +78,7 @@ def test_launches_take_the_sum_of_their_times():
 
 
 def test_bound_by_issue_a_block_takes_a_quarter_of_its_instructions_in_cycles():
-    assert resource_cycles(device("h200"), work(mix={"fp32": 400.0}).block)["instruction issue"] == 100
+    assert resource_cycles(device("h200"), work(mix={"fp32": 400.0}).blocks[0])["instruction issue"] == 100
 
 
 def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():

@@ -27,6 +27,7 @@ from search.reference import Answer, Arrays, answer
 from search.render import RenderedSource
 from search.spec import KernelSpec
 from search.targets.base import Execution, Failure, Inspect, Rival, Target
+from search.targets.bound import bound_us, mode_of
 from search.targets.cuda import driver
 from search.targets.cuda.arena import description
 from search.targets.cuda.images import ImageFiles
@@ -34,7 +35,7 @@ from search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, t
 from search.targets.cuda.lock import GpuLock
 from search.targets.cuda.nvml import BUSY_PERCENT
 from search.targets.cuda.quarantine import Quarantine
-from search.targets.cuda.timing import CONFIDENCE, LOOKS, default_mode, floor_us, median
+from search.targets.cuda.timing import CONFIDENCE, LOOKS, median
 from search.toolchain import Cubin
 from search.verdict import Reason, TimeKind, Timing
 
@@ -332,8 +333,7 @@ class CudaTarget(Target):
 
     def _measure_request(self, program: Program, problem: Problem, against: Rival | None, pair: Sequence[Problem],
                          images: Sequence[Path], number: int) -> dict[str, Any]:
-        data_bytes = sum(one.image.size for one in problem.tensors)
-        mode = problem.mode if problem.mode != "auto" else default_mode(data_bytes, self.device.l2_bytes)
+        mode = mode_of(problem, self.device)
         described = [description(*both) for both in zip(pair, images)]
         request = {"do": "measure", "cubin": str(program.path), "problem": described[0], "mode": mode,
                    "l2_bytes": self.device.l2_bytes, "seed": problem.case.seed + number, "seconds": TIMING_S,
@@ -345,11 +345,8 @@ class CudaTarget(Target):
 
     def _timing(self, problem: Problem, reply: dict[str, Any], mode: str) -> Timing:
         facts = self.device
-        cycles_per_us = facts.clock_max_mhz * facts.multiprocessors
-        least = floor_us(problem.work_flop, problem.work_bytes if mode == "cold" else 0.0,
-                         facts.tensor_fp16_flop_per_cycle_per_sm * cycles_per_us, facts.dram_bytes_per_us)
-        detail = (("floor_us", round(least, 4)), ("sets", float(reply["sets"])), ("nodes", float(reply["nodes"])),
-                  *sorted(reply["health"].items()))
+        detail = (("floor_us", round(bound_us(facts, problem), 4)), ("sets", float(reply["sets"])),
+                  ("nodes", float(reply["nodes"])), *sorted(reply["health"].items()))
         nodes = reply["nodes"]
         how = f"graphs of {nodes} and {2 * nodes} launches" if nodes else "launched one by one"
         note = f"{mode}, ring of {reply['sets']}, {how}"

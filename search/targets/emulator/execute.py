@@ -1,7 +1,7 @@
 """Runs kernel libraries in gf-emulate processes: killable, limited, and believed only on a private pipe.
 
 The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `check`,
-`block_sample`, `outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
+`outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
 """
 
 from __future__ import annotations
@@ -275,7 +275,6 @@ class _Batch:
             yield f"count {int(run.count)}"
             if run.check:
                 yield "check 1"
-            yield f"block_sample {run.block_sample or 0}"
             yield f"outputs {self.work}/out{index}_"
             for buffer in run.buffers:
                 words = self._fill_words(buffer, images)
@@ -287,6 +286,8 @@ class _Batch:
                     f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
                     f"{launch.smem_dynamic_bytes} {' '.join(map(str, _cluster(self.module, launch)))}"
                 )
+                if launch.sample:
+                    yield f"sample {' '.join(map(str, _sample(self.module, launch)))}"
                 if launch.arguments is not None:
                     yield "own_arguments"
                 for argument in launch.arguments or ():
@@ -305,6 +306,12 @@ class _Batch:
 def _cluster(module: Module, launch: Launch) -> Index3:
     """What the kernel's text says goes before the launch."""
     return dict(module.clusters).get(launch.entry, launch.cluster)
+
+
+def _sample(module: Module, launch: Launch) -> list[int]:
+    """Without those that a grid has no more, once the kernel's text makes clusters of its blocks."""
+    clusters = math.prod(launch.grid) // math.prod(_cluster(module, launch))
+    return [number for number in launch.sample if number < clusters]
 
 
 def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:

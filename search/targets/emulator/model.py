@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from search.devices import Device
 from search.memory import LaunchPlan
@@ -46,7 +47,7 @@ WAVEFRONT_CYCLES = 1.4
 
 @dataclass(frozen=True)
 class BlockWork:
-    """What one block of a launch does, averaged over the counted ones."""
+    """What one counted block of a launch does."""
 
     warps: float
     mma_flop: tuple[tuple[str, float], ...]      # by the input's format: f16, bf16, tf32, fp8
@@ -55,6 +56,7 @@ class BlockWork:
     barriers: float
     mix: Mapping[str, float]                     # warp instructions by class, as search.instruction_mix has them
     float_atomic_turns: float                    # of a warp's lanes that add floats to shared memory
+    weight: float = 1.0                          # blocks of the launch that it stands for
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,18 @@ class LaunchWork:
     launch: LaunchPlan
     registers: int
     smem_static_bytes: int
-    block: BlockWork
+    blocks: tuple[BlockWork, ...]                # a sample
+
+    def in_turn(self, turns: int, cost: Callable[[BlockWork], float]) -> float:
+        """The cost of `turns` blocks one after another: a block of the average each, and the heaviest last.
+
+        Blocks are handed out as others end, so nothing takes longer than this (Graham, "Bounds on Multiprocessing
+        Timing Anomalies", 1969); where blocks are alike it is `turns` times their cost.
+        """
+        costs = [cost(block) for block in self.blocks]
+        weights = [block.weight for block in self.blocks]
+        mean = sum(map(mul, costs, weights)) / sum(weights)
+        return (turns - 1) * mean + max(costs)
 
 
 @dataclass(frozen=True)
@@ -99,17 +112,18 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
     fit = occupancy(device, work.registers, math.prod(launch.block),
                     work.smem_static_bytes + launch.smem_dynamic_bytes).blocks_per_sm
     blocks = math.ceil(math.prod(launch.grid) / device.multiprocessors)      # of the busiest SM, all in all
-    cycles = {name: blocks * cost for name, cost in resource_cycles(device, work.block).items()}
+    cycles = {name: work.in_turn(blocks, lambda block, name=name: resource_cycles(device, block)[name])
+              for name in resource_cycles(device, work.blocks[0])}
     rounds = math.ceil(blocks / max(1, fit))
-    cycles["latency"] = rounds * _warp_cycles(work.block)
+    cycles["latency"] = work.in_turn(rounds, _warp_cycles)
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
     together = sum(one**NORM for one in cycles.values())**(1 / NORM)
     us = FITTED / device.clock_max_mhz
     limits = {name: us * one for name, one in cycles.items()}
     size = math.prod(launch.cluster)
-    reached = blocks * work.block.mix["generic"] * CLUSTER_CYCLES * size if size > 1 else 0.0
+    reached = work.in_turn(blocks, lambda block: block.mix["generic"]) * CLUSTER_CYCLES * size if size > 1 else 0.0
     limits["cluster memory"] = reached / device.clock_max_mhz
-    limits["float atomics"] = rounds * _atomic_cycles(work.block, size > 1) / device.clock_max_mhz
+    limits["float atomics"] = work.in_turn(rounds, lambda block: _atomic_cycles(block, size > 1)) / device.clock_max_mhz
     alone = limits["cluster memory"] + limits["float atomics"]       # nothing else goes on meanwhile
     return ModelledTime(us * together + alone + LAUNCH_US, tuple(Counter(limits).most_common()))
 

@@ -18,6 +18,7 @@ class Launch:
     smem_dynamic_bytes: int = 0
     cluster: Index3 = (1, 1, 1)  # in blocks; divides the grid
     arguments: tuple[Argument, ...] | None = None  # None: the run's
+    sample: tuple[int, ...] = ()  # the clusters to execute, x first; empty: all
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,6 @@ class Run:
     order: str = "forward"  # 'forward' | 'reverse' | 'seeded:<n>'
     count: bool = False  # needs a module of flavour counted
     check: bool = False  # needs a module of flavour checked
-    block_sample: int | None = None  # execute about so many blocks, evenly spread; None: all
 
 
 @dataclass(frozen=True)

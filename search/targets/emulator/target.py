@@ -19,17 +19,18 @@ from search.errors import Fault
 from search.memory import Problem, Scalar, Tensor, WorkspaceMemory
 from search.render import RenderedSource
 from search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
+from search.targets.bound import bound_us
 from search.targets.emulator import execute as native
 from search.targets.emulator.build import EmulatorBuild, Module
 from search.targets.emulator.host_compiler import find_host_compiler
 from search.targets.emulator.model import BAND, model
-from search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, whole_mix
+from search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, sample_of, whole_mix
 from search.toolchain import Cubin
 from search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
 
 CHECK_FLOP_LIMIT = 400e6             # about half a second on one core
 FIRST_BATCH = 4                      # most wrong candidates show in the first runs
-SAMPLED_BLOCKS = 8                   # counted for the modelled time
+SAMPLED_BLOCKS = 16                  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow checks are no fault of the candidate
 MEMORY_BYTES = 4 * 2**30
@@ -183,17 +184,20 @@ class EmulatorTarget(Target):
         if counters is None:
             raise Fault("the emulator gave no counters for a counted run", code="emulator_no_counters")
         mixes = mixes_of(problem, cubin, SAMPLED_BLOCKS)
+        used = mixes or estimated_mixes(problem, counters, SAMPLED_BLOCKS)
         note = (f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
                 if counters.blocks_executed < counters.blocks_total else "from all blocks")
         if not mixes:
             note += ", the mix of instructions estimated"
-        works = launch_works(problem, counters, cubin, mixes or estimated_mixes(problem, counters), SAMPLED_BLOCKS)
+        works = launch_works(problem, counters, cubin, used, SAMPLED_BLOCKS)
         time = model(self.device, works, problem.work_bytes)
-        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by,
-                      (("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),), note,
+        detail = (("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),
+                  ("floor_us", round(bound_us(self.device, problem), 4)))
+        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by, detail, note,
                       line_costs_of(result, program.source_lines),
                       limits=tuple((name, round(us, 4)) for name, us in time.limits),
-                      mix=tuple((name, round(count)) for name, count in whole_mix(problem, mixes)) if mixes else ())
+                      mix=tuple((name, round(count)) for name, count in whole_mix(problem, mixes, SAMPLED_BLOCKS))
+                      if mixes else ())
 
 
 def no_room(problem: Problem) -> Failure | None:
@@ -235,9 +239,10 @@ def emulated_run(problem: Problem, order: str, name: str, *, count: bool = False
                 for one in problem.workspaces]
     launches = tuple(native.Launch(
         one.entry, one.grid, one.block, one.smem_dynamic_bytes, one.cluster,
-        arguments=None if one.arguments is None else tuple(map(_argument, one.arguments))) for one in problem.launches)
+        arguments=None if one.arguments is None else tuple(map(_argument, one.arguments)),
+        sample=sample_of(one, SAMPLED_BLOCKS) if count else ()) for one in problem.launches)
     return native.Run(name, launches, tuple(buffers), tuple(_argument(one) for one in problem.arguments), order=order,
-                      count=count, check=check, block_sample=SAMPLED_BLOCKS if count else None)
+                      count=count, check=check)
 
 
 def _argument(one: Tensor | Scalar | WorkspaceMemory | None):

@@ -65,11 +65,20 @@ bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& argumen
     return !words.fail();
 }
 
+bool read_sample(std::istringstream& words, LaunchSpec& launch) {
+    const std::uint64_t clusters = std::uint64_t(launch.grid.x / launch.cluster.x) *
+                                   (launch.grid.y / launch.cluster.y) * (launch.grid.z / launch.cluster.z);
+    for (std::uint64_t number; words >> number;) {
+        if (number >= clusters) return false;
+        launch.sample.push_back(number);
+    }
+    return words.eof() && !launch.sample.empty();
+}
+
 bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& run) {
     if (word == "order") return read_order(words, run.order);
     if (word == "count") return bool(words >> run.count);
     if (word == "check") return bool(words >> run.check);
-    if (word == "block_sample") return bool(words >> run.block_sample);
     if (word == "outputs") return bool(words >> run.output_prefix);
     if (word == "buffer") return read_buffer(words, run.buffers);
     if (word == "launch") return read_launch(words, run.launches);
@@ -77,6 +86,7 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "own_arguments" && !run.launches.empty()) return run.launches.back().own_arguments = true;
     if (word == "launch_argument" && !run.launches.empty())
         return read_argument(words, run.launches.back().arguments);
+    if (word == "sample" && !run.launches.empty()) return read_sample(words, run.launches.back());
     return false;
 }
 

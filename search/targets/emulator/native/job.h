@@ -23,6 +23,7 @@ struct LaunchSpec {
     std::size_t dynamic_bytes = 0;
     bool own_arguments = false;  // else the run's
     std::vector<ArgumentSpec> arguments;
+    std::vector<std::uint64_t> sample;  // clusters to run; empty: all
 };
 
 struct RunSpec {
@@ -30,7 +31,6 @@ struct RunSpec {
     Order order;
     bool count = false;
     bool check = false;
-    std::uint64_t block_sample = 0;  // 0: all
     std::vector<BufferSpec> buffers;
     std::vector<LaunchSpec> launches;
     std::vector<ArgumentSpec> arguments;

@@ -30,6 +30,7 @@ struct Launch {
     GlobalShadow* global_shadow = nullptr;  // of a checked launch
     std::uint64_t blocks_total = 0;
     std::uint64_t blocks_executed = 0;  // fewer when only a sample runs
+    std::vector<std::uint64_t> sample;  // clusters to run; empty: all
 
     mutable std::atomic<std::uint64_t> next{0};
     mutable std::atomic<bool> stop{false};
@@ -37,11 +38,10 @@ struct Launch {
     unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
     std::uint64_t clusters_executed() const { return blocks_executed / cluster_blocks(); }
 
-    // The linear index of the position-th cluster to run: evenly spread over the grid, in the order's order.
+    // The linear index of the position-th cluster to run, in the order's order.
     std::uint64_t cluster_at(std::uint64_t position) const {
-        const std::uint64_t executed = clusters_executed(), sample = order.block(position, executed);
-        return blocks_executed == blocks_total ? sample
-                                               : sample * (blocks_total / cluster_blocks()) / executed;
+        const std::uint64_t number = order.block(position, clusters_executed());
+        return sample.empty() ? number : sample[number];
     }
 
     // The linear index of a cluster's block. Ranks count x first (PTX ISA, "%cluster_ctarank").

@@ -88,9 +88,9 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.global_shadow = shadow;
     if (shadow) shadow->start_launch();
     launch.blocks_total = std::uint64_t(spec.grid.x) * spec.grid.y * spec.grid.z;
+    launch.sample = spec.sample;
     launch.blocks_executed =
-        run.block_sample ? std::min(round_up(run.block_sample, launch.cluster_blocks()), launch.blocks_total)
-                         : launch.blocks_total;
+        spec.sample.empty() ? launch.blocks_total : spec.sample.size() * launch.cluster_blocks();
     blocks.total += launch.blocks_total;
     blocks.executed += launch.blocks_executed;
     pool.run(launch);
