@@ -38,7 +38,8 @@ gc.enable()
 
 EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
 # Not a candidate's nor greenfast's doing: the machine is not as it has to be, and the sentence says what to do.
-MENDED_BY_THE_CALLER = ("host_compiler_missing", "toolchain_missing", "database_locked", "database_readonly")
+MENDED_BY_THE_CALLER = ("host_compiler_missing", "toolchain_missing", "toolchain_mixed", "toolchain_wrong",
+                        "database_locked", "database_readonly")
 # Typer carries its own copy of Click, or uses the installed one: the class is reached through what Typer exports.
 COMMAND_LINE_ERROR = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 

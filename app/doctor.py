@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from dataclasses import dataclass, fields
 
 from app.settings import Settings
 from app.wiring import Services
+from search.children import safe_path
 from search.errors import GreenfastError, UsageError
 from search.targets.cuda import driver, gpu_count
 
@@ -95,7 +97,7 @@ def _python() -> Check:
 
 def _toolchain(services: Services) -> str:
     identity = dict(services.toolchain.identity)
-    _ = services.toolchain.include_dirs
+    services.toolchain.require_right()
     return ", ".join(f"{name} {version}" for name, version in identity.items() if name != "options")
 
 
@@ -211,7 +213,8 @@ def _peers() -> Check:
     from search.peers.compare import PYTHON_VARIABLE, python
     interpreter = python()
     try:
-        done = subprocess.run([interpreter, "-c", LACKING], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([interpreter, "-c", LACKING], capture_output=True, text=True, timeout=20,
+                              cwd="/", env={**os.environ, **safe_path()})       # nothing of this folder is imported
         lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
     except (OSError, subprocess.TimeoutExpired):
         lacking = ["a working Python"]

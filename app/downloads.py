@@ -34,6 +34,7 @@ from search.targets import check_target_name
 STATIC_FILES = Path(__file__).parent / "bundle_files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 RIGHT = ("accepted", "green")
+UNSTORED_ARCH = "sm_90"              # of trials without one, on a GPU of no known model
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
     point = resolve(template, complete_parameters(template, trial.parameters, compiled), compiled)
     return {
         "schema": 1, "kernel": kernel.name, "template": template.name, "parameters": trial.parameters,
-        "source_digest": trial.source_digest, "arch": _arch(row.target),
+        "source_digest": trial.source_digest, "arch": measured_arch(row.target, trial.environment),
         "launches": [{"entry": one.entry, "grid": [size.text for size in one.grid],
                       "block": [size.text for size in one.block], "cluster": [size.text for size in one.cluster],
                       "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launched(point.values)],
@@ -115,10 +116,17 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
                       for name in row.workloads]}
 
 
-def _arch(target: str) -> str:
-    from search.devices import device
+def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
+    """The architecture of the device that a trial's results are of."""
+    from search.devices import device, device_names
     family, which = check_target_name(target)
-    return device(which).arch if family == "emulator" else "sm_90"
+    if family == "emulator":
+        return device(which).arch
+    stored = environment or {}
+    if "arch" in stored:
+        return stored["arch"]
+    name = stored.get("device", "")          # trials stored before the architecture was, and recordings
+    return device(name).arch if name in device_names() else UNSTORED_ARCH
 
 
 def workload_description(kernel: KernelSpec, template: TemplateSpec, workload: Workload,

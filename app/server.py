@@ -19,7 +19,7 @@ from app.cli_output import say
 from app.main import create_app
 from app.settings import Settings, is_loopback
 from app.wiring import Services
-from search.children import kill_group
+from search.children import kill_group, safe_path
 from search.errors import UsageError
 
 CLOSE_STREAMS_S = 3
@@ -148,8 +148,8 @@ class Supervisor:
     def _start(self) -> subprocess.Popen:
         reading_end = self._lifeline[0]
         settings = self._settings
-        environment = {**os.environ, "GREENFAST_DATA": str(settings.data.absolute()), "GREENFAST_TOKEN": ""}
-        return subprocess.Popen([sys.executable, "-m", "app.cli", "worker", "--lifeline", str(reading_end)],
+        environment = {**os.environ, **safe_path(), "GREENFAST_DATA": str(settings.data.absolute()), "GREENFAST_TOKEN": ""}
+        return subprocess.Popen([sys.executable, "-P", "-m", "app.cli", "worker", "--lifeline", str(reading_end)],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(reading_end,),
                                 env=environment, start_new_session=True)
 

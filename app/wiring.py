@@ -116,6 +116,8 @@ class Services:
         kernel = self.catalogue.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target)
+        if check_target_name(plan.target)[0] != "replay":        # which compiles nothing
+            self.toolchain.require_right()
         measuring = {"checker": self.target(f"emulator:{like(target.device).name}"),
                      "compare_peers": compare_peers} if target.measures else {}
         return Bench(kernel, workloads[0].compile_time(kernel), workloads, target, self.toolchain,
@@ -137,7 +139,7 @@ class Services:
         found = dict(bench.target.identity())
         if "toolchain" not in found:             # a recording names the one that it was made with
             found = {**dict(bench.toolchain.identity), "toolchain": toolchain_name(bench.toolchain), **found}
-        return {"device": bench.target.device.name, **found, "greenfast": own_version(),
+        return {"device": bench.target.device.name, "arch": bench.target.device.arch, **found, "greenfast": own_version(),
                 "python": platform.python_version(), "machine": f"{platform.machine()}, {usable_cores()} cores"}
 
     def sink(self, claim: Claim) -> StoreSink:

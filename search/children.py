@@ -57,7 +57,13 @@ class ChildTimeout(Exception):
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The allow-listed part of our environment: no secret of the service reaches a child."""
     kept = {name: os.environ[name] for name in ENVIRONMENT_ALLOWED if name in os.environ}
-    return {**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(extra or {})}
+    return {**kept, **safe_path(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(extra or {})}
+
+
+def safe_path() -> dict[str, str]:
+    """Variables that keep a Python child from importing out of its current folder, where a user's app.py may lie."""
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]    # "" is the folder, too
+    return {"PYTHONSAFEPATH": "1", **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in os.environ else {})}
 
 
 def limit(pid: int, limits: Limits) -> None:
@@ -84,7 +90,7 @@ def kill_group(process: subprocess.Popen) -> bool:
 
 
 class Child:
-    """A Python child that answers requests, one at a time: `python -m module READ_FD WRITE_FD`."""
+    """A Python child that answers requests, one at a time: `python -P -m module READ_FD WRITE_FD`."""
 
     def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
         request_read, request_write = os.pipe()
@@ -92,7 +98,7 @@ class Child:
         self._errors: BinaryIO = tempfile.TemporaryFile()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, str(request_read), str(reply_write), *arguments],
+                [sys.executable, "-P", "-m", module, str(request_read), str(reply_write), *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors, close_fds=True,
                 pass_fds=(request_read, reply_write), env=child_environment(), start_new_session=True)
             limit(self.process.pid, limits)

@@ -4,47 +4,31 @@ from __future__ import annotations
 
 import base64
 import importlib.metadata
-import importlib.util
 import queue
 import re
 import signal
 import threading
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from search.children import Child, ChildDied, ChildTimeout, Limits
-from search.digest import digest
+from search.digest import digest, text_digest
 from search.errors import Fault
 from search.render import RenderedSource
+from search.template_text import Line
+from search.toolchain import known_answer
 from search.toolchain.cache import ArtifactCache
 from search.toolchain.ptxas import EntryFigures, parse_log
+from search.toolchain.toolkit import Toolkit, installed_toolkit, private_toolkit_advice
 from search.verdict import Reason
 
 COMPILE_DEADLINE_S = 60.0
 COMPILE_MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
-COMPONENTS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 VERSION = re.compile(r"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")        # fixed: options are never free text
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a major version of CUDA is packed: the wheel of each of COMPONENTS, and folders below site-packages/nvidia."""
-
-    wheels: tuple[str, ...]
-    include: tuple[str, ...]
-
-
-# Where both are installed, the loader of NVRTC takes that of CUDA 13, as layout_of does.
-LAYOUTS = (
-    Layout(COMPONENTS, ("cu13/include", "cu13/include/cccl")),
-    Layout(("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-cccl-cu12"),
-           ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")),
-)
 
 
 @dataclass(frozen=True)
@@ -84,34 +68,45 @@ class Toolchain:
         self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
         self._all: set[Child] = set()
         self._lock = threading.Lock()
+        self._answer_lock, self._answered = threading.Lock(), False
         for _ in range(max(1, children)):
             self._idle.put(None)               # a child is started when it is first needed
 
     @cached_property
-    def _layout(self) -> Layout:
-        return layout_of(is_installed)
+    def toolkit(self) -> Toolkit:
+        """The installed library and headers; Fault when they are missing or of different releases."""
+        return installed_toolkit()
 
     @cached_property
     def identity(self) -> tuple[tuple[str, str], ...]:
         """What a cubin depends on beside its source, by component: the names are the same for every version of CUDA."""
-        wheels = (*zip(COMPONENTS, self._layout.wheels), ("cuda-core", "cuda-core"))
-        try:
-            versions = tuple((component, importlib.metadata.version(wheel)) for component, wheel in wheels)
-        except importlib.metadata.PackageNotFoundError as error:
-            raise Fault(f"the wheel {error.name} is not installed, so nothing can be compiled",
-                        code="toolchain_missing", mend="run `make setup`") from error
-        return (*versions, ("options", " ".join(OPTIONS)))
+        core = ("cuda-core", importlib.metadata.version("cuda-core"))
+        return (*self.toolkit.versions, core, ("options", " ".join(OPTIONS)))
 
-    @cached_property
+    @property
     def include_dirs(self) -> tuple[str, ...]:
         """CUDA's headers, from the wheels."""
-        spec = importlib.util.find_spec("nvidia")
-        for root in spec.submodule_search_locations if spec and spec.submodule_search_locations else ():
-            folders = [Path(root) / one for one in self._layout.include]
-            if (folders[0] / "cuda_fp16.h").is_file():
-                return tuple(map(str, folders))
-        raise Fault("CUDA's headers are not installed, so nothing can be compiled", code="toolchain_missing",
-                    mend="run `make setup`")
+        return self.toolkit.include_dirs
+
+    def require_right(self) -> None:
+        """Fault when nothing can be compiled here, or the compiler is known to make wrong code. Asked before first use."""
+        with self._answer_lock:
+            if not self._answered:
+                self._check_known_answer()
+                self._answered = True
+
+    def _check_known_answer(self) -> None:
+        text = known_answer.SOURCE.read_text("utf-8")
+        lines = tuple(Line(known_answer.SOURCE.name, number) for number in range(1, text.count("\n") + 1))
+        source = RenderedSource(text, text_digest(text), lines, text, (known_answer.ENTRY,), False)
+        cubin = self.compile(source, known_answer.ARCH)
+        name = f"NVRTC {self.toolkit.nvrtc_version}"
+        if isinstance(cubin, CompileFailed):
+            raise Fault(f"{name} cannot compile a kernel that is known to compile: {cubin.sentence}",
+                        code="toolchain_broken", mend=private_toolkit_advice())
+        if wrong := known_answer.wrong_answer(cubin.code):
+            raise Fault(f"{name} compiles a known kernel to wrong code ({wrong}), so it is not used",
+                        code="toolchain_wrong", mend=private_toolkit_advice())
 
     def compile(self, source: RenderedSource, arch: str) -> Cubin | CompileFailed:
         """The cubin of `source` for `arch` (sm_90 ...), from the cache when it was compiled before."""
@@ -121,7 +116,8 @@ class Toolchain:
             record["entries"] = tuple(EntryFigures(**one) for one in record["entries"])
             return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
         request = {"source": source.marked(), "name": f"{source.digest[:16]}.cu", "arch": arch,
-                   "include": list(self.include_dirs), "log_bytes": LOG_BYTES}
+                   "include": list(self.include_dirs), "libraries": list(self.toolkit.libraries),
+                   "log_bytes": LOG_BYTES}
         try:
             reply = self._call(request)
         except ChildTimeout:
@@ -144,9 +140,9 @@ class Toolchain:
         """Two releases of NVRTC make different code of one source, once wrong code: the one that ran is named."""
         says, wheel = VERSION.search(ptx[:1000]), dict(self.identity)["nvidia-cuda-nvrtc"]
         if says and says[1] != wheel:
-            raise Fault(f"the wheel nvidia-cuda-nvrtc is {wheel}, but the library that was loaded is {says[1]}",
+            raise Fault(f"the package nvidia-cuda-nvrtc is {wheel}, but the library in it is {says[1]}",
                         code="toolchain_mixed",
-                        mend="let no other CUDA come first on LD_LIBRARY_PATH, or install greenfast in a fresh environment")
+                        mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + wheel)
 
     def interrupt(self) -> None:
         """End the compiles in progress: their calls raise Fault."""
@@ -199,19 +195,3 @@ class Toolchain:
             return CompileFailed(source.digest, Reason.COMPILE_CRASH, f"NVRTC crashed with {name}", died.tail)
         raise Fault(f"the compiling child was lost (exit {died.returncode}): {died.tail[-300:].strip()}",
                     code="child_lost")
-
-
-def layout_of(installed: Callable[[str], bool]) -> Layout:
-    """The layout whose NVRTC is installed; Fault when none is."""
-    for layout in LAYOUTS:
-        if installed(layout.wheels[0]):
-            return layout
-    raise Fault(f"the wheel {COMPONENTS[0]} is not installed, so nothing can be compiled", code="toolchain_missing",
-                mend="run `make setup`")
-
-
-def is_installed(wheel: str) -> bool:
-    try:
-        return bool(importlib.metadata.version(wheel))
-    except importlib.metadata.PackageNotFoundError:
-        return False

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import io
 import os
 import sys
 import time
 import zlib
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from search.children import serve_requests
@@ -16,10 +19,11 @@ POLITE = 5                       # all cores compile, and the child that times k
 
 
 def compile_request(request: dict[str, Any]) -> dict[str, Any]:
-    """{"source", "name", "arch", "include", "log_bytes"} -> {"cubin", "ptx", "log", "log_bytes", "compile_s"}.
+    """{"source", "name", "arch", "include", "libraries", "log_bytes"} -> {"cubin", "ptx", "log", "log_bytes", "compile_s"}.
 
     `cubin`, None after a refusal, and the deflated `ptx` that the same compilation made are in base64.
     """
+    load(tuple(request["libraries"]))
     from cuda.core import Program, ProgramOptions
 
     log = io.StringIO()
@@ -38,6 +42,13 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     return {"cubin": base64.b64encode(cubin).decode() if cubin else None,
             "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(), "log": cap(text, request["log_bytes"]),
             "log_bytes": len(text), "compile_s": time.perf_counter() - started}
+
+
+@cache
+def load(libraries: Iterable[str]) -> None:
+    """Load NVRTC by its path, before cuda.bindings looks it up by name: a name is looked for on LD_LIBRARY_PATH first."""
+    for path in libraries:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
 
 def ptx_of(program: Any) -> bytes:

@@ -63,7 +63,8 @@ def test_its_names_are_ours_and_its_sums_are_right(service, search):
     evidence = json.loads(contents["evidence.json"])
     assert evidence["candidate"]["source_digest"] == sums["kernel.cu"]
     assert evidence["candidate"]["gates"]["correctness"]["checks"]
-    assert "nvidia-cuda-nvrtc" in json.loads(contents["environment.json"])["recorded"]
+    recorded = json.loads(contents["environment.json"])["recorded"]
+    assert "nvidia-cuda-nvrtc" in recorded and recorded["arch"] == json.loads(contents["launch.json"])["arch"] == "sm_90"
 
 
 def test_the_file_name_holds_nothing_that_a_user_wrote(service, search):

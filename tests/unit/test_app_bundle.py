@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.downloads import laid_out_workload, zip_bytes
+import pytest
+
+from app.downloads import laid_out_workload, measured_arch, zip_bytes
 from app.launch_header import launch_header
 
 
@@ -33,3 +35,14 @@ def test_the_header_holds_every_argument_and_launch():
                  "Type::float32, 0, false, 0LL, 2.5}", "Kind::workspace, Type::none, 64, true",
                  "(&axpy), {32u, 1u, 1u}, {128u, 1u, 1u}, 0}", '{"line", 8192.0, 16384.0, arguments_0, 5, launches_0, 1}'):
         assert part in text
+
+
+@pytest.mark.parametrize(("target", "environment", "arch"), [
+    ("emulator:l4", {}, "sm_89"),
+    ("cuda:0", {"device": "nvidia-b200", "arch": "sm_100"}, "sm_100"),          # no model of our own facts
+    ("cuda:0", {"device": "a100"}, "sm_80"),                                    # stored before the architecture was
+    ("replay:mission-mma-h200", {"device": "h200"}, "sm_90"),
+    ("cuda:0", {}, "sm_90"),
+])
+def test_a_bundle_names_the_architecture_of_the_device_that_was_measured(target, environment, arch):
+    assert measured_arch(target, environment) == arch

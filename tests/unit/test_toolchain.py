@@ -17,8 +17,8 @@ from search.render import RenderedSource
 from search.template_text import Line
 from search.toolchain import CompileFailed, Cubin, Toolchain
 from search.toolchain.cache import ArtifactCache
-from search.toolchain.nvrtc import COMPONENTS, LAYOUTS, layout_of
 from search.toolchain.ptxas import parse_log
+from search.toolchain.toolkit import COMPONENTS
 from search.verdict import Reason
 
 KERNEL = """#include <cuda_fp16.h>
@@ -61,24 +61,14 @@ def test_another_architecture_or_source_is_another_entry(toolchain):
     assert len({one.code for one in cubins}) == 3
 
 
-def test_a_library_that_is_not_its_wheels_is_a_fault_of_ours(tmp_path):
+def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):
     mixed = Toolchain(tmp_path, 1)
     mixed.__dict__["identity"] = tuple((name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
                                        for name, version in mixed.identity)
-    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library that was loaded is") as caught:
+    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library in it is") as caught:
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
     mixed.close()
-
-
-def test_the_layout_is_that_of_the_cuda_which_is_installed():
-    of_13, of_12 = LAYOUTS
-    assert layout_of(lambda wheel: wheel == "nvidia-cuda-nvrtc-cu12") is of_12
-    assert layout_of(lambda wheel: True) is of_13            # both: the loader of NVRTC takes 13, too
-    assert all(len(one.wheels) == len(COMPONENTS) for one in LAYOUTS)
-    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is not installed") as caught:
-        layout_of(lambda wheel: False)
-    assert caught.value.code == "toolchain_missing"
 
 
 def test_the_layout_says_where_the_headers_of_this_machine_are(toolchain):

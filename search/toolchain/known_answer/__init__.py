@@ -1,0 +1,43 @@
+"""A kernel that one release of NVRTC compiles to wrong code, to recognise such a release before it is used.
+
+attention_wmma.cu is the `wmma` candidate of bench/results/h200/compiler_fault.json. Compiled by NVRTC 13.0.88, it leaves
+rows 32 to 63 of its output 0 for one key (6 of 10 runs on an H200); compiled by 13.5.37 it is right on the same GPU. What
+is recognised is the machine code that ran wrong. No GPU is needed, and code that nobody ran is not called wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+SOURCE = Path(__file__).parent / "attention_wmma.cu"
+ARCH = "sm_90"
+ENTRY = "attention_wmma"
+# SHA-256 of the entry's machine code -> what it did.
+WRONG_CODE = {
+    "0088db4548ca95e1ea6f84cb559f8baee3fd2b310f083c1d351d454aeaeb10d8":
+        "rows 32 to 63 of its output are 0 for one key, on an H200",
+}
+
+
+def wrong_answer(cubin: bytes) -> str:
+    """What this machine code of SOURCE is known to do wrong; empty when nothing is known against it."""
+    return WRONG_CODE.get(code_digest(cubin), "")
+
+
+def code_digest(cubin: bytes) -> str:
+    """SHA-256 of the machine code of ENTRY alone: names and notes beside it differ from build to build."""
+    return hashlib.sha256(section(cubin, f".text.{ENTRY}")).hexdigest()
+
+
+def section(elf: bytes, wanted: str) -> bytes:
+    """A section of a 64-bit little-endian ELF file, empty when it has none of that name."""
+    (headers_at,) = struct.unpack_from("<Q", elf, 0x28)
+    count, names = struct.unpack_from("<HH", elf, 0x3C)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", elf, headers_at + 64 * number) for number in range(count)]
+    for name_at, _, _, _, start, size, *_ in headers:
+        begin = headers[names][4] + name_at
+        if elf[begin:elf.index(b"\0", begin)].decode() == wanted:
+            return elf[start:start + size]
+    return b""
