@@ -28,6 +28,7 @@ from search.verdict import GateResult, Trial
 HEARTBEAT_S = 0.5
 PREPARING = "prepare"            # the thread that builds what a search needs
 LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
+INTERRUPT_GRACE_S = 1.0          # for what prepares to end once it was interrupted
 EXIT_GRACE_S = 5.0               # after the supervisor is gone
 
 
@@ -142,7 +143,10 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
 def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
          on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
     plan, history = services.store.plan(claim.search_id), services.store.history(claim)
-    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop)
+    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop,
+                          services.interrupt)
+    if isinstance(run, RunResult):
+        return run
     services.store.describe(claim, services.environment(run.bench))
     try:
         return run.run()
@@ -166,9 +170,11 @@ def _prepare_quietly(checker: Target) -> None:
         checker.prepare()
 
 
-def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop: Stop) -> Any:
-    """Do `work` in another thread and keep the lease meanwhile; not waited for once `stop` is asked for."""
-    future: Future[Any] = Future()
+def _with_heartbeat(work: Callable[[], SearchRun], sink: Sink, history: History, stop: Stop,
+                    interrupt: Callable[[], None]) -> SearchRun | RunResult:
+    """Do `work` in another thread and keep the lease meanwhile. A pause or a cancel is its result at once, and it is not
+    waited for once `stop` is asked for."""
+    future: Future[SearchRun] = Future()
 
     def do() -> None:
         try:
@@ -180,7 +186,12 @@ def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop:
     while not stop.asked:
         if wait((future,), HEARTBEAT_S).done:
             return future.result()
-        sink.control(history.spent_s)
+        control = sink.control(history.spent_s)
+        if control is not Control.RUN and not stop.asked:
+            interrupt()
+            wait((future,), INTERRUPT_GRACE_S)       # it leaves nothing half made behind
+            ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
+            return RunResult(ended, f"{ended} while its target was prepared")
     raise Fault("stopped before the first trial", code="stopped")
 
 
