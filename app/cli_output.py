@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.errors import GreenfastError
+from search.json_values import json_text
 
 HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")      # controls, direction marks, lone surrogates, odd line ends
 
@@ -54,13 +53,7 @@ def say(text: object) -> None:
 
 def print_json(value: Any) -> None:
     """Exactly one JSON value on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=_plain), flush=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
+    print(json_text(value), flush=True)
 
 
 def print_error(error: GreenfastError, as_json: bool) -> None:

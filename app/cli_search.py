@@ -17,7 +17,7 @@ from app.wiring import Services
 from app.worker import Left, RunReport, Stop, run_claim, worker_name
 from search.errors import Fault, UsageError
 from search.plan import SearchRequest
-from search.run import Ended
+from search.run import Ended, failure_sentence
 from search.verdict import Rejected, Trial, verdict_name
 
 EXIT_INTERRUPTED = 130
@@ -138,7 +138,7 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
     if report.left is Left.STOPPED:
         return EXIT_INTERRUPTED
     if report.ended is Ended.FAILED:
-        say(f"greenfast: the search failed: {detail.why}")
+        say(f"greenfast: {failure_sentence(detail.why)}")
         return 3
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from db.rows import SearchRow, TrialDetail
 from search.candidate import complete_parameters
 from search.cases import workload_case
 from search.errors import UsageError
+from search.json_values import json_text
 from search.memory import Problem, Scalar, Tensor, problem
 from search.reference import Answer
 from search.space import resolve
@@ -205,7 +205,7 @@ def _readme(row: SearchRow, trial: TrialDetail, launch: Mapping[str, Any]) -> st
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    return json_text(value, sort_keys=True) + "\n"
 
 
 def zip_bytes(files: Mapping[str, bytes]) -> bytes:

@@ -129,7 +129,7 @@ class TrialOut(Output):
     registers: int | None
     spill_bytes: int | None
     smem_bytes: int | None
-    max_abs_error: float | None
+    max_abs_error: float | None = Field(description="null, too, where it is not finite: `gates` names it")
     duration_s: float | None
     attempts: int
     is_baseline: bool
@@ -144,7 +144,8 @@ class ChangeOut(Output):
 
 
 class TrialDetailOut(TrialOut):
-    gates: dict[str, dict[str, Any]] = Field(description="each gate's outcome, sentence and evidence, by name")
+    gates: dict[str, dict[str, Any]] = Field(description="each gate's outcome, sentence and evidence, by name; a number that is not "
+                                                        "finite is \"NaN\", \"Infinity\" or \"-Infinity\"")
     log: str
     changed: list[ChangeOut] = Field(description="against the baseline")
     environment: dict[str, str] = Field(description="what the result depends on beside the candidate")

@@ -80,8 +80,8 @@ class Settings:
     drain_s: float = _setting("GREENFAST_DRAIN_S", 10.0, _seconds,
                               "seconds that a stopping worker has for the trials in flight")
     run_deadline_s: float = _setting("GREENFAST_RUN_DEADLINE_S", RUN_DEADLINE_S, _seconds,
-                                     "seconds that one run of a candidate may take on the emulator, four times as many "
-                                     "under checks; on a GPU one wait takes 10 at most")
+                                     "seconds of processor time that one run of a candidate may take on the emulator, four times "
+                                     "as many under checks; on a GPU, of wall time, and one wait takes 10 at most")
     debug: bool = _setting("GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs")
 
     @classmethod

@@ -33,6 +33,7 @@ PREPARING = "prepare"            # the thread that builds what a search needs
 LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
 LOCKED = ("database_locked", "database_timeout", "database_busy")     # it will be free again
 LOCKED_PAUSE_S = 0.1             # after a busy timeout; another process has the lock
+INTERRUPT_GRACE_S = 1.0          # for what prepares to end once it was interrupted
 EXIT_GRACE_S = 5.0               # after the supervisor is gone
 
 
@@ -187,7 +188,10 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, pati
          on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
     plan = patience(services.store.plan, claim.search_id)
     history = patience(services.store.history, claim)
-    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop)
+    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop,
+                          services.interrupt)
+    if isinstance(run, RunResult):
+        return run
     patience(services.store.describe, claim, services.environment(run.bench))
     try:
         return run.run()
@@ -211,9 +215,11 @@ def _prepare_quietly(checker: Target) -> None:
         checker.prepare()
 
 
-def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop: Stop) -> Any:
-    """Do `work` in another thread and keep the lease meanwhile; not waited for once `stop` is asked for."""
-    future: Future[Any] = Future()
+def _with_heartbeat(work: Callable[[], SearchRun], sink: Sink, history: History, stop: Stop,
+                    interrupt: Callable[[], None]) -> SearchRun | RunResult:
+    """Do `work` in another thread and keep the lease meanwhile. A pause or a cancel is its result at once, and it is not
+    waited for once `stop` is asked for."""
+    future: Future[SearchRun] = Future()
 
     def do() -> None:
         try:
@@ -225,7 +231,12 @@ def _with_heartbeat(work: Callable[[], Any], sink: Sink, history: History, stop:
     while not stop.asked:
         if wait((future,), HEARTBEAT_S).done:
             return future.result()
-        sink.control(history.spent_s)
+        control = sink.control(history.spent_s)
+        if control is not Control.RUN and not stop.asked:
+            interrupt()
+            wait((future,), INTERRUPT_GRACE_S)       # it leaves nothing half made behind
+            ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
+            return RunResult(ended, f"{ended} while its target was prepared")
     raise Fault("stopped before the first trial", code="stopped")
 
 

@@ -2,7 +2,8 @@
 
 A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields
 that a stored record does not have yet take their defaults, so records outlive additions; anything else that
-this version does not know is refused. NaN and infinities have a spelling of their own, since JSON has none.
+this version does not know is refused. JSON has no NaN and no infinities: stored, each is an object that no text can
+be mistaken for, `{"float": "nan"}`; shown, it is one of the strings `NaN`, `Infinity` and `-Infinity`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 from search.candidate import Candidate, OriginKind
 from search.errors import Fault
+from search.json_values import number_name
 from search.plan import SearchPlan
 from search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
                             Rejected, Verdict)
@@ -132,7 +134,7 @@ def _evidence(result: GateResult, details: Details) -> Evidence:
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
-    """Gate results by name, for people: no types, the evidence's fields flat, null for what is not finite."""
+    """Gate results by name, for people: no types, the evidence's fields flat, what is not finite by its name."""
     plain: dict[str, dict[str, Any]] = {}
     for one in verdict.gates:
         evidence = _without_types(encode(one.evidence)) or {}
@@ -256,8 +258,8 @@ def _without_types(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        if value.keys() == {"float"}:
-            return None
+        if value.keys() == {"float"} and value["float"] in _NON_FINITE:
+            return number_name(_NON_FINITE[value["float"]])
         return {key: _without_types(one) for key, one in value.items() if key != "type"}
     return [_without_types(one) for one in value] if isinstance(value, list) else value
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
 from search.errors import Fault
 
 ENVIRONMENT_ALLOWED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
@@ -112,19 +113,22 @@ class Child:
         self._killed = False
         os.set_blocking(self._read, False)
 
-    def call(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
-        """Send `request`, wait for the reply. ChildDied and ChildTimeout leave a dead child behind: make a new one."""
-        end = time.monotonic() + deadline_s
+    def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
+        """Send `request`, wait for the reply. A number of seconds is wall time, for children that wait for a device.
+
+        ChildDied, ChildTimeout and Starved leave a dead child behind: make a new one.
+        """
+        is_over = self._clock(deadline_s)
         body = json.dumps(request).encode()
         try:
             _write_all(self._write, _LENGTH.pack(len(body)) + body)
         except OSError:
             self._died()
-        length = _LENGTH.unpack(self._receive(_LENGTH.size, end))[0]
+        length = _LENGTH.unpack(self._receive(_LENGTH.size, is_over))[0]
         if length > LARGEST_MESSAGE_BYTES:
             self.close()
             raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
-        return json.loads(self._receive(length, end))
+        return json.loads(self._receive(length, is_over))
 
     @property
     def alive(self) -> bool:
@@ -146,20 +150,37 @@ class Child:
         self._errors.close()
         return gone
 
-    def _receive(self, count: int, end: float) -> bytes:
+    def _clock(self, deadline: float | Deadline) -> Callable[[], bool]:
+        if isinstance(deadline, Deadline):
+            begun_s = process_s(self.process.pid)
+            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s).is_over
+        end = time.monotonic() + deadline
+        return lambda: time.monotonic() >= end
+
+    def _receive(self, count: int, is_over: Callable[[], bool]) -> bytes:
         chunks, missing = [], count
         with selectors.DefaultSelector() as selector:
             selector.register(self._read, selectors.EVENT_READ)
             while missing:
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    self.close()
-                    raise ChildTimeout
+                if not selector.select(LOOK_S):
+                    self._close_when(is_over)
+                    continue
                 chunk = os.read(self._read, min(missing, 1 << 20))
                 if not chunk:
                     self._died()
                 chunks.append(chunk)
                 missing -= len(chunk)
         return b"".join(chunks)
+
+    def _close_when(self, is_over: Callable[[], bool]) -> None:
+        try:
+            late = is_over()
+        except Starved:
+            self.close()
+            raise
+        if late:
+            self.close()
+            raise ChildTimeout
 
     def _died(self) -> None:
         try:

@@ -15,6 +15,7 @@ import numpy as np
 from search import lattice
 from search.expressions import Value
 from search.lattice import Level, levels_of, too_large
+from search.points import position_type
 from search.spec import Items, TemplateSpec
 
 LARGEST_TABLE = 2**22                # combinations that are looked up in a table; more are sorted
@@ -54,7 +55,8 @@ def encoded_points(template: TemplateSpec, compiled: Items, fits: Rule, fits_nee
         if level.launches_are_known:
             columns = _where(columns, _computed(columns, sorted(fits_needs), fits))
         columns = _needed_below(columns, levels, number, fits_needs)
-    return np.stack([columns[one.name].codes.astype(np.uint8) for one in template.parameters], axis=1)
+    position = position_type(template.parameters)
+    return np.stack([columns[one.name].codes.astype(position) for one in template.parameters], axis=1)
 
 
 def _first(columns: Columns) -> np.ndarray:
@@ -65,7 +67,7 @@ def _with_parameter(columns: Columns, level: Level) -> Columns:
     """Every row once for each value of the parameter; only with its default where its `when` does not hold."""
     parameter, rows = level.parameter, len(_first(columns))
     count = len(parameter.values)
-    codes = np.tile(np.arange(count, dtype=np.uint8), rows)
+    codes = np.tile(np.arange(count, dtype=position_type((parameter,))), rows)
     wanted = np.ones(rows * count, bool)
     if parameter.when is not None:
         active = _truth(_computed(columns, sorted(parameter.when.names), parameter.when))

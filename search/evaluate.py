@@ -11,6 +11,7 @@ from pathlib import Path
 
 from search.candidate import Candidate
 from search.comparison import Peer
+from search.cpu_time import MACHINE_BUSY
 from search.errors import Fault, SpecError
 from search.gates import GATES, GateLimits, Subject
 from search.numerics import Siblings
@@ -96,8 +97,13 @@ def evaluate(candidate: Candidate, bench: Bench, baseline: BaselineTimings = no_
     while True:
         attempt += 1
         verdict = _through(candidate, bench, rendered, baseline)
-        if not isinstance(verdict, Faulted) or attempt > FAULT_RETRIES or bench.cancelled():
+        if not _is_repeated(verdict) or attempt > FAULT_RETRIES or bench.cancelled():
             return Evaluated(verdict, source, time.monotonic() - started, attempt)
+
+
+def _is_repeated(verdict: Verdict) -> bool:
+    """A fault is; where the machine was too busy, what was starved has been repeated by itself."""
+    return isinstance(verdict, Faulted) and verdict.code != MACHINE_BUSY
 
 
 def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | RenderFailed,

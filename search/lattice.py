@@ -38,8 +38,9 @@ def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterato
 
 
 def too_large(template: TemplateSpec) -> SpecError:
-    return SpecError(f"template {template.name} has too many points: {LARGEST_WALK} values were tried",
-                     code="space_too_large", mend="fewer values, or constraints that need few parameters")
+    return SpecError(f"the space of template {template.name} of kernel {template.kernel} is too large: walking it "
+                     f"takes more than {LARGEST_WALK:,} steps", code="space_too_large",
+                     mend="give its parameters fewer values, or constraints that need only the first parameters")
 
 
 def looks_ahead(template: TemplateSpec) -> bool:

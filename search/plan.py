@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from search.candidate import Candidate
 from search.catalogue import Catalogue
-from search.devices import device
+from search.devices import Device, device
 from search.digest import digest
 from search.errors import UsageError, unknown_name
 from search.gates.base import GateLimits
@@ -190,6 +191,7 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
             continue
         space = target_space(target, template, compiled)
         if next(space.each_point(), None) is not None:
+            _require_walkable(space.template, space.compiled, space.device)
             chosen.append(name)
         else:
             refusals.append(f"{name}: {_why_defaults_fail(space)}")
@@ -200,6 +202,12 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
         raise UsageError(f"no template of kernel {kernel.name} supports workload {workload.name}",
                          code="unsupported_workload")
     return tuple(chosen)
+
+
+@lru_cache(maxsize=32)
+def _require_walkable(template: TemplateSpec, compiled: Items, device: Device) -> None:
+    """SpecError for a space that is too large to run; of one that is not, the walk is not repeated."""
+    Space(template, compiled, device).points
 
 
 def _why_defaults_fail(space: Space) -> str:

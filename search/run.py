@@ -34,6 +34,7 @@ from search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green,
                             Timing, Trial, Verdict, no_baseline, performance_of)
 
 CONTROL_INTERVAL_S = 0.25
+FAILED = "The search failed"
 FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
 DEATHS = 3                       # a candidate that was in flight when a worker died this often is not tried again
 
@@ -120,6 +121,7 @@ class SearchRun:
         self.best_time_us = math.inf                     # of those that were accepted
         self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
         self.faults_in_a_row = 0
+        self.last_fault: Faulted | None = None
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
         if plan.baseline == NO_BASELINE:
             self._baseline_known.set()
@@ -155,7 +157,11 @@ class SearchRun:
             if (done := self._wait(flights[0])) is not None:
                 self._record(flights.popleft(), done)
                 if self.faults_in_a_row >= FAULTS_IN_A_ROW:
-                    return RunResult(Ended.FAILED, f"{FAULTS_IN_A_ROW} faults in a row; the last trial says which")
+                    return RunResult(Ended.FAILED, self._failure())
+
+    def _failure(self) -> str:
+        message = self.last_fault.message.rstrip(".")
+        return f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. Last fault ({self.last_fault.code}): {message}."
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
@@ -291,7 +297,10 @@ class SearchRun:
                 self.best_time_us = min(self.best_time_us, contender.time_us)
         self.siblings.learn(trial)
         told = told_of(trial, self.plan)
-        self.faults_in_a_row = self.faults_in_a_row + 1 if isinstance(trial.verdict, Faulted) else 0
+        if isinstance(trial.verdict, Faulted):
+            self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
+        else:
+            self.faults_in_a_row = 0
         if trial.source_digest is not None:
             self.sources[trial.source_digest] = told
         if told is not None:
@@ -306,6 +315,11 @@ class SearchRun:
         self.strategy.restore([*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)])
         numbers = [one.number for one in history.trials] + [one.number for one in history.pending]
         self.next_number = max(numbers, default=-1) + 1
+
+
+def failure_sentence(why: str) -> str:
+    """What is said of a search that failed: its own sentence, or the reason as one."""
+    return why if why.startswith(FAILED) else f"{FAILED}: {why}"
 
 
 def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:

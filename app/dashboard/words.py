@@ -34,10 +34,12 @@ def ratio(value: float | None) -> str:
     return f"{value:.3f}" if abs(value - 1) < 0.1 else f"{value:.2f}"
 
 
-def error(value: float | None) -> str:
-    """An error's size: 1.2e-4."""
+def error(value: float | str | None) -> str:
+    """An error's size: 1.2e-4; the name of one that is not finite."""
     if value is None:
         return NOTHING
+    if isinstance(value, str):
+        return value
     if value == 0:
         return "0"
     mantissa, exponent = f"{value:.1e}".split("e")
@@ -57,10 +59,12 @@ def count(value: int | float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
-def share(value: float | None) -> str:
+def share(value: float | str | None) -> str:
     """A share as a percentage that never rounds a few wrong elements to 0 %."""
     if value is None:
         return NOTHING
+    if isinstance(value, str):
+        return value
     if 0 < value < 0.0005:
         return "< 0.1 %"
     return f"{100 * value:.3g} %"

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from search.children import Child, ChildDied, ChildTimeout, Limits
+from search.cpu_time import Deadline, Starved, beside_others
 from search.digest import digest, text_digest
 from search.errors import Fault
 from search.render import RenderedSource
@@ -63,8 +64,9 @@ class Toolchain:
     """Compiles sources in a pool of warm children; one call a thread at a time holds one child."""
 
     def __init__(self, cache_folder: Path, children: int, *, deadline_s: float = COMPILE_DEADLINE_S) -> None:
+        """`deadline_s`: processor time of a compile."""
         self._cache = ArtifactCache(cache_folder / "cubin")
-        self._deadline_s = deadline_s
+        self._deadline = Deadline.of(deadline_s)
         self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
         self._all: set[Child] = set()
         self._lock = threading.Lock()
@@ -119,10 +121,10 @@ class Toolchain:
                    "include": list(self.include_dirs), "libraries": list(self.toolkit.libraries),
                    "log_bytes": LOG_BYTES}
         try:
-            reply = self._call(request)
+            reply = beside_others(lambda: self._call(request), "NVRTC")
         except ChildTimeout:
             return CompileFailed(source.digest, Reason.COMPILE_TIMEOUT,
-                                 f"NVRTC did not finish within {self._deadline_s:g} s", "")
+                                 f"NVRTC did not finish within {self._deadline.cpu_s:g} s of processor time", "")
         except ChildDied as died:
             return self._crashed(source, died)
         if reply["cubin"] is None:
@@ -162,8 +164,8 @@ class Toolchain:
                 child = None
             if child is None:
                 child = self._start()
-            return child.call(request, self._deadline_s)
-        except (ChildDied, ChildTimeout):
+            return child.call(request, self._deadline)
+        except (ChildDied, ChildTimeout, Starved):
             self._forget(child)
             child = None
             raise

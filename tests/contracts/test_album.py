@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
+import store_values as values
+
+from app.schemas import TrialDetailOut
+from app.trial import evaluated_report
+from db.store import Store
 
 from search.album import Entry, Judged, catalogue_of, entries, judge
 from search.candidate import preset_candidate
 from search.catalogue import Catalogue
 from search.evaluate import Bench, evaluate
 from search.gates import GateLimits
+from search.json_values import json_text
 from search.targets import TargetSettings, open_target
-from search.verdict import Green, Rejected
+from search.verdict import Green, Rejected, Verdict
 
 ENTRIES = entries()
 IMPATIENCE_S = 3.0
+LONG_LEASE_S = 1e6
 AHEAD = 2                        # entries worked on while one is looked at
 FEWEST_BROKEN, FEWEST_RIGHT = 40, 25
 
@@ -54,6 +64,28 @@ def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory)
     pool.shutdown(cancel_futures=True)
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> Iterator[Callable[[int, Verdict], str]]:
+    """Number and verdict -> the trial as the REST API answers, after it went through a database."""
+    store = Store.open(f"sqlite:///{tmp_path_factory.mktemp('album') / 'store.sqlite'}")
+    store.submit(values.plan())
+    claim = store.claim("worker", LONG_LEASE_S)
+
+    def answer(number: int, verdict: Verdict) -> str:
+        values.run_trial(store, claim, number, verdict)
+        detail = store.trial(claim.search_id, number)
+        return TrialDetailOut.model_validate(detail).model_dump_json()
+    yield answer
+    store.close()
+
+
+def strictly_read(text: str) -> Any:
+    """RFC 8259: no NaN, no infinities."""
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+    return json.loads(text, parse_constant=refuse)
+
+
 def test_the_album_covers_every_defect_of_its_kernels(album):
     listed = {(one.kernel, one.name) for one in ENTRIES if one.kind == "defect"}
     kernels = [album.kernel(name) for name in album.names()]
@@ -69,13 +101,18 @@ def test_the_album_is_large_enough_and_names_each_kernel_once():
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda one: one.id)
-def test_the_album_says_what_becomes_of_a_kernel(entry, judged):
+def test_the_album_says_what_becomes_of_a_kernel(entry, judged, recorded):
     found = judged(entry)
     assert not found.sentence, found.sentence
     verdict = found.evaluated.verdict
     if isinstance(verdict, Rejected) and verdict.stage == "correctness":
         failed = [one for one in verdict.gates[1].evidence.checks if not one.passed]
         assert failed and all(one.sentence for one in failed)
+    report = strictly_read(json_text(evaluated_report(found.evaluated)))
+    answer = strictly_read(recorded(ENTRIES.index(entry), verdict))
+    assert report["verdict"] == answer["verdict"]
+    for gate, data in answer["gates"].items():       # the same words for the same numbers, also where they are not finite
+        assert data.items() <= report["gates"][gate].items()
 
 
 SHIPPED = [(preset, "mission") for preset in ("wmma:stage2", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec",

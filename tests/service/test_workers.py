@@ -99,6 +99,26 @@ def test_pause_resume_and_cancel_reach_a_running_search(home, api):
     assert api.best(search_id)["source_digest"]
 
 
+@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("pause", "paused")])
+def test_a_cancel_and_a_pause_are_heard_while_a_target_is_prepared(home, api, tmp_path, verb, status):
+    compiler, compiles = tmp_path / "slow-g++", tmp_path / "compiles"
+    compiler.write_text(f"""#!/bin/sh
+[ "$1" = --version ] && exec g++ --version
+echo $$ >> {compiles}
+exec sleep 600
+""")
+    compiler.chmod(0o755)
+    search_id = api.submit(**axpy())["id"]
+    home.start("worker", GREENFAST_CXX=str(compiler))
+    until(compiles.exists, "the emulator is being built")
+    api.control(search_id, verb)
+    row = until(lambda: (row := api.search(search_id))["status"] == status and row, status, 30)
+    assert row["trials_done"] == 0 and row["why"] == f"{status} while its target was prepared"
+    compilers = [int(pid) for pid in compiles.read_text().split()]
+    until(lambda: not any(map(is_alive, compilers)), "the compilers are gone", 30)
+    assert not list((home.data / "cache" / "emulator").glob(".fresh-*"))
+
+
 def test_a_queued_search_is_paused_and_cancelled_without_a_worker(api):
     search_id = api.submit(**axpy())["id"]
     assert api.control(search_id, "pause")["status"] == "paused"

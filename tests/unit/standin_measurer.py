@@ -19,6 +19,10 @@ class Breaks(Exception):
     pass
 
 
+class Hangs(Exception):
+    pass
+
+
 def run(cubin: str, described: dict, arena, memory: np.ndarray) -> None:
     """Copy x to y, and what else the words say."""
     words = Path(cubin).read_text().split()
@@ -28,6 +32,10 @@ def run(cubin: str, described: dict, arena, memory: np.ndarray) -> None:
     if f"breaks_at_{memory[x]}" in words:
         raise Breaks
     memory[y:y + size] = memory[x:x + size]
+    seen = Path(f"{cubin}.seen")
+    if "hangs" in words or "hangs_once" in words and not seen.exists():
+        seen.touch()
+        raise Hangs
     if "past_the_end" in words:
         memory[y + size] ^= 1
     if "writes_x" in words:
@@ -62,6 +70,8 @@ def answer(request: dict) -> dict:
                 run(request["cubin"], one, arena, after)
             except Breaks:
                 return {"error": "an illegal address", "code": 700, "at": at}
+            except Hangs:
+                return {"error": "no end within 3 s", "code": 702, "at": at}
             found.append(damage(one, arena, before, after))
             for image in outputs(one, arena, after):
                 file.write(image.data)

@@ -14,6 +14,7 @@ from search.catalogue import Catalogue
 from search.devices import device, device_names
 from search.errors import SpecError, UsageError
 from search.plan import SearchRequest, make_plan
+from search.points import Points
 from search.space import Space
 
 
@@ -148,9 +149,30 @@ def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, m
     kernel = catalogue.kernel("attention")
     monkeypatch.setattr(lattice, "LARGEST_WALK", 1000)
     space = Space(kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200"))
-    with pytest.raises(SpecError, match="template mma has too many points: 1000 values") as refused:
+    with pytest.raises(SpecError, match="template mma of kernel attention is too large: .* 1,000 steps") as refused:
         space.points
     assert refused.value.code == "space_too_large"
+
+
+def test_a_space_too_large_to_run_is_refused_at_submit(broken_kernel):
+    values = ", ".join(map(str, range(1, 2401)))
+    broken_kernel("right.toml", "values = [1, 2, 4]", f"values = [{values}]")
+    broken_kernel("right.toml", "values = [32, 64, 128, 256]", f"values = [{values}]")
+    huge = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread > 0")
+    with pytest.raises(SpecError) as refused:
+        make_plan(SearchRequest("axpy", templates=("right",)), huge)
+    assert refused.value.code == "space_too_large" and refused.value.mend and "\n" not in refused.value.message
+    assert "template right of kernel axpy" in refused.value.message and "5,000,000 steps" in refused.value.message
+
+
+def test_a_parameter_may_have_more_values_than_a_byte_tells_apart(broken_kernel):
+    values = ", ".join(map(str, range(1, 301)))
+    kernel = broken_kernel("right.toml", "values = [1, 2, 4]", f"values = [{values}]").kernel("axpy")
+    space = Space(kernel.template("right"), kernel.workloads[0].compile_time(kernel), device("h200"))
+    walked = tuple(space.each_point())
+    assert tuple(space.points) == walked == tuple(Points(space.template.parameters, walked))
+    assert len(walked) == sum(min(512 // threads, 300) for threads in (32, 64, 128, 256))
+    assert [space.points.position(point) for point in walked] == list(range(len(walked)))
 
 
 def test_a_point_outside_says_the_computed_bytes(catalogue):

@@ -107,6 +107,18 @@ def test_a_run_that_breaks_is_the_only_one_that_failed(target):
     assert [set(one.outputs["y"].tolist()) for one in found if not one.failure] == [{1}, {2}, {4}]
 
 
+@pytest.mark.parametrize(("words", "reason"), [("hangs_once", None), ("hangs", Reason.TIMEOUT)])
+def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(target, monkeypatch, words, reason):
+    held, exclusive = cuda.GpuLock.held, []
+
+    def notes(lock, *, alone):
+        exclusive.append(alone)
+        return held(lock, alone=alone)
+    monkeypatch.setattr(cuda.GpuLock, "held", notes)
+    (found,) = target.execute(program(target, words), [problem_of(1)])
+    assert (found.failure.reason if found.failure else None) == reason and exclusive == [False, True]
+
+
 @pytest.mark.parametrize(("words", "reason"), [("past_the_end", Reason.OUT_OF_BOUNDS), ("writes_x", Reason.INPUT_CHANGED)])
 def test_what_a_run_damaged_is_its_own_failure(words, reason, target):
     (one,) = target.execute(program(target, words), [problem_of(1)])

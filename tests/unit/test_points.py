@@ -61,6 +61,18 @@ def test_distances_are_steps_between_ordered_values_and_one_for_each_other_diffe
                 for one, (_, have), (_, want) in zip(points.parameters, points[position], wanted))
 
 
+@pytest.mark.parametrize("count", [256, 257, 70_000])
+def test_every_position_of_a_value_has_room(count):
+    of = parameters(2, tuple(range(count)))
+    rows = [(first, last) for first in (0, 255, count - 1) for last in (0, 255, count - 1)]
+    rows = list(dict.fromkeys(rows))
+    points = Points(of, [point(of, row) for row in rows])
+    assert list(points) == [point(of, row) for row in rows]
+    assert [points.position(one) for one in points] == list(range(len(rows)))
+    assert points.distances(point(of, (0, 0))).tolist() == [sum(row) for row in rows]
+    assert points.distances(point(of, (count - 1, 0))).min() >= 0
+
+
 def test_distances_of_many_parameters_and_of_no_points():
     of = parameters(20)                                                # 4^20 combinations: three tables
     rows = [tuple(random.Random(seed).choices(range(4), k=20)) for seed in range(50)]

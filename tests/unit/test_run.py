@@ -11,7 +11,7 @@ from search.comparison import Confirmation, Peer
 from search.errors import Fault
 from search.evaluate import Bench
 from search.plan import SearchRequest, make_plan
-from search.run import Control, Ended, History, Pending, SearchRun
+from search.run import Control, Ended, History, Pending, SearchRun, failure_sentence
 from search.strategies import Proposal
 from search.targets import TargetSettings, open_target
 from search.verdict import Faulted, GateResult, Green, Rejected, Trial
@@ -222,6 +222,9 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
     search, result = start(sink, trials=9)
     assert result.ended is Ended.FAILED
     assert [type(one.verdict) for one in sink.trials] == [Faulted] * 5
+    assert result.why == "The search failed after 5 faults in a row. Last fault (disk_gone): the disk is gone."
+    assert failure_sentence(result.why) == result.why
+    assert failure_sentence("no compiler") == "The search failed: no compiler"
     assert search.strategy._best == {}
 
 

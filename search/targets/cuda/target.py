@@ -49,11 +49,12 @@ BATCH_BYTES = 2**28
 JOBS_A_CHILD = 5000
 CHECK_FLOP_LIMIT = 2e9               # the float64 reference runs on the CPU
 OUT_OF_MEMORY = 2
+LAUNCH_TIMEOUT = 702                 # cudaErrorLaunchTimeout, also of what the child itself ends
 WRONG_ARCH = (200, 209)              # invalid image, no kernel image for this device
 # cudaError_t, CUDA Runtime API: what a kernel can bring about by itself. Anything else is ours.
 REASONS = {
     1: Reason.LAUNCH_ERROR, 9: Reason.LAUNCH_ERROR, 98: Reason.LAUNCH_ERROR, 701: Reason.LAUNCH_ERROR,
-    720: Reason.LAUNCH_ERROR, 702: Reason.TIMEOUT, 700: Reason.DEVICE_FAULT, 710: Reason.DEVICE_FAULT,
+    720: Reason.LAUNCH_ERROR, LAUNCH_TIMEOUT: Reason.TIMEOUT, 700: Reason.DEVICE_FAULT, 710: Reason.DEVICE_FAULT,
     714: Reason.DEVICE_FAULT, 715: Reason.DEVICE_FAULT, 716: Reason.MISALIGNED, 717: Reason.DEVICE_FAULT,
     718: Reason.DEVICE_FAULT, 719: Reason.DEVICE_FAULT,
 }
@@ -178,6 +179,8 @@ class CudaTarget(Target):
             request = {"do": "execute", "cubin": str(program.path), "deadline_s": self._run_deadline_s,
                        "problems": [description(*both) for both in zip(batch, files)]}
             reply, images = self._answered(request, alone=False)
+            if reply.get("code") == LAUNCH_TIMEOUT:      # others may have kept the GPU: once more without them
+                reply, images = self._answered(request, alone=True)
         if "error" not in reply:
             for one, found, damage in zip(batch, outputs_of(batch, images), reply["damage"]):
                 failure = Failure(Reason(damage[0]), damage[1]) if damage else None
@@ -258,6 +261,7 @@ class CudaTarget(Target):
     def _start(self) -> Child:
         child = Child(self.measurer, Limits(file_bytes=None), [str(self.number)])
         self._child, self._jobs = child, 0
+        interrupts, self._busy = self._interrupts, True
         try:
             hello = child.call({"do": "hello"}, START_DEADLINE_S)
         except ChildTimeout:
@@ -266,7 +270,11 @@ class CudaTarget(Target):
                         mend="see what `nvidia-smi` says of it") from None
         except ChildDied as died:
             self._child = None
+            if interrupts != self._interrupts:
+                raise Fault(f"{self.name} was interrupted", code="interrupted") from None
             raise cannot_start(self.name, died.tail) from None
+        finally:
+            self._busy = False
         if "error" in hello:
             self._drop()
             raise cannot_start(self.name, hello["error"])

@@ -11,17 +11,21 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from search.children import child_environment, kill_group
 from search.clusters import declared_clusters
+from search.cpu_time import LOOK_S, Deadline, Watch, beside_others, group_s
 from search.errors import Fault
 from search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from search.targets.emulator.runs import Index3
@@ -148,7 +152,10 @@ class EmulatorBuild:
     def build_module(
         self, translation_unit: str, entries: tuple[str, ...], *, flavour: str, deadline_s: float
     ) -> Module | ModuleFailed:
-        """Compile one candidate's text, whose `entries` are its extern "C" kernels, in a killable child."""
+        """Compile one candidate's text, whose `entries` are its extern "C" kernels, in a killable child.
+
+        `deadline_s` is processor time, of the compiler and all that it starts.
+        """
         self.prepare()
         text = translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
         digest = _digest((self.digest, flavour, text, *_contents(self.include_dirs)))
@@ -158,7 +165,8 @@ class EmulatorBuild:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             (Path(work) / "kernel.cu").write_text(text)
-            failed = self._compile(Path(work), flavour, deadline_s)
+            deadline = Deadline.of(deadline_s)
+            failed = beside_others(lambda: self._compile(Path(work), flavour, deadline), self.compiler.kind)
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
@@ -180,7 +188,7 @@ class EmulatorBuild:
             *include,
         )
 
-    def _compile(self, work: Path, flavour: str, deadline_s: float) -> ModuleFailed | None:
+    def _compile(self, work: Path, flavour: str, deadline: Deadline) -> ModuleFailed | None:
         prelude = self.folder / flavour / "prelude.h"
         use_prelude = (
             ("-include", str(prelude)) if self.compiler.kind == "g++" else ("-include-pch", f"{prelude}.gch")
@@ -207,7 +215,7 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        return _run_compiler(command, work, deadline_s)
+        return _run_compiler(command, work, deadline)
 
     def _build_native(self, fresh: Path) -> None:
         """The runtime in two halves at once; in each the standard headers, most of the work, are read once."""
@@ -249,28 +257,64 @@ class EmulatorBuild:
 
     def _must(self, arguments: Sequence[str]) -> None:
         """Run the compiler on the emulator's own sources; a failure is ours."""
-        answer = subprocess.run(
+        process = subprocess.Popen(
             [self.compiler.path, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            start_new_session=True,
             env=child_environment(),
         )
-        if answer.returncode != 0:
+        with _interruptible(process):
+            log, _ = process.communicate()
+        if process.returncode != 0:
             raise Fault(
-                f"the emulator does not build with {self.compiler.version}: {_capped(answer.stdout)}",
+                f"the emulator does not build with {self.compiler.version}: {_capped(log)}",
                 code="emulator_build",
                 mend="try another compiler through GREENFAST_CXX",
             )
 
 
-def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> ModuleFailed | None:
-    """None when it succeeded."""
+def interrupt() -> None:
+    """Kill every compiler in progress in this process: their callers raise Fault, later ones work."""
+    with _live_lock:
+        for process in _live:
+            _interrupted.add(process)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+# The compilers under way, for `interrupt`, which has no handle on the calls that wait for them.
+_live: set[subprocess.Popen[Any]] = set()
+_interrupted: set[subprocess.Popen[Any]] = set()
+_live_lock = threading.Lock()
+
+
+@contextmanager
+def _interruptible(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Waits for the process inside; it is gone afterwards."""
+    with _live_lock:
+        _live.add(process)
+    try:
+        yield
+    finally:
+        with _live_lock:
+            _live.discard(process)
+            was_interrupted = process in _interrupted
+            _interrupted.discard(process)
+        if process.returncode is None:
+            kill_group(process)
+    if was_interrupted:
+        raise Fault("the compiler was interrupted", code="interrupted")
+
+
+def _run_compiler(command: Sequence[str], work: Path, deadline: Deadline) -> ModuleFailed | None:
+    """None when it succeeded. Starved when it got too little of the processor."""
     # The compiler forks, so its limits must stand before it starts: a shell sets them and becomes it.
     limits = (
-        f"ulimit -c 0; ulimit -t {int(deadline_s) + 2}; ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
+        f"ulimit -c 0; ulimit -t {int(deadline.cpu_s) + 2}; ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
         f'ulimit -f {COMPILER_FILE_BYTES // 512}; exec "$@"'
     )
     log_path = work / "log"
@@ -284,15 +328,23 @@ def _run_compiler(command: Sequence[str], work: Path, deadline_s: float) -> Modu
             start_new_session=True,
             env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}),
         )
-        try:
-            returncode = process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            returncode = None
-            kill_group(process)
+        with _interruptible(process):
+            returncode = _waited_for(process, deadline)
     text = _capped(_read_capped(log_path))
     if returncode == 0:
         return None
     return ModuleFailed(_failure_reason(returncode, text), text, 0.0)
+
+
+def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline) -> int | None:
+    """The exit status; None when the deadline passed."""
+    watch = Watch(deadline, lambda: group_s(process.pid))
+    while True:
+        try:
+            return process.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            if watch.is_over():
+                return None
 
 
 def _failure_reason(returncode: int | None, log: str) -> str:

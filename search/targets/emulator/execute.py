@@ -17,7 +17,6 @@ import struct
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from search.children import kill_group
+from search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
 from search.errors import Fault, UsageError
 from search.targets.emulator.answers import run_result
 from search.targets.emulator.build import EmulatorBuild, Module
@@ -81,9 +81,12 @@ def execute(
     deadline_s: float,
     memory_bytes: int,
     on_result: Callable[[RunResult], None] | None = None,
+    wall_guard_s: float | None = None,
 ) -> tuple[RunResult, ...]:
     """One result a run, in order. `deadline_s` is each run's; after one that outlasts it the rest is not run.
 
+    The deadline is processor time, of the run's busiest thread. A run that does not get it within `wall_guard_s` is
+    repeated without other children beside it, and is then a Fault.
     A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers,
     stacks (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes
     no sense and Fault when the emulator itself could not do its work.
@@ -91,23 +94,28 @@ def execute(
     build.prepare()
     for run in runs:
         _check(module, run)
+    deadline = Deadline.of(deadline_s) if wall_guard_s is None else Deadline(deadline_s, wall_guard_s)
     results: list[RunResult] = []
+    interrupts = _interrupts
 
     def deliver(result: RunResult) -> None:
         results.append(result)
         if on_result is not None:
             on_result(result)
 
-    while len(results) < len(runs):
-        pending = runs[len(results) :]
+    def execute_pending() -> bool:
+        if interrupts != _interrupts:
+            raise Fault("the emulator was interrupted", code="interrupted")
         with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
-            batch = _Batch(build, module, pending, Path(work))
+            batch = _Batch(build, module, runs[len(results) :], Path(work))
             try:
                 batch.start(workers, deadline_s, memory_bytes)
-                timed_out = batch.follow(deadline_s, deliver)
+                return batch.follow(deadline, deliver)
             finally:
                 batch.stop()
-        if timed_out:
+
+    while len(results) < len(runs):
+        if beside_others(execute_pending, "an emulated run"):
             for run in runs[len(results) :]:
                 deliver(RunResult(run.name, "not_run"))
     return tuple(results)
@@ -115,6 +123,8 @@ def execute(
 
 def interrupt() -> None:
     """Kill every run in progress in this process: their `execute` calls raise Fault, later ones work."""
+    global _interrupts
+    _interrupts += 1
     with _live_lock:
         for batch in _live:
             batch.kill()
@@ -122,6 +132,7 @@ def interrupt() -> None:
 
 # The processes under way, for `interrupt`, which has no handle on the calls that wait for them.
 _live: set[_Batch] = set()
+_interrupts = 0
 _live_lock = threading.Lock()
 
 
@@ -171,18 +182,21 @@ class _Batch:
         if self.process is not None and self.process.poll() is None:
             kill_group(self.process)
 
-    def follow(self, deadline_s: float, deliver: Callable[[RunResult], None]) -> bool:
-        """Deliver results until the process ends; True when the run at work outlasted its deadline."""
+    def follow(self, deadline: Deadline, deliver: Callable[[RunResult], None]) -> bool:
+        """Deliver results until the process ends; True when the run at work outlasted its deadline.
+
+        Starved when it got too little of the processor.
+        """
         done = 0
         begun = False  # the run `done`; before that, whatever happens is ours
         open_faults: list[dict[str, Any]] = []  # and findings
-        for event in self._events(deadline_s):
+        for event in self._events(deadline):
             run = self.runs[done]
             if event is None:
                 self.kill()
                 if not begun:
                     raise Fault(f"the emulator did not come to run {run.name!r}", code="emulator_stalled")
-                late = RunFault("timeout", f"the run was not over after {deadline_s:g} s")
+                late = RunFault("timeout", f"the run was not over after {deadline.cpu_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
             if event["event"] == "ours":
@@ -212,23 +226,29 @@ class _Batch:
             os.close(self.report_fd)
             self.report_fd = -1
 
-    def _events(self, deadline_s: float) -> Iterator[dict[str, Any] | None]:
+    def _watch(self, deadline: Deadline) -> Watch:
+        since = threads_s(self.process.pid)
+        return Watch(deadline, lambda: busiest_s(self.process.pid, since))
+
+    def _events(self, deadline: Deadline) -> Iterator[dict[str, Any] | None]:
         """Events of our nonce as they come; None when a run's deadline passed."""
         buffered = b""
-        end = time.monotonic() + deadline_s + LOADING_GRACE_S
+        watch = self._watch(Deadline(deadline.cpu_s + LOADING_GRACE_S, deadline.wall_s))
         with selectors.DefaultSelector() as selector:
             selector.register(self.report_fd, selectors.EVENT_READ)
             while True:
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    yield None
-                    return
+                if not selector.select(LOOK_S):
+                    if watch.is_over():
+                        yield None
+                        return
+                    continue
                 chunk = os.read(self.report_fd, 1 << 20)
                 if not chunk:
                     return
                 *lines, buffered = (buffered + chunk).split(b"\n")
                 for event in filter(None, map(self._parse, lines)):
                     if event["event"] not in ("fault", "finding"):
-                        end = time.monotonic() + deadline_s
+                        watch = self._watch(deadline)
                     yield event
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:

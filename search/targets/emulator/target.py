@@ -20,7 +20,7 @@ from search.memory import Problem, Scalar, Tensor, WorkspaceMemory
 from search.render import RenderedSource
 from search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
 from search.targets.bound import bound_us
-from search.targets.emulator import execute as native
+from search.targets.emulator import build, execute as native
 from search.targets.emulator.build import EmulatorBuild, Module
 from search.targets.emulator.host_compiler import find_host_compiler
 from search.targets.emulator.model import BAND, model
@@ -78,9 +78,9 @@ class EmulatorTarget(Target):
     def prepare(self) -> None:
         with self._lock:
             if self._build is None:
-                build = EmulatorBuild(self._cache_folder, find_host_compiler(), self._include_dirs)
-                build.prepare()
-                self._build = build
+                made = EmulatorBuild(self._cache_folder, find_host_compiler(), self._include_dirs)
+                made.prepare()
+                self._build = made
 
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
         return Program(source)
@@ -137,6 +137,7 @@ class EmulatorTarget(Target):
 
     def interrupt(self) -> None:
         native.interrupt()
+        build.interrupt()
 
     def _counted(self, program: Program, problem: Problem) -> native.RunResult:
         run = emulated_run(problem, "forward", "counted", count=True)
@@ -167,7 +168,8 @@ class EmulatorTarget(Target):
         if result.status == "not_run":
             raise Fault("an emulated run did not start", code="emulator_not_run")
         if result.status == "timeout":
-            return Failure(Reason.TIMEOUT, f"no end within {self._run_deadline_s:g} s on the emulator")
+            return Failure(Reason.TIMEOUT, f"no end within {self._run_deadline_s:g} s of processor time on "
+                                           "the emulator")
         if result.faults:
             first = result.faults[0]
             return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
