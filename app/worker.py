@@ -18,7 +18,6 @@ from app.wiring import Services
 from db.rows import Claim
 from search.comparison import Confirmation, Peer
 from search.errors import Fault, GreenfastError
-from search.plan import SearchPlan
 from search.render import RenderedSource
 from search.run import Control, Ended, History, RunResult, SearchRun, Sink
 from search.strategies import Proposal
@@ -141,8 +140,9 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
 
 def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
          on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
-    plan, history = services.store.plan(claim.search_id), services.store.history(claim)
-    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop)
+    history = services.store.history(claim)
+    run = _with_heartbeat(lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing), sink,
+                          history, stop)
     services.store.describe(claim, services.environment(run.bench))
     try:
         return run.run()
@@ -150,10 +150,10 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop,
         services.give_back_gpus()
 
 
-def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History,
+def _prepared(services: Services, search_id: str, sink: Sink, history: History,
               on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
-    run = services.search_run(plan, sink, history, on_trial, on_closing)
+    run = services.search_run(search_id, sink, history, on_trial, on_closing)
     if run.bench.checker is not None:        # what safety needs is built meanwhile
         threading.Thread(target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True).start()
     run.bench.target.prepare()
