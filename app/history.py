@@ -15,8 +15,6 @@ from search.render import RenderedSource, render
 from search.space import resolve
 from search.spec import Check, KernelSpec
 
-MOST = 500                           # champions that are looked at when a database is opened
-
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:
     """For a search whose files were not frozen: the kernel on disk has to be what it was, but for workloads and checks
@@ -87,15 +85,13 @@ def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
 def adopt_champions(store: Store, catalogue: Catalogue) -> None:
     """Champions of an earlier version get today's scope, where their kernel is still what it was. They passed the checks
     that it had then."""
-    for row in store.champions(limit=MOST).items:
-        kernel = None if row.scope.shapes else kernel_today(catalogue, row.scope.kernel)
-        form = earlier_form(kernel, row.scope.kernel_digest) if kernel is not None else None
-        if form is None:
+    for earlier in store.earlier_scopes():
+        kernel = kernel_today(catalogue, earlier.kernel)
+        form = earlier_form(kernel, earlier.kernel_digest) if kernel is not None else None
+        known = {one.name: one for one in form.workloads} if form is not None else {}
+        if form is None or not known.keys() >= set(earlier.workloads):
             continue
-        try:
-            workloads = [form.workload(name) for name in row.scope.workloads]
-        except UsageError:
-            continue
+        workloads = [known[name] for name in earlier.workloads]
         shapes = tuple(sorted((one.dims + one.options for one in workloads), key=repr))
-        scope = replace(row.scope, kernel_digest=kernel_identity(form), shapes=shapes)
-        store.adopt(row.scope, scope, passed_checks(form))
+        scope = replace(earlier, kernel_digest=kernel_identity(form), shapes=shapes)
+        store.adopt(earlier, scope, passed_checks(form))

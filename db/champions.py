@@ -55,6 +55,14 @@ class Champions(Part):
             record = _standing(session, scope)
             return _row(session, record) if record else None
 
+    def earlier_scopes(self) -> tuple[Scope, ...]:
+        """Of the champions that an earlier version promoted and nobody has adopted: scopes without workloads' values."""
+        query = select(ChampionRecord.scope).where(ChampionRecord.replaced_at.is_(None),
+                                                   ChampionRecord.earlier_digest.is_(None))
+        with self._database.reading() as session:
+            scopes = [convert.value_of("scope", Scope, one) for one in session.scalars(query)]
+        return tuple(one for one in scopes if not one.shapes)
+
     def adopt(self, earlier: Scope, scope: Scope, checks: Checks) -> None:
         """Write the champion of an `earlier` version's scope down under its `scope` of today, with the checks that it
         passed. Both digests name it from now on. Where today's scope has a champion already, nothing is changed."""

@@ -8,7 +8,7 @@
     Sources     source
     FrozenFiles    frozen_files
     Confirmations  record_confirmation, record_peer, confirmation, peers
-    Champions   promote, champion, champions, adopt
+    Champions   promote, champion, champions, earlier_scopes, adopt
     Devices     lease_device, renew_device, release_device, device_holder
 
 Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from

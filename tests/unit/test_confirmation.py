@@ -23,6 +23,7 @@ from search.confirmation import compared, contender_of
 from search.digest import canonical
 from search.errors import Fault
 from search.evaluate import Bench, evaluate
+from search.identity import passed_checks
 from search.plan import SearchRequest, make_plan
 from search.run import Control, Ended, History, SearchRun
 from search.targets import TargetSettings, open_target
