@@ -29,7 +29,7 @@ def champions(kernel: Annotated[str | None, typer.Argument(help="Only this kerne
               limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 50, as_json: AsJson = False) -> int:
     """The confirmed best of each scope: kernel, workloads, compile-time values, device and toolchain."""
     with opened_services() as services:
-        found = [champion_out(one) for one in services.store.champions(
+        found = [champion_out(one, services.catalogue) for one in services.store.champions(
             kernel=kernel, replaced=replaced, limit=limit).items]
     if as_json:
         print_json([one.model_dump() for one in found])
@@ -40,6 +40,10 @@ def champions(kernel: Annotated[str | None, typer.Argument(help="Only this kerne
     console().print(table(
         ("kernel", "workloads", "for", "on", "measured", "of baseline", "of the best peer", "trial", "promoted"),
         [_line(one) for one in found]))
+    for one in found:
+        if one.recheck:
+            say(f"trial {one.trial.number} of search {one.trial.search_id}: {one.recheck}; "
+                f"`greenfast confirm {one.trial.search_id}`")
     return 0
 
 
@@ -51,7 +55,7 @@ def promote(search: SearchId,
     """Make the confirmed winner of a search the champion of its scope."""
     with opened_services() as services:
         number = confirmed_trial(services.store, search) if trial is None else trial
-        found = champion_out(services.store.promote(search, number, replace=replace))
+        found = champion_out(services.store.promote(search, number, replace=replace), services.catalogue)
     if as_json:
         print_json(found.model_dump())
         return 0
@@ -66,7 +70,7 @@ def confirm(search: SearchId, as_json: AsJson = False) -> int:
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
-        services.require_same_kernel(services.store.plan(search))
+        services.catalogue_of(search)
         before = services.store.confirmation(search)
         services.store.request_confirmation(search)
         report = run_here(services, search, stop)

@@ -15,6 +15,7 @@ from app.progress import progress, search_detail, standing
 from app.schemas import SearchDetailOut
 from app.wiring import Services
 from app.worker import Left, RunReport, Stop, run_claim, worker_name
+from db.rows import Claim, Silence
 from search.errors import Fault, UsageError
 from search.plan import SearchRequest
 from search.run import Ended, failure_sentence
@@ -67,27 +68,32 @@ def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel."
 
 
 def submitted(services: Services, request: SearchRequest) -> str:
-    row = services.store.submit(services.plan(request))
+    row = services.submit(request)
     say(f"search {row.id}: {row.name} on {row.target}")
     return row.id
 
 
 def resumed(services: Services, search_id: str) -> str:
-    """A search that can be claimed again; UsageError when its kernel changed or it has ended."""
+    """A search that can be claimed again; UsageError when it has ended, or ran with files that nobody has."""
     store = services.store
-    services.require_same_kernel(store.plan(search_id))
+    services.catalogue_of(search_id)
     if store.search(search_id).status not in ("queued", "running"):
         store.request_control(search_id, "resume")
     return search_id
 
 
 def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
-    """Claim the search and run it; when another worker was quicker, follow what that one does."""
-    store = services.store
-    claim = store.claim(worker_name(), services.settings.lease_s, search_id)
+    """Claim the search and run it. While another worker holds it, follow what that one does, and take over when its
+    lease ends."""
+    store, name = services.store, worker_name()
+    claim = store.claim(name, services.settings.lease_s, search_id)
     if claim is None:
-        say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
-        return follow(services, search_id, stop)
+        say_who_works(store.silence(search_id), search_id)
+        followed = follow(services, search_id, name, stop)
+        if isinstance(followed, RunReport):
+            return followed
+        claim = followed
+        say(f"nobody works on {search_id} any more: it goes on here")
     report = run_claim(services, claim, stop, TrialLines(services, search_id),
                        lambda: say("the winner is timed again, in fresh processes and beside its peers"), say)
     if report.left is Left.STOPPED:
@@ -99,7 +105,18 @@ def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
     return report
 
 
-def follow(services: Services, search_id: str, stop: Stop) -> RunReport:
+def say_who_works(silence: Silence | None, search_id: str) -> None:
+    """Who has the search, and until when a worker that has died would keep it."""
+    if silence is None:
+        say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
+        return
+    until = time.strftime("%H:%M:%S", time.localtime(time.time() + silence.lease_left_s))
+    say(f"worker {silence.worker} holds {search_id}, its last sign of life {silence.seconds:.0f} s ago; if none follows, "
+        f"the search goes on here at {until}, in {silence.lease_left_s:.0f} s (Ctrl-C stops waiting, not the search)")
+
+
+def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunReport | Claim:
+    """Until the search ends or `stop` is asked for; the claim, as soon as nobody else holds the search."""
     seen = -1
     while not stop.asked:
         row = services.store.search(search_id)
@@ -110,6 +127,8 @@ def follow(services: Services, search_id: str, stop: Stop) -> RunReport:
             say(f"{seen}/{row.trials_budget or '-'} trials, best "
                 f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}")
         stop.wait(LOOK_S)
+        if not stop.asked and (claim := services.store.claim(name, services.settings.lease_s, search_id)) is not None:
+            return claim
     return RunReport(Left.STOPPED, why="stopped following")
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+from app.history import kernel_today, recheck_of
 from app.schemas import (ChampionOut, ComparisonOut, ConfirmationOut, PeerOut, ProcessOut, ScopeOut, TimesOut, TrialOut)
 from db.rows import ChampionRow, ConfirmationRow, PeerRow
+from search.catalogue import Catalogue
 from search.comparison import Comparison, ProcessTimes
 from search.gates.performance import measured_decision
+from search.scope import Scope
 from search.targets.cuda.timing import median
 
 
@@ -34,13 +37,20 @@ def comparison_out(one: Comparison, *, samples: bool = False) -> ComparisonOut:
         processes=[_process_out(each, samples) for each in one.processes])
 
 
-def champion_out(row: ChampionRow) -> ChampionOut:
+def champion_out(row: ChampionRow, catalogue: Catalogue) -> ChampionOut:
+    """With what `catalogue`, today's kernels, has in checks that the champion has not passed."""
     peers = [peer_out(one) for one in row.peers]
     return ChampionOut(
-        scope=ScopeOut(**{**vars(row.scope), "workloads": list(row.scope.workloads), "values": dict(row.scope.values)}),
+        scope=_scope_out(row.scope),
         scope_digest=row.scope_digest, trial=TrialOut.model_validate(row.trial),
         confirmation=confirmation_out(row.confirmation), peers=peers, best_peers=best_peers(peers),
-        promoted_at=row.promoted_at, replaced_at=row.replaced_at)
+        promoted_at=row.promoted_at, replaced_at=row.replaced_at,
+        recheck=recheck_of(row, kernel_today(catalogue, row.scope.kernel)))
+
+
+def _scope_out(scope: Scope) -> ScopeOut:
+    return ScopeOut(kernel=scope.kernel, kernel_digest=scope.kernel_digest, workloads=list(scope.workloads),
+                    values=dict(scope.values), device=scope.device, toolchain=scope.toolchain, mode=scope.mode)
 
 
 def best_peers(peers: list[PeerOut]) -> list[PeerOut]:

@@ -53,14 +53,14 @@ def bundle(services: Services, search_id: str, number: int | None = None) -> Bun
     """The best candidate of a search, or that of trial `number`; UsageError when there is none that is right."""
     store = services.store
     row = store.search(search_id)
-    services.require_same_kernel(store.plan(search_id))
+    kernel = services.catalogue_of(search_id).kernel(row.kernel)
     trial = store.trial(search_id, number) if number is not None else _best(services, search_id)
     if trial.verdict not in RIGHT or trial.source_digest is None:
         raise UsageError(f"trial {trial.number} of {search_id} is not right, so it is not bundled", code="not_right",
                          mend="its source is at /api/v1/sources, its evidence at the trial itself")
     first = store.trial(search_id, 0)
     baseline = first if first.is_baseline and first.source_digest is not None and first.number != trial.number else None
-    files = _files(services, row, trial, baseline)
+    files = _files(services, kernel, row, trial, baseline)
     files["SHA256SUMS"] = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n"
                                   for name, data in sorted(files.items())).encode()
     return Bundle(f"greenfast-{row.id}-{trial.number}.zip", zip_bytes(files), tuple(sorted(files)), trial.source_digest)
@@ -73,9 +73,9 @@ def _best(services: Services, search_id: str) -> TrialDetail:
     return services.store.trial(search_id, best.number)
 
 
-def _files(services: Services, row: SearchRow, trial: TrialDetail, baseline: TrialDetail | None) -> dict[str, bytes]:
-    """Name -> content of every file but the sums."""
-    kernel = services.catalogue.kernel(row.kernel)
+def _files(services: Services, kernel: KernelSpec, row: SearchRow, trial: TrialDetail,
+           baseline: TrialDetail | None) -> dict[str, bytes]:
+    """Name -> content of every file but the sums; `kernel` as the search ran with it."""
     launch = launch_description(kernel, row, trial)
     files = {
         "kernel.cu": services.store.source(trial.source_digest).text, "launch.json": _json(launch),

@@ -283,6 +283,7 @@ class ChampionOut(Output):
     best_peers: list[PeerOut] = Field(description="the fastest of each workload")
     promoted_at: str
     replaced_at: str | None = Field(description="null: it is the champion")
+    recheck: str = Field(description="why it should be confirmed again; empty: it has passed all checks of today")
 
 
 class NegativeOut(Output):

@@ -18,6 +18,7 @@ from typing import Any
 from app.opened_bundle import OpenedBundle, kernel_of, open_bundle
 from app.wiring import Services
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.catalogue import Catalogue
 from search.confirmation import BASELINE
 from search.digest import text_digest
 from search.errors import UsageError
@@ -30,7 +31,7 @@ from search.plan import DEFAULT_TARGET
 from search.render import RenderedSource
 from search.spec import KernelSpec
 from search.targets import check_target_name
-from search.targets.base import Failure, Rival, Target
+from search.targets.base import Failure, Rival
 from search.targets.cuda import gpu_count
 from search.targets.cuda.timing import (NOISY_HALF_WIDTH, block_log_ratios, combined, mean_of_processes,
                                         median_interval)
@@ -84,26 +85,45 @@ def verify_bundle(services: Services, path: Path, target_name: str | None = None
     if family not in ("cuda", "emulator"):
         raise UsageError(f"{name} runs nothing, so nothing can be verified on it", code="cannot_verify",
                          mend="--target cuda:0 or emulator:h200")
-    _require_trust(services, bundle, rendered=family == "emulator", trust=trust)
+    catalogue = _vouching_catalogue(services, bundle, rendered=family == "emulator", trust=trust)
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     items = [Item("files", Finding.AGREES, f"{len(bundle.files)} files, all as SHA256SUMS says")]
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
         kernel = _with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
-        items += _rechecked(services, bundle, kernel, services.target(name), seed)
+        items += _rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
 
-def _require_trust(services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool) -> None:
+def _vouching_catalogue(services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool) -> Catalogue:
+    """The kernels whose files are those of the bundle: today's, or the ones that its search ran with, where our own
+    database has that search. UsageError `untrusted_bundle` when neither are, unless whoever asks trusts it."""
+    if not _foreign(services.catalogue, bundle, rendered):
+        return services.catalogue
+    frozen = _frozen_catalogue(services, bundle)
+    foreign = _foreign(frozen or services.catalogue, bundle, rendered)
+    if foreign and not trust:
+        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
+                         "not know", code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
+    return services.catalogue if foreign or frozen is None else frozen
+
+
+def _frozen_catalogue(services: Services, bundle: OpenedBundle) -> Catalogue | None:
+    search = bundle.evidence.get("search")
+    try:
+        return services.catalogue_of(str(search["id"])) if isinstance(search, dict) and "id" in search else None
+    except UsageError:                   # another installation's, or of files that nobody has
+        return None
+
+
+def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list[str]:
+    """Files of the bundle that would be run and are not those of the catalogue."""
     kernel, template = str(bundle.launch["kernel"]), str(bundle.launch["template"])
-    own = services.catalogue.kernel(kernel) if kernel in services.catalogue.names() else None
+    own = catalogue.kernel(kernel) if kernel in catalogue.names() else None
     run, ours = sorted(bundle.reference_files), dict(own.reference_files) if own else {}
     if rendered:
         run.append("template.cu.j2")
         ours |= {"template.cu.j2": one.text for one in (own.templates if own else ()) if one.name == template}
-    foreign = [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
-    if foreign and not trust:
-        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
-                         "not know", code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
+    return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
 def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
@@ -115,11 +135,13 @@ def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpe
     return kernel
 
 
-def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, target: Target, seed: int) -> list[Item]:
+def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, target_name: str,
+               include_dirs: tuple[Path, ...], seed: int) -> list[Item]:
     """Cheap first; what builds on something that failed is not reached."""
+    target = services.target(target_name, include_dirs=include_dirs)
     workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
     bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, target, services.toolchain,
-                  services.catalogue.include_dirs, GateLimits(max_spill_bytes=None), seed,
+                  include_dirs, GateLimits(max_spill_bytes=None), seed,
                   mode=str(bundle.environment.get("plan", {}).get("mode", "auto")))
     target.prepare()
     subject = _subject(bench, bundle.launch, bundle.text("kernel.cu"))

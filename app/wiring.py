@@ -9,18 +9,20 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from app.history import adopt_champions, require_same_kernel, todays_checks
 from app.settings import Settings
 from db.device_turns import DeviceTurns
-from db.rows import Claim
+from db.rows import Claim, SearchRow
 from db.sink import StoreSink
 from db.store import Store
 from search.candidate import Candidate
 from search.catalogue import Catalogue
 from search.cores import usable_cores
-from search.digest import digest
 from search.errors import UsageError
 from search.evaluate import Bench
+from search.frozen import frozen_catalogue, kernel_files
 from search.gates.safety import like
 from search.peers import compare_peers
 from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
@@ -41,7 +43,7 @@ class Services:
         self.settings = settings
         self.stopping = threading.Event()        # set when the process is about to end: streams close
         self.open_streams = 0
-        self._targets: dict[tuple[str, float], Target] = {}
+        self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None
         self._lock = threading.RLock()
 
@@ -58,23 +60,28 @@ class Services:
     @cached_property
     def _store(self) -> Store:
         self.settings.prepare_data()
-        return Store.open(self.settings.database, self.settings.database_timeouts)
+        store = Store.open(self.settings.database, self.settings.database_timeouts)
+        adopt_champions(store, self.catalogue)
+        return store
 
     @cached_property
     def toolchain(self) -> Toolchain:
         self.settings.prepare_data()
         return Toolchain(self.settings.cache, max(self.settings.window, usable_cores()))
 
-    def target(self, name: str, run_deadline_s: float | None = None) -> Target:
-        """The target of that name, opened once for each deadline (the setting's unless given); not prepared yet."""
+    def target(self, name: str, run_deadline_s: float | None = None,
+               include_dirs: tuple[Path, ...] | None = None) -> Target:
+        """The target of that name, opened once for each deadline (the setting's unless given), and where it compiles
+        candidates itself for each set of headers (today's unless given); not prepared yet."""
         run_deadline_s = self.settings.run_deadline_s if run_deadline_s is None else run_deadline_s
-        key = (name, run_deadline_s)
+        include_dirs = self.catalogue.include_dirs if include_dirs is None else include_dirs
+        key = (name, run_deadline_s, include_dirs if check_target_name(name)[0] == "emulator" else ())
         with self._lock:
             if key not in self._targets:
                 self.settings.prepare_data()
                 workers = max(1, usable_cores() // self.settings.window)
                 self._targets[key] = open_target(
-                    name, TargetSettings(self.settings.cache, self.catalogue.include_dirs, workers, run_deadline_s,
+                    name, TargetSettings(self.settings.cache, include_dirs, workers, run_deadline_s,
                                          lambda uuid: self._turns().turn(uuid)))
             return self._targets[key]
 
@@ -90,11 +97,28 @@ class Services:
         if self._gpu_turns is not None:
             self._gpu_turns.give_back()
 
-    def plan(self, request: SearchRequest) -> SearchPlan:
+    def submit(self, request: SearchRequest) -> SearchRow:
+        """Queue a search with the files of its kernel as they are now: what is edited later does not concern it."""
+        catalogue = Catalogue.from_environment()
+        plan = self.plan(request, catalogue)
+        files = kernel_files(catalogue.kernel(plan.kernel), catalogue.include_dirs)
+        return self.store.submit(plan, files)
+
+    def catalogue_of(self, search_id: str) -> Catalogue:
+        """Of the files that the search ran with. Those of one that was submitted before files were frozen are the files
+        on disk, as long as they are the same; UsageError `kernel_changed` otherwise."""
+        files = self.store.frozen_files(search_id)
+        if files is not None:
+            self.settings.prepare_data()
+            return frozen_catalogue(files, self.settings.cache)
+        require_same_kernel(self.store, search_id, self.catalogue)
+        return self.catalogue
+
+    def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
         if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
             raise UsageError(f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}")
-        return make_plan(request, self.catalogue, window=self._window(request.target or DEFAULT_TARGET),
+        return make_plan(request, catalogue or self.catalogue, window=self._window(request.target or DEFAULT_TARGET),
                          champion_of=self._champion_of)
 
     def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:
@@ -110,29 +134,26 @@ class Services:
         on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
         return max(chosen, 2 * usable_cores()) if on_gpu else chosen
 
-    def bench(self, plan: SearchPlan) -> Bench:
-        """What evaluating the plan's candidates needs; UsageError when its kernel is not what it was."""
-        self.require_same_kernel(plan)
-        kernel = self.catalogue.kernel(plan.kernel)
+    def bench(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> Bench:
+        """What evaluating the plan's candidates needs, from the files of `catalogue` (today's unless given)."""
+        files = catalogue or self.catalogue
+        kernel = files.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        target = self.target(plan.target)
+        target = self.target(plan.target, include_dirs=files.include_dirs)
         if check_target_name(plan.target)[0] != "replay":        # which compiles nothing
             self.toolchain.require_right()
-        measuring = {"checker": self.target(f"emulator:{like(target.device).name}"),
+        measuring = {"checker": self.target(f"emulator:{like(target.device).name}", include_dirs=files.include_dirs),
                      "compare_peers": compare_peers} if target.measures else {}
         return Bench(kernel, workloads[0].compile_time(kernel), workloads, target, self.toolchain,
-                     self.catalogue.include_dirs, plan.limits, plan.seed, **measuring)
+                     files.include_dirs, plan.limits, plan.seed, closing_checks=todays_checks(self.catalogue, kernel),
+                     **measuring)
 
-    def require_same_kernel(self, plan: SearchPlan) -> None:
-        """Results of a kernel whose files changed since are not results of what would run now."""
-        if digest(self.catalogue.kernel(plan.kernel)) != plan.kernel_digest:
-            raise UsageError(f"the files of kernel {plan.kernel} have changed since this search began",
-                             code="kernel_changed", mend="start a new search")
-
-    def search_run(self, plan: SearchPlan, sink: Sink, history: History,
+    def search_run(self, search_id: str, sink: Sink, history: History,
                    on_trial: Callable[[Trial], None] = lambda trial: None,
                    on_closing: Callable[[], None] = lambda: None) -> SearchRun:
-        return SearchRun(plan, self.bench(plan), sink, history, on_trial, on_closing)
+        """The search with the files that it began with."""
+        plan = self.store.plan(search_id)
+        return SearchRun(plan, self.bench(plan, self.catalogue_of(search_id)), sink, history, on_trial, on_closing)
 
     def environment(self, bench: Bench) -> dict[str, str]:
         """What results depend on beside the candidate; the target has been prepared."""

@@ -20,7 +20,6 @@ from db.faults import LeaseLost
 from db.rows import Claim
 from search.comparison import Confirmation, Peer
 from search.errors import Fault, GreenfastError
-from search.plan import SearchPlan
 from search.render import RenderedSource
 from search.run import Control, Ended, History, RunResult, SearchRun, Sink
 from search.strategies import Proposal
@@ -186,10 +185,9 @@ def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
 
 def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, patience: Patience,
          on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
-    plan = patience(services.store.plan, claim.search_id)
     history = patience(services.store.history, claim)
-    run = _with_heartbeat(lambda: _prepared(services, plan, sink, history, on_trial, on_closing), sink, history, stop,
-                          services.interrupt)
+    run = _with_heartbeat(lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing), sink,
+                          history, stop, services.interrupt)
     if isinstance(run, RunResult):
         return run
     patience(services.store.describe, claim, services.environment(run.bench))
@@ -199,10 +197,10 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, pati
         services.give_back_gpus()
 
 
-def _prepared(services: Services, plan: SearchPlan, sink: Sink, history: History,
+def _prepared(services: Services, search_id: str, sink: Sink, history: History,
               on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
-    run = services.search_run(plan, sink, history, on_trial, on_closing)
+    run = services.search_run(search_id, sink, history, on_trial, on_closing)
     if run.bench.checker is not None:        # what safety needs is built meanwhile
         threading.Thread(target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True).start()
     run.bench.target.prepare()

@@ -37,11 +37,14 @@ from bench.thread_sampler import Sampler
 from db.rows import TrialRow
 from db.store import Store
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
+from search.catalogue import Catalogue
 from search.comparison import Confirmation, Peer
 from search.cores import usable_cores
 from search.digest import digest
+from search.identity import kernel_identity
 from search.plan import SearchPlan, SearchRequest
 from search.run import Ended
+from search.spec import KernelSpec
 from search.targets.cuda.timing import median
 
 PUBLISHED = ROOT / "bench" / "results" / "h200"
@@ -68,7 +71,7 @@ def main() -> None:
     alarm.start()
     (chosen.out / "attention_searches").mkdir(parents=True, exist_ok=True)
     try:
-        for name in wanted(chosen, digest(services.catalogue.kernel(KERNEL))):
+        for name in wanted(chosen, *digests_of(services.catalogue.kernel(KERNEL))):
             if end - time.monotonic() < LEAST_S:
                 print(f"{name}: no time left", flush=True)
                 break
@@ -94,10 +97,15 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def wanted(chosen: argparse.Namespace, kernel_digest: str) -> list[str]:
+def digests_of(kernel: KernelSpec) -> tuple[str, str]:
+    """Its identity, and what rows of earlier versions call it by."""
+    return kernel_identity(kernel), digest(kernel)
+
+
+def wanted(chosen: argparse.Namespace, *kernel_digests: str) -> list[str]:
     """Workloads that are not done: those never searched first, then those of other files than today's, or without a champion."""
     known = {row["workload"]: row for row in (*finished(PUBLISHED), *finished(chosen.out))}
-    done = {name for name, row in known.items() if row["run"]["kernel_digest"] == kernel_digest and row.get("champion")}
+    done = {name for name, row in known.items() if row["run"]["kernel_digest"] in kernel_digests and row.get("champion")}
     left = [name for name in chosen.only if chosen.again or name not in done]
     return sorted(left, key=lambda name: (name in known, WORKLOADS.index(name)))
 
@@ -297,7 +305,7 @@ def save_champions(store: Store, environment: Row, out: Path) -> None:
     path, known = out / "champions.json", {}
     for one in (PUBLISHED / "champions.json", path):
         known |= {row["scope_digest"]: row for row in json.loads(one.read_text())["rows"]} if one.is_file() else {}
-    known |= {one.scope_digest: champion_out(one).model_dump(mode="json")
+    known |= {one.scope_digest: champion_out(one, Catalogue.from_environment()).model_dump(mode="json")
               for one in store.champions(kernel=KERNEL, limit=200).items}
     _write(path, {"environment": environment, "rows": list(known.values())})
 

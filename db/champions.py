@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from db import convert
 from db.base import Part, found_search, utc
-from db.confirmations import confirmation_row, peers_of
+from db.confirmations import Checks, checks_json, confirmation_row, passed_checks_of, peers_of
 from db.dialects import now_s, one_at_a_time
 from db.models import ChampionRecord, ConfirmationRecord, SearchRecord, TrialRecord
 from db.paging import after, check_limit, page_of, values_of
@@ -33,9 +33,11 @@ class Champions(Part):
             environment = confirmation_row(session, confirmation, search_id).environment
             scope = scope_of(convert.plan_of(search.plan), environment)
             standing = _standing(session, scope)
+            earlier = None
             if standing is not None:
                 if (standing.search_key, standing.number) == (trial.search_key, number):
                     return _row(session, standing)
+                scope, earlier = convert.value_of("scope", Scope, standing.scope), standing.earlier_digest
                 if not replace:
                     _check_compared(session, search, trial, standing)
                 session.execute(update(ChampionRecord).where(ChampionRecord.key == standing.key).values(
@@ -43,7 +45,8 @@ class Champions(Part):
             key = session.scalar(insert(ChampionRecord).values(
                 scope_digest=scope.digest, kernel=scope.kernel, scope=convert.value_json("scope", scope),
                 search_key=trial.search_key, number=number, confirmation_key=confirmation.key,
-                promoted_at=now_s()).returning(ChampionRecord.key))
+                promoted_at=now_s(), checks=checks_json(passed_checks_of(confirmation)),
+                earlier_digest=earlier).returning(ChampionRecord.key))
             return _row(session, session.get(ChampionRecord, key))
 
     def champion(self, scope: Scope) -> ChampionRow | None:
@@ -51,6 +54,27 @@ class Champions(Part):
         with self._database.reading() as session:
             record = _standing(session, scope)
             return _row(session, record) if record else None
+
+    def earlier_scopes(self) -> tuple[Scope, ...]:
+        """Of the champions that an earlier version promoted and nobody has adopted: scopes without workloads' values."""
+        query = select(ChampionRecord.scope).where(ChampionRecord.replaced_at.is_(None),
+                                                   ChampionRecord.earlier_digest.is_(None))
+        with self._database.reading() as session:
+            scopes = [convert.value_of("scope", Scope, one) for one in session.scalars(query)]
+        return tuple(one for one in scopes if not one.shapes)
+
+    def adopt(self, earlier: Scope, scope: Scope, checks: Checks) -> None:
+        """Write the champion of an `earlier` version's scope down under its `scope` of today, with the checks that it
+        passed. Both digests name it from now on. Where today's scope has a champion already, nothing is changed."""
+        with self._database.writing() as session:
+            one_at_a_time(session, "champions")
+            standing = _standing(session, earlier)
+            if standing is None or _standing(session, scope) is not None:
+                return
+            known = standing.checks or checks_json(passed_checks_of(session.get(ConfirmationRecord, standing.confirmation_key)))
+            session.execute(update(ChampionRecord).where(ChampionRecord.key == standing.key).values(
+                scope_digest=scope.digest, scope=convert.value_json("scope", scope), earlier_digest=earlier.digest,
+                checks=known or checks_json(checks)), execution_options={"synchronize_session": False})
 
     def champions(self, *, kernel: str | None = None, replaced: bool = False, limit: int = 50,
                   cursor: str | None = None) -> Page[ChampionRow]:
@@ -69,8 +93,8 @@ class Champions(Part):
 
 
 def _standing(session: Session, scope: Scope) -> ChampionRecord | None:
-    return session.scalars(select(ChampionRecord).where(
-        ChampionRecord.scope_digest == scope.digest, ChampionRecord.replaced_at.is_(None))).first()
+    named = or_(ChampionRecord.scope_digest == scope.digest, ChampionRecord.earlier_digest == scope.digest)
+    return session.scalars(select(ChampionRecord).where(named, ChampionRecord.replaced_at.is_(None))).first()
 
 
 def _confirmed(session: Session, search: SearchRecord, trial: TrialRecord) -> ConfirmationRecord:
@@ -122,4 +146,5 @@ def _row(session: Session, record: ChampionRecord) -> ChampionRow:
     return ChampionRow(
         convert.value_of("scope", Scope, record.scope), record.scope_digest, trial_row(trial, search_id),
         convert.candidate_of(trial.candidate), confirmation_row(session, confirmation, search_id),
-        peers_of(session, record.search_key, search_id), utc(record.promoted_at), utc(record.replaced_at))
+        peers_of(session, record.search_key, search_id), utc(record.promoted_at), utc(record.replaced_at),
+        convert.pairs_of("checks", record.checks) if record.checks is not None else None)

@@ -12,7 +12,7 @@ from db.base import SEARCH_ID, Part
 from db.dialects import insert_once, now_s
 from db.lease import claimed, hold, is_claimable, is_held, lease_lost
 from db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
-from db.rows import Claim
+from db.rows import Claim, Silence
 from search.digest import digest
 from search.run import Control, Ended, History, Pending
 from search.verdict import CheckEvidence, Stage, Trial, gate_result
@@ -55,6 +55,15 @@ class Claims(Part):
         """A sign of life alone: requests to pause or resume stay for the run to see."""
         with self._database.writing() as session:
             hold(session, claim, lease_s=lease_s)
+
+    def silence(self, search_id: str) -> Silence | None:
+        """Of the worker that holds the search; None when nobody does."""
+        quiet_s = func.abs(now_s() - SearchRecord.renewed_at)
+        query = select(SearchRecord.worker, quiet_s.label("quiet_s"), SearchRecord.lease_s).where(
+            SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""), SearchRecord.status == "running")
+        with self._database.reading() as session:
+            row = session.execute(query).first()
+        return Silence(row.worker, row.quiet_s, max(0.0, row.lease_s - row.quiet_s)) if row else None
 
     def describe(self, claim: Claim, environment: Mapping[str, str]) -> None:
         """Say what the trials of this claim are run on. Lists show the entries `device` and `toolchain`."""

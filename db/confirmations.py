@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import convert
 from db.base import Part, search_key, utc
 from db.dialects import now_s
 from db.lease import hold
-from db.models import ConfirmationRecord, EnvironmentRecord, PeerRecord, TrialRecord
+from db.models import ChampionRecord, ConfirmationRecord, EnvironmentRecord, PeerRecord, TrialRecord
 from db.rows import Claim, ConfirmationRow, PeerRow
 from db.trials import environment_of
 from search.comparison import Confirmation, Peer
 from search.errors import Fault
+
+Checks = tuple[tuple[str, str], ...]     # name and digest of each
 
 
 class Confirmations(Part):
@@ -27,10 +29,12 @@ class Confirmations(Part):
                     TrialRecord.search_key == key, TrialRecord.number == confirmation.trial)) is None:
                 raise Fault(f"trial {confirmation.trial} of search {claim.search_id} is not recorded, so it cannot "
                             "be confirmed", code="trial_not_recorded")
-            session.execute(insert(ConfirmationRecord).values(
+            written = session.scalar(insert(ConfirmationRecord).values(
                 search_key=key, number=confirmation.trial, confirmed=confirmation.confirmed,
                 confirmation=convert.value_json("confirmation", confirmation), environment_digest=environment,
-                recorded_at=now_s()))
+                recorded_at=now_s()).returning(ConfirmationRecord.key))
+            if confirmation.confirmed:
+                recheck_champion(session, session.get_one(ConfirmationRecord, written))
 
     def record_peer(self, claim: Claim, peer: Peer) -> None:
         """Store a peer beside the winner; one that was stored before under its name and workload is replaced."""
@@ -67,3 +71,20 @@ def peers_of(session: Session, key: int, search_id: str) -> tuple[PeerRow, ...]:
         PeerRecord.workload, PeerRecord.name))
     return tuple(PeerRow(search_id, convert.value_of("peer", Peer, one.peer), utc(one.recorded_at),
                          one.environment_digest) for one in rows)
+
+
+def recheck_champion(session: Session, confirmation: ConfirmationRecord) -> None:
+    """A champion that was confirmed once more rests on that, and has passed the checks of that day."""
+    session.execute(update(ChampionRecord).where(
+        ChampionRecord.search_key == confirmation.search_key, ChampionRecord.number == confirmation.number,
+        ChampionRecord.replaced_at.is_(None)).values(
+        confirmation_key=confirmation.key, checks=checks_json(passed_checks_of(confirmation))),
+        execution_options={"synchronize_session": False})
+
+
+def passed_checks_of(confirmation: ConfirmationRecord) -> Checks | None:
+    return convert.value_of("confirmation", Confirmation, confirmation.confirmation).checks
+
+
+def checks_json(checks: Checks | None) -> str | None:
+    return convert.pairs_json("checks", checks) if checks is not None else None

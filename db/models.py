@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0004"                # the newest of migrations/versions, which a test compares
+REVISION = "0005"                # the newest of migrations/versions, which a test compares
 
 SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
 # Written as text, not as a bound value: only then do planners see that a partial index serves the query.
@@ -49,6 +49,7 @@ class SearchRecord(Base):
     renewed_at: Mapped[float | None]
     lease_s: Mapped[float | None]
     environment_digest: Mapped[str | None]
+    manifest_digest: Mapped[str | None]                               # null: submitted before files were frozen
 
     __table_args__ = (
         CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
@@ -139,6 +140,26 @@ class SourceRecord(Base):
     created_at: Mapped[float]
 
 
+class KernelFileRecord(Base):
+    """A file that a search ran with, once however many searches share it."""
+
+    __tablename__ = "kernel_files"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    text: Mapped[str]
+    created_at: Mapped[float]
+
+
+class ManifestRecord(Base):
+    """Which files a kernel consisted of, by path and digest."""
+
+    __tablename__ = "kernel_manifests"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    files: Mapped[str]                                                # JSON
+    created_at: Mapped[float]
+
+
 class EnvironmentRecord(Base):
     """What results depend on beside the candidate: device, toolchain, versions."""
 
@@ -196,6 +217,8 @@ class ChampionRecord(Base):
     confirmation_key: Mapped[int] = mapped_column(ForeignKey("confirmations.key"))
     promoted_at: Mapped[float]
     replaced_at: Mapped[float | None]
+    checks: Mapped[str | None]                                        # JSON: that it passed; null: not recorded
+    earlier_digest: Mapped[str | None]                                # of the scope as an earlier version wrote it
 
     __table_args__ = (
         ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),

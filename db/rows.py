@@ -61,6 +61,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Silence:
+    """How long the worker of a running search has given no sign of life, and when its lease ends."""
+
+    worker: str
+    seconds: float
+    lease_left_s: float
+
+
+@dataclass(frozen=True)
 class TrialRow:
     """One trial with the figures that lists show and sort by."""
 
@@ -198,6 +207,7 @@ class ChampionRow:
     peers: tuple[PeerRow, ...]       # of its search
     promoted_at: str
     replaced_at: str | None          # None: it is the champion
+    checks: tuple[tuple[str, str], ...] | None = None    # name and digest of each that it passed; None: not recorded
 
 
 @dataclass(frozen=True)

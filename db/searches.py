@@ -13,11 +13,13 @@ from sqlalchemy.orm import Session, aliased
 from db import convert
 from db.base import Part, check_name, found_search, utc
 from db.dialects import now_s
+from db.kernel_files import store_files
 from db.lease import is_expired
 from db.models import ConfirmationRecord, SearchRecord, TrialRecord
 from db.paging import after, check_limit, page_of, values_of
 from db.rows import Page, SearchRow
 from search.errors import UsageError
+from search.frozen import KernelFiles
 from search.plan import SearchPlan
 from search.verdict import TimeKind
 
@@ -39,14 +41,15 @@ IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
 class Searches(Part):
     """The part of the store that knows searches."""
 
-    def submit(self, plan: SearchPlan) -> SearchRow:
-        """Queue a search."""
+    def submit(self, plan: SearchPlan, files: KernelFiles | None = None) -> SearchRow:
+        """Queue a search, with the files that it is to run with."""
         search_id = "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower()
         values = {"id": search_id, "name": convert.storable(plan.name), "kernel": plan.kernel,
                   "target": plan.target, "strategy": plan.strategy, "plan": convert.plan_json(plan),
                   "status": "queued", "created_at": now_s()}
         with self._database.writing() as session:
-            session.execute(insert(SearchRecord).values(**values))
+            manifest = store_files(session, files) if files is not None else None
+            session.execute(insert(SearchRecord).values(**values, manifest_digest=manifest))
             return _row(session, search_id)
 
     def search(self, search_id: str) -> SearchRow:

@@ -1,13 +1,14 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
     Searches    submit, search, searches, plan, request_control, request_confirmation
-    Claims      claim, renew, renew_lease, describe, finish, release, history
+    Claims      claim, renew, renew_lease, describe, finish, release, history, silence
     Recording   begin, record
     Trials      trials, trial, recorded, best, best_so_far, counts
     Negatives   negatives
     Sources     source
+    FrozenFiles    frozen_files
     Confirmations  record_confirmation, record_peer, confirmation, peers
-    Champions   promote, champion, champions
+    Champions   promote, champion, champions, earlier_scopes, adopt
     Devices     lease_device, renew_device, release_device, device_holder
 
 Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
@@ -25,6 +26,7 @@ from db.champions import Champions
 from db.claims import Claims
 from db.confirmations import Confirmations
 from db.devices import Devices
+from db.kernel_files import FrozenFiles
 from db.dialects import make_engine, parse_url, sqlite_path
 from db.migrate import prepare
 from db.models import REVISION, SearchRecord
@@ -37,7 +39,7 @@ from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from db.trials import Trials
 
 
-class Store(Searches, Claims, Recording, Trials, Negatives, Sources, Confirmations, Champions, Devices):
+class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles, Confirmations, Champions, Devices):
     """The single truth about searches and trials."""
 
     @classmethod

@@ -27,8 +27,10 @@ _STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
 class Catalogue:
     """The kernels that can be asked for. A broken one is refused when it is asked for, not when others are."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], headers: Sequence[Path] | None = None) -> None:
+        """`headers`: the only folders for `#include "gf/..."`, where they are not those of the roots and ours."""
         self._roots = tuple(roots)
+        self._headers = headers
         self._loaded: dict[str, KernelSpec] = {}
 
     @classmethod
@@ -39,6 +41,8 @@ class Catalogue:
     @cached_property
     def include_dirs(self) -> tuple[Path, ...]:
         """Where `#include "gf/..."` is looked up; the shipped primitives are always there."""
+        if self._headers is not None:
+            return tuple(self._headers)
         folders = (root / "include" for root in (*self._roots, REPOSITORY_TEMPLATES))
         return tuple(dict.fromkeys(one for one in folders if one.is_dir()))
 

@@ -40,6 +40,7 @@ class Confirmation:
     confirmed: bool                      # faster than the baseline in fresh processes, and right on the new seeds
     sentence: str
     comparisons: tuple[Comparison, ...]
+    checks: tuple[tuple[str, str], ...] | None = None    # name and digest of each that it was held to; None: not recorded
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from search.gates import GATES, GateLimits, Subject
 from search.numerics import Siblings
 from search.render import RenderedSource, RenderFailed, render
 from search.space import Resolved, resolve
-from search.spec import Items, KernelSpec, TemplateSpec, Workload
+from search.spec import Check, Items, KernelSpec, TemplateSpec, Workload
 from search.targets.base import Question, Target
 from search.toolchain import CompileFailed, Cubin, Toolchain
 from search.verdict import (Accepted, BaselineTimings, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason,
@@ -45,6 +45,7 @@ class Bench:
     mode: str = "auto"                   # how measured times find the caches: "auto" | "hot" | "cold"
     best_time_us: Callable[[], float] = lambda: math.inf     # of the fastest accepted candidate so far
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None     # search.peers.compare_peers, where there are peers
+    closing_checks: tuple[Check, ...] | None = None      # that a winner is confirmed on; None: the kernel's
     siblings: Siblings | None = None     # what parameters that promise equal results are held to
     on_result: Callable[[GateResult], None] = lambda result: None    # hears of each gate's as it comes
 

@@ -11,7 +11,7 @@ from typing import Any
 from search.candidate import Candidate
 from search.catalogue import Catalogue
 from search.devices import Device, device
-from search.digest import digest
+from search.identity import kernel_identity
 from search.errors import UsageError, unknown_name
 from search.gates.base import GateLimits
 from search.recordings.shelf import find_recording
@@ -76,6 +76,7 @@ class SearchPlan:
     champion: Candidate | None = None        # the baseline, when it is no preset
     confirm: bool = True
     mode: str = "auto"                       # of measured times; modes are never compared
+    shapes: tuple[Items, ...] = ()           # dims and options of each workload; plans of earlier versions hold none
 
 
 ChampionOf = Callable[[SearchPlan], tuple[str, Candidate] | None]      # its name and point, in the plan's scope
@@ -102,12 +103,13 @@ def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
         kernel.preset(baseline)[0].check_supports(workloads[0])
     trials, seconds = _budget(request)
     plan = SearchPlan(
-        name=_name(request.name, kernel, workloads), kernel=kernel.name, kernel_digest=digest(kernel),
+        name=_name(request.name, kernel, workloads), kernel=kernel.name, kernel_digest=kernel_identity(kernel),
         workloads=tuple(one.name for one in workloads),
         templates=_templates(request, kernel, workloads[0], compiled, target), target=target, strategy=strategy,
         trials=trials, seconds=seconds, seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
         baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window,
-        compiled=compiled, confirm=request.confirm, mode=_mode(request.mode))
+        compiled=compiled, confirm=request.confirm, mode=_mode(request.mode),
+        shapes=tuple(one.dims + one.options for one in workloads))
     if request.baseline == CHAMPION or request.baseline is None and family == "cuda":
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
     return plan

@@ -25,6 +25,7 @@ from search.confirmation import Contender, contender_of
 from search.evaluate import Bench, Evaluated, evaluate, timings_of
 from search.errors import Fault
 from search.executors.local import LocalExecutor
+from search.identity import passed_checks
 from search.numerics import Siblings
 from search.plan import NO_BASELINE, SearchPlan
 from search.reference import use_children
@@ -165,7 +166,10 @@ class SearchRun:
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
-        work = closing(self.bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+        bench = self.bench
+        if bench.closing_checks is not None:
+            bench = replace(bench, kernel=replace(bench.kernel, checks=bench.closing_checks))
+        work = closing(bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
         if work is None:
             return result
         self.on_closing()
@@ -185,7 +189,7 @@ class SearchRun:
         for number, judged in done.settled:
             self.sink.settle(number, judged)
         for confirmation in done.confirmations:
-            self.sink.confirm(confirmation)
+            self.sink.confirm(replace(confirmation, checks=passed_checks(bench.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
         return RunResult(result.ended, f"{result.why}; {done.said}")

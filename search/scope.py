@@ -1,9 +1,9 @@
-"""Where a finding holds: kernel, workloads, compile-time values, device model and toolchain."""
+"""Where a finding holds: operation and sources, workloads' values, compile-time values, device model and toolchain."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from search.digest import digest
 from search.plan import SearchPlan
@@ -12,7 +12,11 @@ from search.spec import Items
 
 @dataclass(frozen=True)
 class Scope:
-    """Times of one scope may be compared. The kernel's digest covers its templates, reference and workloads."""
+    """Times of one scope may be compared. The kernel's digest covers its operation, reference and templates.
+
+    Workloads are named by their values; what they are called counts only where a scope of an earlier version holds no
+    values (its kernel digest covers them then).
+    """
 
     kernel: str
     kernel_digest: str
@@ -21,13 +25,17 @@ class Scope:
     device: str
     toolchain: str
     mode: str = "auto"                   # of timing: hot and cold are never compared
+    shapes: tuple[Items, ...] = ()       # dims and options of each workload, in an order of their own
+
+    DIGEST_WHEN_SET = frozenset({"shapes"})
 
     @property
     def digest(self) -> str:
-        return digest(self)
+        return digest(replace(self, workloads=()) if self.shapes else self)
 
 
 def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
     """The scope of a search that ran in `environment`, of which the entries `device` and `toolchain` count."""
     return Scope(plan.kernel, plan.kernel_digest, tuple(sorted(plan.workloads)), plan.compiled,
-                 environment.get("device", ""), environment.get("toolchain", ""), plan.mode)
+                 environment.get("device", ""), environment.get("toolchain", ""), plan.mode,
+                 tuple(sorted(plan.shapes, key=repr)))

@@ -12,7 +12,7 @@ from app.dashboard.pages import PageRoute, render, services_of
 from app.schemas import ChampionOut
 from db.store import Store
 from search.catalogue import Catalogue
-from search.digest import digest
+from search.identity import kernel_identity
 from search.spec import KernelSpec
 
 MOST = 500
@@ -48,21 +48,21 @@ def champions_page(request: Request) -> Response:
     rows = services.store.champions(replaced=True, limit=MOST).items
     return render("champions.html", {
         "matrices": matrices(services.store, services.catalogue),
-        "former": [champion_out(one) for one in rows if one.replaced_at is not None][:MOST_FORMER]})
+        "former": [champion_out(one, services.catalogue) for one in rows if one.replaced_at is not None][:MOST_FORMER]})
 
 
 def matrices(store: Store, catalogue: Catalogue) -> list[Matrix]:
     """By kernel, device and toolchain; a kernel without champions has none."""
     found: dict[tuple[str, str, str], list[ChampionOut]] = {}
     for row in store.champions(limit=MOST).items:
-        one = champion_out(row)
+        one = champion_out(row, catalogue)
         found.setdefault((one.scope.kernel, one.scope.device, one.scope.toolchain), []).append(one)
     kernels = {one.name: one for one in catalogue.kernels() if isinstance(one, KernelSpec)} if found else {}
     return [_matrix(where, found[where], kernels.get(where[0])) for where in sorted(found)]
 
 
 def _matrix(where: tuple[str, str, str], champions: list[ChampionOut], kernel: KernelSpec | None) -> Matrix:
-    present = digest(kernel) if kernel else ""
+    present = kernel_identity(kernel) if kernel else ""
     by_workloads: dict[tuple[str, ...], ChampionOut] = {}
     for one in champions:                                    # the newest first; of the present files before all others
         at = tuple(one.scope.workloads)

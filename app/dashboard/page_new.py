@@ -61,7 +61,7 @@ async def submit(request: Request) -> Response:
     form = await request.form(max_files=0, max_fields=200)
     kernel = services.catalogue.kernel(str(form.get("kernel", "")))
     try:
-        row = services.store.submit(services.plan(search_request(kernel, form)))
+        row = services.submit(search_request(kernel, form))
     except GreenfastError as error:
         return form_page(services, kernel, typed(form), error)
     return RedirectResponse(f"/searches/{row.id}", 303)

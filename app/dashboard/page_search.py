@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse
 from app.confirmations import confirmation_out, peer_out, ranked
 from app.dashboard import charts
 from app.dashboard.pages import PageRoute, one_of, render, services_of
+from app.history import kernel_today, recheck_of
 from app.progress import beats_baseline, progress, standing
 from app.wiring import Services
 from db.rows import Counts, Point, SearchRow, TrialRow
@@ -86,7 +87,7 @@ async def promote(request: Request, search_id: str) -> Response:
 def confirm(request: Request, search_id: str) -> Response:
     """Queue the search once more, for its winner to be timed again."""
     services = services_of(request)
-    services.require_same_kernel(services.store.plan(search_id))
+    services.catalogue_of(search_id)
     services.store.request_confirmation(search_id)
     return RedirectResponse(f"/searches/{search_id}", 303)
 
@@ -115,17 +116,22 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),
-        **timed_again(store, row)}
+        **timed_again(services, row)}
 
 
-def timed_again(store: Store, row: SearchRow) -> dict[str, Any]:
+def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
     """The confirmation, what can be done about it, the scope's champion, and the peers beside the winner."""
+    store = services.store
     found = store.confirmation(row.id)
     confirmed = found is not None and found.confirmation.confirmed
     champion = store.champion(scope_of(store.plan(row.id), found.environment)) if found else None
+    is_champion = champion is not None and (champion.trial.search_id, champion.trial.number) == (
+        row.id, found.confirmation.trial)
+    recheck = recheck_of(champion, kernel_today(services.catalogue, row.kernel)) if is_champion else ""
     return {"confirmation": confirmation_out(found) if found else None, "champion": champion,
             "promotable": confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
-            "can_confirm": row.status == "completed" and row.time_kind == "measured" and not confirmed,
+            "can_confirm": row.status == "completed" and row.time_kind == "measured" and (
+                not confirmed or bool(recheck)), "recheck": recheck,
             "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
 
 

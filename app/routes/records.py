@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
 from app.confirmations import champion_out
-from app.routes.access import TheStore
+from app.routes.access import TheServices, TheStore
 from app.schemas import ChampionOut, ChampionsQuery, NegativeOut, NegativesQuery, Page
 
 router = APIRouter(tags=["records"])
@@ -30,7 +30,8 @@ def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Pag
 
 
 @router.get("/champions")
-def champions(query: Annotated[ChampionsQuery, Query()], store: TheStore) -> Page[ChampionOut]:
+def champions(query: Annotated[ChampionsQuery, Query()], services: TheServices) -> Page[ChampionOut]:
     """The confirmed best of each scope, the newest first."""
-    page = store.champions(kernel=query.kernel, replaced=query.replaced, limit=query.limit, cursor=query.cursor)
-    return Page(items=[champion_out(one) for one in page.items], next_cursor=page.next_cursor)
+    page = services.store.champions(kernel=query.kernel, replaced=query.replaced, limit=query.limit,
+                                    cursor=query.cursor)
+    return Page(items=[champion_out(one, services.catalogue) for one in page.items], next_cursor=page.next_cursor)

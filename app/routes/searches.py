@@ -22,7 +22,7 @@ TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]
 @router.post("", status_code=201)
 def submit(submission: SearchSubmission, response: Response, services: TheServices) -> SearchOut:
     """Queue a search. Every name is resolved now, so that what is accepted can run."""
-    row = services.store.submit(services.plan(submission.request()))
+    row = services.submit(submission.request())
     response.headers["location"] = f"/api/v1/searches/{row.id}"
     return SearchOut.model_validate(row)
 
@@ -43,7 +43,7 @@ def search(search: str, store: TheStore) -> SearchDetailOut:
 @router.post("/{search}/confirm")
 def confirm(search: str, services: TheServices) -> SearchOut:
     """Queue a completed search, so that its winner is timed again in fresh processes; 409 where that cannot be."""
-    services.require_same_kernel(services.store.plan(search))
+    services.catalogue_of(search)
     return SearchOut.model_validate(services.store.request_confirmation(search))
 
 
@@ -69,13 +69,13 @@ def trial(search: str, trial: TrialNumber, services: TheServices) -> ProbedTrial
 
 
 @router.post("/{search}/trials/{trial}/promote")
-def promote(search: str, trial: TrialNumber, store: TheStore, replace: bool = False) -> ChampionOut:
+def promote(search: str, trial: TrialNumber, services: TheServices, replace: bool = False) -> ChampionOut:
     """Make a confirmed winner the champion of its scope.
 
     409 `not_confirmed` with what is missing; 409 `not_compared` when the scope's champion is another that it was not
     timed against, unless `replace` says that this is wanted.
     """
-    return champion_out(store.promote(search, trial, replace=replace))
+    return champion_out(services.store.promote(search, trial, replace=replace), services.catalogue)
 
 
 @router.get("/{search}/confirmation")

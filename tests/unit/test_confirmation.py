@@ -23,6 +23,7 @@ from search.confirmation import compared, contender_of
 from search.digest import canonical
 from search.errors import Fault
 from search.evaluate import Bench, evaluate
+from search.identity import passed_checks
 from search.plan import SearchRequest, make_plan
 from search.run import Control, Ended, History, SearchRun
 from search.targets import TargetSettings, open_target
@@ -459,9 +460,11 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
         search_id = store.submit(plan).id
         claim = store.claim("a worker", 30.0, search_id)
         sink = StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
-        SearchRun(plan, search.bench, sink, History()).run()
+        kernel = search.bench.kernel
+        SearchRun(plan, replace(search.bench, closing_checks=kernel.checks[1:]), sink, History()).run()
         found, best = store.confirmation(search_id).confirmation, store.best(search_id)
         assert found.confirmed and found.trial == best.number
+        assert found.checks == passed_checks(kernel)[1:] != (), "those of the day of the confirmation"
         for one in found.comparisons:
             assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
     finally:
