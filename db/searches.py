@@ -122,7 +122,8 @@ def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
 def _move(record: SearchRecord, wanted: Wanted) -> None:
     status = _MOVES.get((wanted, record.status))
     if status is None:
-        allowed = [verb for verb in WANTED if (verb, record.status) in _MOVES]
+        allowed = [verb for verb in WANTED
+                   if _MOVES.get((verb, record.status), record.status) != record.status]
         raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}",
                          code="bad_transition",
                          mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search")
