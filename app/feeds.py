@@ -91,8 +91,10 @@ class Feed:
             self._announce()
 
     def _look(self) -> tuple[SearchRow, object]:
-        row = self._services.store.search(self._id)
-        return row, None
+        """The search, and while it is queued who could take it."""
+        store = self._services.store
+        row = store.search(self._id)
+        return row, (row.queue_position, store.queue_state()) if row.status == "queued" else None
 
     async def _update(self, row: SearchRow) -> None:
         store = self._services.store

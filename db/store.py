@@ -8,6 +8,7 @@
     Sources     source
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions   promote, champion, champions
+    Workers     worker_seen, worker_gone, queue_state
     Devices     lease_device, renew_device, release_device, device_holder
 
 Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
@@ -34,9 +35,10 @@ from db.searches import STATUSES, Searches
 from db.session import Database
 from db.sources import Sources
 from db.trials import Trials
+from db.workers import Workers
 
 
-class Store(Searches, Claims, Recording, Trials, Negatives, Sources, Confirmations, Champions, Devices):
+class Store(Searches, Claims, Recording, Trials, Negatives, Sources, Confirmations, Champions, Devices, Workers):
     """The single truth about searches and trials."""
 
     @classmethod

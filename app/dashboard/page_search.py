@@ -110,7 +110,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
     newest = newest_trials(store, row.id, charts.MOST_POINTS)
     points = store.best_so_far(row.id)
     return {
-        "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
+        "queue": store.queue_state(), "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
         "controls": CONTROLS[row.status], "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
         "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points)) if best else "",

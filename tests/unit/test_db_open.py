@@ -45,7 +45,7 @@ def older(path: Path) -> None:
     for table in ("searches", "trials"):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
     connection.execute("ALTER TABLE trials DROP COLUMN time_mode")
-    for table in ("champions", "peers", "confirmations", "device_leases", "environments"):
+    for table in ("champions", "peers", "confirmations", "device_leases", "environments", "workers"):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.commit()
