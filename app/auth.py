@@ -27,6 +27,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/readyz", "/login")
 OPEN_PREFIXES = ("/static/",)
 API_PREFIX = "/api/"
+HEAD_MARK = "greenfast.head"      # in the scope of a HEAD request, which is answered as a GET
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 def cookie_value(token: str) -> str:
@@ -67,6 +68,8 @@ class Guard:
             response = problem_response(refused.status, refused.code, refused.message, refused.mend)
             await response(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET", HEAD_MARK: True}, without_body(send)
         await self._app(scope, receive, send)
 
     def check_host(self, headers: Headers) -> None:
@@ -100,9 +103,11 @@ class Guard:
         return _same(_cookie(headers), cookie_value(self._token))
 
     async def _ask_to_log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wants_page = "text/html" in Headers(scope=scope).get("accept", "") and scope["method"] == "GET"
+        wants_page = "text/html" in Headers(scope=scope).get("accept", "") and scope["method"] in ("GET", "HEAD")
         if wants_page and not scope["path"].startswith(API_PREFIX):
-            response = RedirectResponse(f"/login?next={quote(scope['path'], safe='/')}", 303)
+            query = scope.get("query_string", b"").decode("latin-1")
+            wanted = quote(scope["path"]) + (f"?{query}" if query else "")
+            response = RedirectResponse(f"/login?next={quote(wanted, safe='/')}", 303)
         else:
             response = problem_response(401, "unauthorised", "a token is needed here",
                                         "send `Authorization: Bearer TOKEN`, or log in at /login")
@@ -188,3 +193,10 @@ def with_safe_headers(send: Send, *, no_store: bool) -> Send:
                 headers.setdefault("cache-control", "no-store")
         await send(message)
     return send_with
+
+
+def without_body(send: Send) -> Send:
+    """The answer to HEAD: the headers that GET would have, and nothing behind them."""
+    async def send_headers(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+    return send_headers

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,10 +14,11 @@ from app.cli_output import console, duration, microseconds, print_json, say, sty
 from app.cli_trial import AsJson, Output, write_text
 from app.downloads import bundle
 from app.listings import list_targets, list_templates
-from app.progress import search_detail
+from app.progress import queue_words, search_detail
 from app.schemas import SearchOut
 from app.settings import Settings
 from app.wiring import Services
+from db.rows import QueueState, SearchRow
 
 SearchId = Annotated[str, typer.Argument(metavar="SEARCH_ID", help="A search, as `greenfast searches` lists them.")]
 
@@ -78,14 +79,21 @@ def searches(status: Annotated[str | None, typer.Option("--status", help="Only t
     """Searches, newest first."""
     with opened_services() as services:
         rows = services.store.searches(limit=limit, status=status).items
+        queue = services.store.queue_state()
     if as_json:
         print_json([SearchOut.model_validate(one).model_dump() for one in rows])
         return 0
     console().print(table(
         ("search", "name", "status", "trials", "best", "spent", ""),
-        [(one.id, one.name, styled(one.status), f"{one.trials_done}/{one.trials_budget or '-'}",
+        [(one.id, one.name, shown_status(one, queue), f"{one.trials_done}/{one.trials_budget or '-'}",
           microseconds(one.best_time_us, one.time_kind, one.time_mode), duration(one.spent_s), one.why) for one in rows]))
     return 0
+
+
+def shown_status(row: SearchRow, queue: QueueState) -> Any:
+    """`queued, 3rd of 5, no worker is running`"""
+    words = queue_words(row, queue)
+    return f"{row.status}, {words}" if words else styled(row.status)
 
 
 def source(digest: Annotated[str, typer.Argument(help="A source's digest, or 8 or more of its first digits.")],

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from app.admission import Admission
 from app.auth import Guard
 from app.problems import add_problem_handlers
 from app.routes import api, health, login
@@ -33,5 +34,6 @@ def create_app(services: Services) -> FastAPI:
     if importlib.util.find_spec("app.dashboard") is not None:
         from app.dashboard.router import router
         app.include_router(router)
+    app.add_middleware(Admission)
     app.add_middleware(Guard, settings=services.settings)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -11,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from app.cli_output import one_line
 from app.schemas import (Budget, ChampionsQuery, NegativesQuery, PageQuery, Problem, SearchesQuery, SearchSubmission,
@@ -22,6 +24,9 @@ NOT_FOUND = ("unknown_search", "unknown_trial", "unknown_source", "no_best")
 CONFLICT = ("bad_transition", "kernel_changed", "not_confirmed", "not_compared", "not_measured")
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CONTROL_PATH = re.compile(r"/api/v1/searches/[^/]+/[^/]+")
+CONTROLS = ("pause", "resume", "cancel", "confirm")     # the last part of such a path that can be posted to
 CONTENT_SECURITY_POLICY = ("default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
                            "base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 SAFE_HEADERS = {"content-security-policy": CONTENT_SECURITY_POLICY, "x-content-type-options": "nosniff",
@@ -47,7 +52,7 @@ def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
 
 def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(GreenfastError)
-    def ours(request: Request, error: GreenfastError) -> JSONResponse:
+    async def ours(request: Request, error: GreenfastError) -> JSONResponse:
         status = status_of(error, tuple(request.path_params))
         response = problem_response(status, error.code, error.message, error.mend)
         if status == 503:
@@ -56,19 +61,36 @@ def add_problem_handlers(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(RequestValidationError)
-    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         return validation_problem(error.errors()[0], request.url.path)
 
     @app.exception_handler(HTTPException)
-    def http(request: Request, error: HTTPException) -> JSONResponse:
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
         response = problem_response(error.status_code, HTTP_CODES.get(error.status_code, "http_error"),
                                     str(error.detail))
         response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["allow"] = ", ".join(allowed_methods(request))
         return response
 
     @app.exception_handler(Exception)
-    def bug(request: Request, error: Exception) -> JSONResponse:
+    async def bug(request: Request, error: Exception) -> JSONResponse:
         return problem_response(500, "internal_error", "a bug of greenfast; the service's log says where")
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Every method that some route answers at this path; Starlette names those of the first route only."""
+    path = request.scope["path"]
+    methods = []
+    for method in METHODS:
+        scope = {"type": "http", "method": method, "path": path, "headers": [],
+                 "root_path": request.scope.get("root_path", "")}
+        if any(route.matches(dict(scope))[0] is Match.FULL for route in request.app.router.routes):
+            methods.append(method)
+    last = path.rpartition("/")[2]
+    if "POST" in methods and CONTROL_PATH.fullmatch(path) and last not in CONTROLS:
+        methods.remove("POST")
+    return methods[:1] + ["HEAD"] + methods[1:] if "GET" in methods else methods
 
 
 def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:

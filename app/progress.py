@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.confirmations import confirmation_out, peer_out
 from app.schemas import (BestOut, CountsOut, FunnelStep, ProgressOut, SearchDetailOut, SearchOut, TrialOut)
-from db.rows import SearchRow, TrialRow, beats
+from db.rows import QueueState, SearchRow, TrialRow, beats
 from db.store import Store
 from search.errors import UsageError
 
@@ -14,9 +14,10 @@ FEWEST_FOR_A_RATE = 2
 def search_detail(store: Store, search_id: str) -> SearchDetailOut:
     """Everything that one look at a search shows; UsageError for an unknown one."""
     row = store.search(search_id)
-    counts = store.counts(search_id)
+    counts, queue = store.counts(search_id), store.queue_state()
     return SearchDetailOut(
         **SearchOut.model_validate(row).model_dump(), progress=progress(row),
+        queued=queue.queued, workers_alive=queue.workers_alive,
         counts=CountsOut.model_validate(counts),
         funnel=[FunnelStep(stage=stage, reached=reached, passed=passed) for stage, reached, passed in counts.funnel],
         best=best_out(store, row), baseline_trial=baseline_trial(store, row),
@@ -87,3 +88,17 @@ def baseline_trial(store: Store, row: SearchRow) -> TrialOut | None:
 def _baseline_row(store: Store, row: SearchRow) -> TrialRow | None:
     first = store.trials(row.id, limit=1).items
     return first[0] if first and first[0].is_baseline else None
+
+
+def queue_words(row: SearchRow | SearchOut, queue: QueueState) -> str:
+    """Where a queued search stands: "3rd of 5", and that nobody takes it; empty for any other."""
+    if row.queue_position is None:
+        return ""
+    place = f"{ordinal(row.queue_position)} of {max(queue.queued, row.queue_position)}"
+    return place if queue.workers_alive else f"{place}, no worker is running"
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st"""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

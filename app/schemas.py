@@ -100,6 +100,7 @@ class SearchOut(Output):
     created_at: str
     started_at: str | None
     finished_at: str | None
+    queue_position: int | None = Field(None, description="of a queued search: 1 is the next; else null")
 
 
 class TrialOut(Output):
@@ -181,6 +182,11 @@ class CountsOut(Output):
     unavailable: dict[str, int] = Field(description="by gate: right as far as it could be told here")
 
 
+class SearchPage(Page[SearchOut]):
+    queued: int = Field(description="searches that wait for a worker")
+    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
+
+
 class FunnelStep(Output):
     stage: str
     reached: int
@@ -251,6 +257,8 @@ class TimedAgainOut(Output):
 
 
 class SearchDetailOut(SearchOut):
+    queued: int = Field(description="searches that wait for a worker, this one included if it does")
+    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
     progress: ProgressOut
     counts: CountsOut
     funnel: list[FunnelStep]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from app.cli_output import say
+from app.connections import bounded_protocol, raise_descriptor_limit
 from app.main import create_app
 from app.settings import Settings, is_loopback
 from app.wiring import Services
@@ -39,7 +40,10 @@ def run_server(settings: Settings) -> int:
     supervisor = Supervisor(settings)
     try:
         config = uvicorn.Config(create_app(services), log_level="warning", access_log=False, server_header=False,
-                                timeout_graceful_shutdown=CLOSE_STREAMS_S, timeout_keep_alive=10, proxy_headers=False)
+                                timeout_graceful_shutdown=CLOSE_STREAMS_S, timeout_keep_alive=10, proxy_headers=False,
+                                http=bounded_protocol(
+                                    settings.request_timeout_s,
+                                    min(settings.connections, raise_descriptor_limit())))
         _Server(config, services, supervisor, url_of(listener)).run(sockets=[listener])
     finally:
         supervisor.close()

@@ -33,6 +33,10 @@ def _at_least_one(text: str) -> int:
     return _within(int(text), 1, 1024)
 
 
+def _connections(text: str) -> int:
+    return _within(int(text), 16, 65536)
+
+
 def _seconds(text: str) -> float:
     return _within(float(text), 0.1, 86400.0)
 
@@ -82,6 +86,12 @@ class Settings:
     run_deadline_s: float = _setting("GREENFAST_RUN_DEADLINE_S", RUN_DEADLINE_S, _seconds,
                                      "seconds of processor time that one run of a candidate may take on the emulator, four times "
                                      "as many under checks; on a GPU, of wall time, and one wait takes 10 at most")
+    connections: int = _setting("GREENFAST_CONNECTIONS", 4096, _connections,
+                                "connections at a time, as far as file descriptors allow; a new one replaces the "
+                                "one that waited longest without a request")
+    request_timeout_s: float = _setting("GREENFAST_REQUEST_TIMEOUT_S", 10.0, _seconds,
+                                        "seconds that a client has to send a request's headers; then the "
+                                        "connection is closed")
     debug: bool = _setting("GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs")
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import secrets
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from app.history import adopt_champions, require_same_kernel, todays_checks
 from app.settings import Settings
@@ -43,6 +45,8 @@ class Services:
         self.settings = settings
         self.stopping = threading.Event()        # set when the process is about to end: streams close
         self.open_streams = 0
+        self.feeds: dict[str, Any] = {}          # of searches that somebody follows (app/feeds.py)
+        self.readiness: asyncio.Future[dict[str, Any]] | None = None    # a look at the database
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None
         self._lock = threading.RLock()

@@ -28,6 +28,7 @@ from search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
 T = TypeVar("T")
+ALIVE_EVERY_S = 4.0              # so often a worker says that it is there
 PREPARING = "prepare"            # the thread that builds what a search needs
 LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
 LOCKED = ("database_locked", "database_timeout", "database_busy")     # it will be free again
@@ -249,6 +250,23 @@ class Worker:
     def run(self, *, once: bool = False) -> None:
         """Until stopped; with `once`, until no search is waiting."""
         pause_s = self._services.settings.poll_s
+        done = threading.Event()
+        threading.Thread(target=self._tell_alive, args=(done,), name="alive", daemon=True).start()
+        try:
+            self._take_searches(pause_s, once)
+        finally:
+            done.set()
+            with suppress(Fault):
+                self._services.store.worker_gone(self.name)
+
+    def _tell_alive(self, done: threading.Event) -> None:
+        """Queued searches show whether somebody is there to take them."""
+        while not done.is_set():
+            with suppress(GreenfastError):
+                self._services.store.worker_seen(self.name)
+            done.wait(ALIVE_EVERY_S)
+
+    def _take_searches(self, pause_s: float, once: bool) -> None:
         while not self._stop.asked:
             try:
                 worked = self._one()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0005"                # the newest of migrations/versions, which a test compares
+REVISION = "0006"                # the newest of migrations/versions, which a test compares
 
 SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
 # Written as text, not as a bound value: only then do planners see that a partial index serves the query.
@@ -241,3 +241,12 @@ class DeviceLeaseRecord(Base):
     renewed_at: Mapped[float]
     lease_s: Mapped[float]
     wanted_at: Mapped[float | None]                                   # when another worker last asked in vain
+
+
+class WorkerRecord(Base):
+    """A worker process that takes searches from the queue."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    seen_at: Mapped[float]

@@ -49,6 +49,15 @@ class SearchRow:
     time_kind: str | None
     time_mode: str | None            # of that time
     mode: str                        # as it was asked for
+    queue_position: int | None = None    # of a queued search, from 1
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """What waits, and who could take it."""
+
+    queued: int
+    workers_alive: int
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,17 @@ class Searches(Part):
             return convert.plan_of(found_search(session, search_id).plan)
 
     def searches(self, *, limit: int = 50, cursor: str | None = None,
-                 status: str | None = None) -> Page[SearchRow]:
-        """Newest first."""
+                 status: str | None = None, statuses: tuple[str, ...] = STATUSES) -> Page[SearchRow]:
+        """Newest first; of one status, or of any of `statuses`."""
         check_limit(limit)
         status = check_name("status", status, STATUSES)
-        order = f"searches/{status}"
+        order = f"searches/{status}" if statuses == STATUSES else f"searches/{','.join(statuses)}"
         behind = values_of(cursor, order, (int,))
         query = _with_best().where(after((SearchRecord.key,), behind, descending=True))
         if status is not None:
             query = query.where(SearchRecord.status == status)
+        elif statuses != STATUSES:
+            query = query.where(SearchRecord.status.in_(statuses))
         with self._database.reading() as session:
             rows = session.execute(query.order_by(SearchRecord.key.desc()).limit(limit + 1)).all()
             return page_of(rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row))
@@ -125,7 +127,8 @@ def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
 def _move(record: SearchRecord, wanted: Wanted) -> None:
     status = _MOVES.get((wanted, record.status))
     if status is None:
-        allowed = [verb for verb in WANTED if (verb, record.status) in _MOVES]
+        allowed = [verb for verb in WANTED
+                   if _MOVES.get((verb, record.status), record.status) != record.status]
         raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}",
                          code="bad_transition",
                          mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search")
@@ -147,9 +150,13 @@ def _with_best() -> Any:
         trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).correlate(SearchRecord)
     found = (right.where(trial.number == confirmed_number(SearchRecord.key)),
              right.order_by(trial.time_median_us, trial.number).limit(1))
+    ahead = aliased(SearchRecord, name="ahead")
+    position = select(func.count()).where(ahead.status == "queued", ahead.key <= SearchRecord.key).correlate(
+        SearchRecord).scalar_subquery()
     return select(SearchRecord, *(
         func.coalesce(*(one.with_only_columns(column).scalar_subquery() for one in found))
-        for column in (trial.time_median_us, trial.time_kind, trial.time_mode)))
+        for column in (trial.time_median_us, trial.time_kind, trial.time_mode)),
+        case((SearchRecord.status == "queued", position), else_=None))
 
 
 def confirmed_number(key: Any) -> Any:
@@ -166,7 +173,7 @@ def _row(session: Session, search_id: str) -> SearchRow:
 
 
 def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str | None,
-                time_mode: str | None) -> SearchRow:
+                time_mode: str | None, queue_position: int | None) -> SearchRow:
     plan = convert.plan_of(record.plan)
     return SearchRow(
         id=record.id, name=record.name, kernel=record.kernel, status=record.status, target=record.target,
@@ -175,4 +182,5 @@ def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str
         trials_done=record.trials_done, created_at=utc(record.created_at), started_at=utc(record.started_at),
         finished_at=utc(record.finished_at), spent_s=record.spent_s, why=record.why,
         wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker,
-        best_time_us=best_time_us, time_kind=time_kind, time_mode=time_mode, mode=plan.mode)
+        best_time_us=best_time_us, time_kind=time_kind, time_mode=time_mode, mode=plan.mode,
+        queue_position=queue_position)

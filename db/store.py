@@ -9,6 +9,7 @@
     FrozenFiles    frozen_files
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions   promote, champion, champions, earlier_scopes, adopt
+    Workers     worker_seen, worker_gone, queue_state
     Devices     lease_device, renew_device, release_device, device_holder
 
 Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
@@ -37,9 +38,10 @@ from db.session import Database
 from db.sources import Sources
 from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from db.trials import Trials
+from db.workers import Workers
 
 
-class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles, Confirmations, Champions, Devices):
+class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles, Confirmations, Champions, Devices, Workers):
     """The single truth about searches and trials."""
 
     @classmethod

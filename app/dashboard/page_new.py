@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
 from app.dashboard.pages import PageRoute, render, services_of
@@ -59,6 +60,11 @@ async def submit(request: Request) -> Response:
     """Start the search and go to its page, or show the form again as it was filled in, with what is wrong."""
     services = services_of(request)
     form = await request.form(max_files=0, max_fields=200)
+    return await run_in_threadpool(_submit, services, form)
+
+
+def _submit(services: Services, form: FormData) -> Response:
+    """In a thread: the database may keep it waiting."""
     kernel = services.catalogue.kernel(str(form.get("kernel", "")))
     try:
         row = services.submit(search_request(kernel, form))

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
 
 from app.confirmations import confirmation_out, peer_out, ranked
 from app.dashboard import charts
@@ -78,8 +79,9 @@ async def promote(request: Request, search_id: str) -> Response:
     """Make the confirmed winner the champion of its scope, then show the champions."""
     form = await request.form(max_files=0, max_fields=5)
     number = str(form.get("trial", ""))
-    services_of(request).store.promote(search_id, int(number) if number.isdecimal() else -1,
-                                       replace=form.get("replace") == "1")
+    store = services_of(request).store
+    await run_in_threadpool(store.promote, search_id, int(number) if number.isdecimal() else -1,
+                            replace=form.get("replace") == "1")
     return RedirectResponse("/champions", 303)
 
 
@@ -96,7 +98,8 @@ def confirm(request: Request, search_id: str) -> Response:
 async def control(request: Request, search_id: str) -> Response:
     """Pause, resume or cancel, then back to the page."""
     form = await request.form(max_files=0, max_fields=5)
-    services_of(request).store.request_control(search_id, str(form.get("wanted", "")))
+    wanted = str(form.get("wanted", ""))
+    await run_in_threadpool(services_of(request).store.request_control, search_id, wanted)
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 
@@ -108,7 +111,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
     newest = newest_trials(store, row.id, charts.MOST_POINTS)
     points = store.best_so_far(row.id)
     return {
-        "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
+        "queue": store.queue_state(), "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
         "controls": CONTROLS[row.status], "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
         "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points)) if best else "",

@@ -17,6 +17,7 @@ PAGE = 25
 MOST_ACTIVE = 50
 NEWEST_NEGATIVES = 5
 ACTIVE = ("running", "queued")
+OTHERS = ("paused", "completed", "cancelled", "failed")
 STATUSES = ("running", "queued", "paused", "completed", "cancelled", "failed")
 
 router = APIRouter(route_class=PageRoute)
@@ -36,15 +37,19 @@ class Line:
 def searches_page(request: Request, status: str | None = None, cursor: str | None = None) -> Response:
     store = services_of(request).store
     status = one_of("status", status, STATUSES)
-    page = store.searches(limit=PAGE, cursor=cursor or None, status=status)
+    # Active searches have their own part of the first page, so the pages behind it are of the others only.
+    page = store.searches(limit=PAGE, cursor=cursor or None, status=status, statuses=OTHERS)
     active: list[SearchRow] = []
-    if status is None and not cursor:
-        active = [row for wanted in ACTIVE for row in store.searches(limit=MOST_ACTIVE, status=wanted).items]
-    shown = {row.id for row in active}
-    earlier = [row for row in page.items if row.id not in shown]
+    more_active = []
+    for wanted in ACTIVE if status is None and not cursor else ():
+        newest = store.searches(limit=MOST_ACTIVE, status=wanted)
+        active += newest.items
+        more_active += [wanted] if newest.next_cursor else []
+    earlier, queue = page.items, store.queue_state()
     return render("searches.html", {
         "active": [line(store, row) for row in active], "earlier": [line(store, row) for row in earlier],
-        "status": status, "statuses": STATUSES, "next_cursor": page.next_cursor, "paged": bool(cursor),
+        "status": status, "statuses": STATUSES, "more_active": more_active,
+        "queue": queue, "next_cursor": page.next_cursor, "paged": bool(cursor),
         "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
         "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
         "kernels": services_of(request).catalogue.names(),

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from app.confirmations import interval
 from app.dashboard import words
 from app.problems import status_of
+from app.progress import queue_words
 from app.wiring import Services
 from search.errors import GreenfastError, UsageError, unknown_name
 
@@ -46,6 +47,7 @@ def environment() -> jinja2.Environment:
                 words.visible_lines, words.finding, words.first_upper):
         found.filters[one.__name__] = one
     found.filters["interval"] = interval
+    found.globals["queue_words"] = queue_words
     found.globals["static"] = static_url
     return found
 

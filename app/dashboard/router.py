@@ -21,7 +21,8 @@ class UnknownPage(APIRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
-        if not wants_page or scope["path"].startswith("/api/"):
+        reads = scope.get("method") in ("GET", "HEAD")
+        if not wants_page or not reads or scope["path"].startswith("/api/"):
             return Match.NONE, {}
         return super().matches(scope)
 

@@ -10,11 +10,11 @@ from app.wiring import Services
 from db.store import Store
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
     return request.app.state.services
 
 
-def _store(request: Request) -> Store:
+async def _store(request: Request) -> Store:
     return request.app.state.services.store
 
 

@@ -26,7 +26,7 @@ PAGE = """<!doctype html>
 
 
 @router.get("/login")
-def login_page(next: str = "/") -> HTMLResponse:
+async def login_page(next: str = "/") -> HTMLResponse:
     return _page("This service needs the token that it was started with.", next, 200)
 
 
@@ -48,5 +48,6 @@ def _page(message: str, next_path: str, status: int) -> HTMLResponse:
 
 def _own_path(path: str) -> str:
     """`path` when it is one of this service's own, else the first page: never another site."""
-    is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    is_own = (path.startswith("/") and not path.startswith("//") and path.isprintable()
+              and "\\" not in path.partition("?")[0])
     return path if is_own else "/"

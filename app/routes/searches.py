@@ -11,7 +11,7 @@ from app.downloads import bundle
 from app.probe_hint import probe_of
 from app.progress import require_best, search_detail
 from app.routes.access import TheServices, TheStore
-from app.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut,
+from app.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut, SearchPage,
                          SearchSubmission, TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
 from app.wiring import LARGEST_SEED
 
@@ -28,10 +28,11 @@ def submit(submission: SearchSubmission, response: Response, services: TheServic
 
 
 @router.get("")
-def searches(query: Annotated[SearchesQuery, Query()], store: TheStore) -> Page[SearchOut]:
+def searches(query: Annotated[SearchesQuery, Query()], store: TheStore) -> SearchPage:
     """Newest first."""
     page = store.searches(limit=query.limit, cursor=query.cursor, status=query.status)
-    return Page(items=[SearchOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+    return SearchPage(items=[SearchOut.model_validate(row) for row in page.items], next_cursor=page.next_cursor,
+                      **vars(store.queue_state()))
 
 
 @router.get("/{search}")

@@ -48,7 +48,7 @@ def older(path: Path) -> None:
     connection.execute("ALTER TABLE trials DROP COLUMN time_mode")
     connection.execute("ALTER TABLE searches DROP COLUMN manifest_digest")
     for table in ("champions", "peers", "confirmations", "device_leases", "environments", "kernel_files",
-                  "kernel_manifests"):
+                  "kernel_manifests", "workers"):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.commit()

@@ -64,12 +64,18 @@
   if (events) {
     const stream = new EventSource(events);
     let shown = document.body.dataset.shown;
-    stream.onopen = () => say("live");
+    let status = document.body.dataset.status;
+    // Nothing is live about a search that waits.
+    const word = () => (status === "running" ? "live" : "");
+    stream.onopen = () => say(word());
     stream.onerror = () => say("reconnecting");
     // The stream begins with what this page already shows.
     stream.addEventListener("progress", (event) => {
       const search = JSON.parse(event.data);
-      if (`${search.status} ${search.trials_done}` !== shown) soon();
+      status = search.status;
+      say(word());
+      const now = `${search.status} ${search.trials_done} ${search.queue_position || 0} ${search.workers_alive}`;
+      if (now !== shown) soon();
       shown = null;
     });
     stream.addEventListener("end", () => { stream.close(); say(""); soon(); });

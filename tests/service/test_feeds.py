@@ -1,0 +1,107 @@
+"""Followers of one search share one look at the database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import store_values as values
+
+from app.routes.events import _events
+from app.settings import Settings
+from app.wiring import Services
+from db.store import Store
+from search.run import Ended
+from search.strategies import Proposal
+
+LOOKS = ("search", "counts", "trials", "best")
+
+
+class CountingStore:
+    """The real store; counts the calls."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.calls = store, Counter()
+
+    def __getattr__(self, name):
+        self.calls[name] += 1
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def services(tmp_path):
+    made = Services(replace(Settings(), data=tmp_path))
+    made.__dict__["_store"] = CountingStore(Store.open(f"sqlite:///{tmp_path / 'store.sqlite'}"))
+    yield made
+    made.close()
+
+
+def begun(services, trials=3):
+    """A running search with some recorded trials."""
+    row = services.store.submit(values.plan())
+    claim = services.store.claim("worker", 30.0)
+    for number in range(trials):
+        record(services, claim, number)
+    return row, claim
+
+
+def record(services, claim, number):
+    trial = values.trial(number, values.green(number, 100.0 + number))
+    services.store.begin(claim, number, Proposal(trial.candidate, trial.sampler))
+    services.store.record(claim, trial, values.source(number))
+
+
+async def collect(services, search_id, after=-1, started=None):
+    texts = []
+    async for text in _events(search_id, after, services):
+        texts.append(text)
+        if started is not None and text.startswith("event: progress"):
+            started.set()
+    return texts
+
+
+def kinds(texts):
+    return [text.partition("\n")[0].removeprefix("event: ") for text in texts]
+
+
+def looks_of(services, followers):
+    """The calls of the store for so many followers of a search that has ended."""
+    row, claim = begun(services)
+    services.store.finish(claim, Ended.COMPLETED, "the budget is spent")
+
+    async def follow_all():
+        return await asyncio.gather(*(collect(services, row.id) for _ in range(followers)))
+    services.store.calls.clear()
+    streams = asyncio.run(follow_all())
+    assert all(kinds(texts) == ["trial"] * 3 + ["progress", "end"] for texts in streams)
+    return {name: services.store.calls[name] for name in LOOKS}
+
+
+def test_two_followers_cost_what_one_does_and_both_hear_the_end(services):
+    alone = looks_of(services, 1)
+    assert alone["search"] > 0 and looks_of(services, 2) == alone and looks_of(services, 20) == alone
+    assert services.feeds == {}
+
+
+def test_a_later_follower_has_the_state_at_once_and_no_trial_is_missed(services):
+    row, claim = begun(services)
+
+    async def scene():
+        first_started, second_started = asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(collect(services, row.id, started=first_started))
+        await first_started.wait()
+        services.store.calls.clear()
+        second = asyncio.create_task(collect(services, row.id, after=0, started=second_started))
+        await second_started.wait()
+        assert services.store.calls["counts"] == 0            # nothing was computed for it
+        record(services, claim, 3)
+        services.store.finish(claim, Ended.COMPLETED, "the budget is spent")
+        return await asyncio.gather(first, second)
+
+    for texts, numbers in zip(asyncio.run(scene()), ([0, 1, 2, 3], [1, 2, 3])):
+        trials = [json.loads(text.split("data: ")[1]) for text in texts if "event: trial" in text]
+        assert [trial["number"] for trial in trials] == numbers
+        assert kinds(texts)[-1] == "end"

@@ -1,0 +1,69 @@
+"""HEAD, Allow, and the way through the login page."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import store_values as values
+
+from db.store import Store
+
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.fixture(scope="module")
+def search_id(service):
+    store = Store.open(f"sqlite:///{service.home.data / 'greenfast.sqlite3'}")
+    row = store.submit(values.plan())
+    store.request_control(row.id, "cancel")
+    store.close()
+    return row.id
+
+
+def request(service, method, path, **arguments):
+    return httpx.request(method, service.url + path, trust_env=False, **arguments)
+
+
+@pytest.mark.parametrize("path", [
+    "/healthz", "/readyz", "/login", "/", "/new", "/kernels", "/static/live.js", "/api/v1/openapi.json",
+    "/api/v1/searches", "/api/v1/searches/ID", "/api/v1/searches/ID/trials", "/searches/ID"])
+def test_head_has_the_status_and_type_of_get_without_a_body(service, search_id, path):
+    path = path.replace("ID", search_id)
+    head, get = request(service, "HEAD", path), request(service, "GET", path)
+    assert head.status_code == get.status_code == 200 and head.content == b""
+    assert head.headers["content-type"] == get.headers["content-type"]
+
+
+def test_head_of_an_event_stream_ends(service, search_id):
+    answer = request(service, "HEAD", f"/api/v1/searches/{search_id}/events")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+
+
+@pytest.mark.parametrize("path, allowed", [
+    ("/api/v1/searches", "GET, HEAD, POST"), ("/api/v1/searches/ID", "GET, HEAD"),
+    ("/api/v1/searches/ID/trials", "GET, HEAD"), ("/api/v1/searches/ID/cancel", "POST"),
+    ("/api/v1/searches/ID/confirm", "POST"), ("/login", "GET, HEAD, POST"), ("/healthz", "GET, HEAD")])
+def test_allow_names_every_method_of_the_path(service, search_id, path, allowed):
+    answer = request(service, "PUT", path.replace("ID", search_id))
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+def test_a_cancelled_search_is_not_told_that_it_can_cancel(service, search_id):
+    problem = request(service, "POST", f"/api/v1/searches/{search_id}/pause").json()
+    assert problem["code"] == "bad_transition" and problem["mend"] == "start a new search"
+    page = request(service, "GET", f"/searches/{search_id}", headers={"accept": "text/html"}).text
+    assert 'name="wanted"' not in page
+
+
+def test_the_page_that_was_wanted_is_reached_after_login_with_its_query(home):
+    _, url = home.serve("--workers", "0", GREENFAST_TOKEN=TOKEN)
+    with httpx.Client(base_url=url, trust_env=False, headers={"accept": "text/html"}) as client:
+        refused = client.get("/?status=queued&cursor=a%2Fb%26c")
+        page = client.get(refused.headers["location"])
+        assert page.status_code == 200
+        wanted = httpx.URL(refused.headers["location"]).params["next"]
+        answer = client.post("/login", data={"token": TOKEN, "next": wanted})
+        assert answer.headers["location"] == "/?status=queued&cursor=a%2Fb%26c"
+        for elsewhere in ("//evil", "/\\evil", "https:evil", "https://evil", "\\\\evil", "/\t/evil", ""):
+            answer = client.post("/login", data={"token": TOKEN, "next": elsewhere})
+            assert (answer.status_code, answer.headers["location"]) == (303, "/"), elsewhere

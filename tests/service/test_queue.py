@@ -1,0 +1,70 @@
+"""What waits: its place, who could take it, and the pages of the list."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+import store_values as values
+from service_home import until
+
+from app.progress import ordinal
+from db.store import Store
+
+
+@pytest.fixture
+def store(home):
+    opened = Store.open(f"sqlite:///{home.data / 'greenfast.sqlite3'}")
+    yield opened
+    opened.close()
+
+
+def get(url: str, **parameters: str) -> httpx.Response:
+    return httpx.get(url, params=parameters, headers={"accept": "text/html"}, trust_env=False)
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<th scope="row" class="name"><a href="[^"]*">([^<]*)</a>', page)
+
+
+def test_ordinals():
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]
+
+
+def test_a_queued_search_has_its_place_and_no_worker_is_said_to_be_there(home, store):
+    rows = [store.submit(values.plan(name=f"search {number}")) for number in range(3)]
+    assert [store.search(row.id).queue_position for row in rows] == [1, 2, 3]
+    _, url = home.serve("--workers", "0")
+    listed = httpx.get(f"{url}/api/v1/searches", trust_env=False).json()
+    assert [item["queue_position"] for item in listed["items"]] == [3, 2, 1]
+    assert (listed["queued"], listed["workers_alive"]) == (3, 0)
+    for page in (get(url), get(f"{url}/searches/{rows[1].id}")):
+        assert "2nd of 3, no worker is running" in page.text and "submitted" in page.text
+    assert "2nd of 3, no worker is running" in " ".join(home.run("searches", COLUMNS="200").out.split())
+    store.request_control(rows[0].id, "cancel")
+    assert [store.search(row.id).queue_position for row in rows] == [None, 1, 2]
+
+
+def test_a_worker_is_alive_while_it_runs(home, store):
+    worker = home.start("worker")
+    until(lambda: store.queue_state().workers_alive == 1, "the worker is seen")
+    worker.terminate()
+    until(lambda: store.queue_state().workers_alive == 0, "the worker is gone")
+
+
+def test_older_pages_show_each_search_once_beside_many_active_ones(home, store):
+    ended = [store.submit(values.plan(name=f"ended {number}")) for number in range(30)]
+    for row in ended:
+        store.request_control(row.id, "cancel")
+    for number in range(60):
+        store.submit(values.plan(name=f"waits {number}"))
+    _, url = home.serve("--workers", "0")
+    first = get(url).text
+    older = re.search(r'rel="next" href="/\?cursor=([^"]*)"', first)
+    second = get(url, cursor=older[1]).text
+    shown = names(first) + names(second)
+    assert len(set(shown)) == len(shown)
+    assert {row.name for row in ended} <= set(shown) and "rel=\"next\"" not in second
+    assert 'href="/?status=queued">all queued searches' in first
