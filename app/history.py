@@ -9,7 +9,8 @@ from db.store import Store
 from search.candidate import Candidate, Origin, OriginKind, complete_parameters
 from search.catalogue import Catalogue
 from search.errors import GreenfastError, UsageError
-from search.identity import earlier_form, kernel_identity, newer_checks, passed_checks, semantics_digest
+from search.identity import (earlier_form, kernel_identity, newer_checks, passed_checks,
+                             semantics_digest)
 from search.plan import SearchPlan
 from search.render import RenderedSource, render
 from search.space import resolve
@@ -17,27 +18,37 @@ from search.spec import Check, KernelSpec
 
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:
-    """For a search whose files were not frozen: the kernel on disk has to be what it was, but for workloads and checks
-    that were added. UsageError `kernel_changed` that says which file differs, as far as the database can tell."""
+    """For a search whose files were not kept: refuse a kernel that is not what it was.
+
+    Workloads and checks that were added do not matter. UsageError `kernel_changed` names the file
+    that differs, as far as the database can tell.
+    """
     plan = store.plan(search_id)
     if plan.kernel not in catalogue.names():
-        raise _changed(plan, f"kernel {plan.kernel} is gone", "put its folder back, or start a new search")
+        raise _changed(f"kernel {plan.kernel} is gone",
+                       "put its folder back, or start a new search")
     kernel = catalogue.kernel(plan.kernel)
-    if plan.kernel_digest == kernel_identity(kernel) or earlier_form(kernel, plan.kernel_digest) is not None:
+    if plan.kernel_digest == kernel_identity(kernel):
         return
-    templates = [name for name in plan.templates if not _renders_the_same(store, search_id, plan, catalogue, name)]
+    if earlier_form(kernel, plan.kernel_digest) is not None:
+        return
+    templates = [name for name in plan.templates
+                 if not _renders_the_same(store, search_id, plan, catalogue, name)]
     files = [f"{plan.kernel}/{name}.toml, its .cu.j2 or a header" for name in templates]
-    what = " and ".join(files) or f"{plan.kernel}/kernel.toml, reference.py or a template that was not tried"
-    raise _changed(plan, f"{what} has changed since this search began", "undo the change, or start a new search")
+    what = " and ".join(files)
+    what = what or f"{plan.kernel}/kernel.toml, reference.py or a template that was not tried"
+    raise _changed(f"{what} has changed since this search began",
+                   "undo the change, or start a new search")
 
 
-def _changed(plan: SearchPlan, what: str, mend: str) -> UsageError:
-    return UsageError(f"{what}, and the search of {plan.kernel} was submitted before searches kept their files",
+def _changed(what: str, mend: str) -> UsageError:
+    return UsageError(f"{what}, and this search was submitted before searches kept their files",
                       code="kernel_changed", mend=mend)
 
 
-def _renders_the_same(store: Store, search_id: str, plan: SearchPlan, catalogue: Catalogue, name: str) -> bool:
-    """Whether the first trial of that template still has its source; True where none was recorded."""
+def _renders_the_same(store: Store, search_id: str, plan: SearchPlan, catalogue: Catalogue,
+                      name: str) -> bool:
+    """Whether the first trial of template `name` still has its source; True without a trial."""
     trials = store.trials(search_id, template=name, sort="number", limit=1).items
     if not trials or trials[0].source_digest is None:
         return True
@@ -54,8 +65,10 @@ def _renders_the_same(store: Store, search_id: str, plan: SearchPlan, catalogue:
 
 
 def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...] | None:
-    """What a winner of `kernel` is confirmed on: today's checks, where the kernel on disk computes the same by the same
-    reference. None: the kernel's own."""
+    """The checks that a winner of `kernel` is confirmed on; None: the kernel's own.
+
+    They are today's where the kernel on disk computes the same by the same reference.
+    """
     today = kernel_today(catalogue, kernel.name)
     if today is None or today is kernel or semantics_digest(today) != semantics_digest(kernel):
         return None
@@ -63,7 +76,7 @@ def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...]
 
 
 def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
-    """None for a kernel that is gone or broken: that is no matter of the searches that ran with it."""
+    """The kernel on disk; None where it is gone or broken, which old searches do not mind."""
     try:
         return catalogue.kernel(name) if name in catalogue.names() else None
     except GreenfastError:
@@ -71,7 +84,7 @@ def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
 
 
 def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
-    """Why a champion should be confirmed again; empty where it has passed all of its kernel's checks."""
+    """Why a champion should be confirmed again; empty where it has passed all checks of today."""
     if kernel is None or row.replaced_at is not None:
         return ""
     if row.checks is None:
@@ -79,12 +92,15 @@ def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
     count = len(newer_checks(kernel, row.checks))
     if not count:
         return ""
-    return f"recheck asked: {count} check{'s are' if count > 1 else ' is'} newer than this confirmation"
+    checks = f"{count} checks are" if count > 1 else "1 check is"
+    return f"recheck asked: {checks} newer than this confirmation"
 
 
 def adopt_champions(store: Store, catalogue: Catalogue) -> None:
-    """Champions of an earlier version get today's scope, where their kernel is still what it was. They passed the checks
-    that it had then."""
+    """Champions of an earlier version get today's scope, where their kernel is still what it was.
+
+    They passed the checks that it had then.
+    """
     for earlier in store.earlier_scopes():
         kernel = kernel_today(catalogue, earlier.kernel)
         form = earlier_form(kernel, earlier.kernel_digest) if kernel is not None else None

@@ -173,8 +173,9 @@ def merge(gpu_path: Path) -> None:
                 continue
             cubin = toolchain.compile(source, "sm_90")
             (timing,) = target.measure(target.load(source, cubin), cubin, [made])
+            every = math.prod(made.launches[0].grid)
             rows.append({**row, "modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits),
-                         "mix": dict(whole_mix(made, mixes_of(made, cubin, math.prod(made.launches[0].grid))))})
+                         "mix": dict(whole_mix(made, mixes_of(made, cubin, every), every))})
         toolchain.close()
     publish("instruction_mix", [{"what": "device", "device": measured["device"]}, *_agreement(rows), *_counted(rows), *rows])
 

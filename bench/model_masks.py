@@ -103,6 +103,8 @@ class Models:
         cubin = self.toolchain.compile(source, self.target.device.arch)
         if not isinstance(cubin, Cubin):
             return {**row, "failed": cubin.sentence}
+        if any(entry.spill_bytes for entry in cubin.entries):      # searches refuse those before they time them
+            return {**row, "failed": "spills"}
         answers = self.target.measure(self.target.load(source, cubin), cubin, [self._problem(workload, candidate)])
         if not isinstance(answers, tuple):
             return {**row, "failed": answers.sentence}

@@ -1,7 +1,8 @@
-"""The files that a search ran with: everything that rendering, checking, bundling and verifying read.
+"""The files that a search ran with: what rendering, checking, bundling and verifying read.
 
-They are laid out as a template root is (`attention/kernel.toml`, `include/gf/mma.cuh`), so that a frozen kernel loads like
-any other. A reference.py of another kernel that this one builds on lies beside its own, as it does in a bundle.
+They are laid out as a template root is (`attention/kernel.toml`, `include/gf/mma.cuh`), so that a
+frozen kernel loads like any other. A reference.py of another kernel that this one builds on lies
+beside its own, as it does in a bundle.
 """
 
 from __future__ import annotations
@@ -44,14 +45,19 @@ class KernelFiles:
     def parts(self) -> tuple[KernelFiles, KernelFiles]:
         """The kernel's folder, and the headers, which most kernels share."""
         headers = tuple(one for one in self.files if one[0].startswith(f"{INCLUDE}/"))
-        return KernelFiles(tuple(one for one in self.files if one not in headers)), KernelFiles(headers)
+        kernel = tuple(one for one in self.files if one not in headers)
+        return KernelFiles(kernel), KernelFiles(headers)
 
 
 def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFiles:
-    """The files of a kernel as they are now. UsageError when somebody changed them since `kernel` was loaded."""
+    """The files of a kernel as they are now.
+
+    UsageError when its reference.py was changed since `kernel` was loaded.
+    """
     name, folder = kernel.folder.name, kernel.folder
-    texts = {f"{name}/{path.relative_to(folder)}": read_text(path, f"{name}/{path.relative_to(folder)}")
+    paths = {f"{name}/{path.relative_to(folder)}": path
              for pattern in KERNEL_FILES for path in folder.glob(pattern)}
+    texts = {shown: read_text(path, shown) for shown, path in paths.items()}
     texts |= {f"{name}/{importable_name(other)}.py": text for other, text in kernel.reference_uses}
     if texts.get(f"{name}/reference.py") != kernel.reference_text:
         raise UsageError(f"{name}/reference.py changed while it was read", code="kernel_changed",
@@ -61,7 +67,7 @@ def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFile
 
 
 def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
-    """The `gf/` headers; of two with one name the one in the earlier folder, where rendering finds it first."""
+    """The `gf/` headers; of two with one name that of the earlier folder, as rendering does."""
     texts: dict[str, str] = {}
     for folder in include_dirs:
         for path in (folder / HEADERS).rglob("*"):
@@ -72,10 +78,11 @@ def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
 
 
 def frozen_catalogue(files: KernelFiles, cache: Path) -> Catalogue:
-    """A catalogue of the frozen kernel alone. Its files are written below `cache`, once for each content.
+    """A catalogue of the frozen kernel alone. Its files are written below `cache`, once a content.
 
-    Its reference.py is run like that of any kernel on the template path: it comes from our own database, which is trusted
-    as the data folder is. What lies in the cache is compared with the database each time, and written again if it differs.
+    Its reference.py is run like that of any kernel on the template path: it comes from our own
+    database, which is trusted as the data folder is. What lies in the cache is compared with the
+    database each time, and written again if it differs.
     """
     kernel, headers = (_written(part, cache) for part in files.parts())
     return Catalogue([kernel], [headers / INCLUDE])
@@ -98,7 +105,8 @@ def _holds(folder: Path, files: KernelFiles) -> bool:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    return (path for path in folder.rglob("*")
+            if path.is_file() and path.parent.name != "__pycache__")
 
 
 def _write(folder: Path, files: KernelFiles) -> None:
@@ -109,7 +117,8 @@ def _write(folder: Path, files: KernelFiles) -> None:
         for path, text in files.files:
             place = (fresh / path).resolve()
             if not place.is_relative_to(fresh.resolve()):
-                raise Fault(f"the stored file {path!r} lies outside its kernel", code="record_unreadable")
+                raise Fault(f"the stored file {path!r} lies outside its kernel",
+                            code="record_unreadable")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, "utf-8", newline="")
         if folder.exists():
@@ -121,5 +130,6 @@ def _write(folder: Path, files: KernelFiles) -> None:
             if not _holds(folder, files):
                 raise
     except OSError as error:
-        raise Fault(f"the files that the search ran with cannot be written below {folder.parent}: {error.strerror}",
-                    code="disk_full", mend="free some space in the data folder") from error
+        raise Fault("the files that the search ran with cannot be written below "
+                    f"{folder.parent}: {error.strerror}", code="disk_full",
+                    mend="free some space in the data folder") from error

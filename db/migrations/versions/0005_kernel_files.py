@@ -1,8 +1,8 @@
 """Files that searches ran with, and which checks a champion passed.
 
-Scopes of champions now name workloads by their values. A migration knows neither those nor the kernel's files, so rows stay
-as they are: a scope without values keeps the digest that it had, and `Champions.adopt` rewrites it as soon as a process has
-a kernel at hand whose digest is the one that the row names.
+Scopes of champions now name workloads by their values. A migration knows neither those nor the
+kernel's files, so rows stay as they are: a scope without values keeps its digest, and
+`Champions.adopt` rewrites it when a process has a kernel whose digest the row names.
 
 The column that names a manifest is no foreign key: SQLite would have to copy the table to add it.
 """
