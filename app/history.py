@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from db.rows import ChampionRow
-from db.store import Store
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters
-from search.catalogue import Catalogue
-from search.errors import GreenfastError, UsageError
-from search.identity import (earlier_form, kernel_identity, newer_checks, passed_checks,
+from greenfast.db.rows import ChampionRow
+from greenfast.db.store import Store
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.identity import (earlier_form, kernel_identity, newer_checks, passed_checks,
                              semantics_digest)
-from search.plan import SearchPlan
-from search.render import RenderedSource, render
-from search.space import resolve
-from search.spec import Check, KernelSpec
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.space import resolve
+from greenfast.search.kernels.spec import Check, KernelSpec
 
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:

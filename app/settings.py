@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from search.cores import usable_cores
-from search.errors import UsageError
-from search.targets import RUN_DEADLINE_S
+from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from greenfast.search.cores import usable_cores
+from greenfast.search.errors import UsageError
+from greenfast.search.targets import RUN_DEADLINE_S
 
 SHORTEST_TOKEN = 16
 

@@ -13,27 +13,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from app.history import adopt_champions, require_same_kernel, todays_checks
-from app.settings import Settings
-from db.device_turns import DeviceTurns
-from db.rows import Claim, SearchRow
-from db.sink import StoreSink
-from db.store import Store
-from search.candidate import Candidate
-from search.catalogue import Catalogue
-from search.cores import usable_cores
-from search.errors import UsageError
-from search.evaluate import Bench
-from search.frozen import frozen_catalogue, kernel_files
-from search.gates.safety import like
-from search.peers import compare_peers
-from search.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
-from search.run import History, SearchRun, Sink
-from search.scope import scope_of
-from search.targets import TargetSettings, check_target_name, open_target
-from search.targets.base import Target
-from search.toolchain import Toolchain
-from search.verdict import Trial
+from greenfast.app.history import adopt_champions, require_same_kernel, todays_checks
+from greenfast.app.settings import Settings
+from greenfast.db.device_turns import DeviceTurns
+from greenfast.db.rows import Claim, SearchRow
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.cores import usable_cores
+from greenfast.search.errors import UsageError
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.gates.safety import like
+from greenfast.search.peers import compare_peers
+from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
+from greenfast.search.loop.run import History, SearchRun, Sink
+from greenfast.search.loop.scope import scope_of
+from greenfast.search.targets import TargetSettings, check_target_name, open_target
+from greenfast.search.targets.base import Target
+from greenfast.search.toolchain import Toolchain
+from greenfast.search.verdict import Trial
 
 LARGEST_SEED = 2**31 - 1
 
@@ -45,7 +45,7 @@ class Services:
         self.settings = settings
         self.stopping = threading.Event()        # set when the process is about to end: streams close
         self.open_streams = 0
-        self.feeds: dict[str, Any] = {}          # of searches that somebody follows (app/feeds.py)
+        self.feeds: dict[str, Any] = {}          # of searches that somebody follows (app/routes/feeds.py)
         self.readiness: asyncio.Future[dict[str, Any]] | None = None    # a look at the database
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None

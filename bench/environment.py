@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from search.cores import usable_cores
+from greenfast.search.cores import usable_cores
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"

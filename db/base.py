@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.models import SearchRecord
-from db.session import Database
-from search.errors import UsageError, unknown_name
+from greenfast.db.models import SearchRecord
+from greenfast.db.session import Database
+from greenfast.search.errors import UsageError, unknown_name
 
 SEARCH_ID = re.compile(r"s_[a-z2-7]{12}")
 

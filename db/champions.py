@@ -5,16 +5,16 @@ from __future__ import annotations
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import Part, found_search, utc
-from db.confirmations import Checks, checks_json, confirmation_row, passed_checks_of, peers_of
-from db.dialects import now_s, one_at_a_time
-from db.models import ChampionRecord, ConfirmationRecord, SearchRecord, TrialRecord
-from db.paging import after, check_limit, page_of, values_of
-from db.rows import ChampionRow, Page
-from db.trials import found_trial, trial_row
-from search.errors import UsageError
-from search.scope import Scope, scope_of
+from greenfast.db import convert
+from greenfast.db.base import Part, found_search, utc
+from greenfast.db.confirmations import Checks, checks_json, confirmation_row, passed_checks_of, peers_of
+from greenfast.db.dialects import now_s, one_at_a_time
+from greenfast.db.models import ChampionRecord, ConfirmationRecord, SearchRecord, TrialRecord
+from greenfast.db.paging import after, check_limit, page_of, values_of
+from greenfast.db.rows import ChampionRow, Page
+from greenfast.db.trials import found_trial, trial_row
+from greenfast.search.errors import UsageError
+from greenfast.search.loop.scope import Scope, scope_of
 
 
 class Champions(Part):

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import SEARCH_ID, Part
-from db.dialects import insert_once, now_s
-from db.lease import claimed, hold, is_claimable, is_held, lease_lost
-from db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
-from db.rows import Claim, Silence
-from search.digest import digest
-from search.run import Control, Ended, History, Pending
-from search.verdict import CheckEvidence, Stage, Trial, gate_result
+from greenfast.db import convert
+from greenfast.db.base import SEARCH_ID, Part
+from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.lease import claimed, hold, is_claimable, is_held, lease_lost
+from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
+from greenfast.db.rows import Claim, Silence
+from greenfast.search.digest import digest
+from greenfast.search.loop.run import Control, Ended, History, Pending
+from greenfast.search.verdict import CheckEvidence, Stage, Trial, gate_result
 
 _CONTROLS = {None: Control.RUN, "resume": Control.RUN, "pause": Control.PAUSE, "cancel": Control.CANCEL}
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import Part, search_key, utc
-from db.dialects import now_s
-from db.lease import hold
-from db.models import ChampionRecord, ConfirmationRecord, EnvironmentRecord, PeerRecord, TrialRecord
-from db.rows import Claim, ConfirmationRow, PeerRow
-from db.trials import environment_of
-from search.comparison import Confirmation, Peer
-from search.errors import Fault
+from greenfast.db import convert
+from greenfast.db.base import Part, search_key, utc
+from greenfast.db.dialects import now_s
+from greenfast.db.lease import hold
+from greenfast.db.models import ChampionRecord, ConfirmationRecord, EnvironmentRecord, PeerRecord, TrialRecord
+from greenfast.db.rows import Claim, ConfirmationRow, PeerRow
+from greenfast.db.trials import environment_of
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.errors import Fault
 
 Checks = tuple[tuple[str, str], ...]     # name and digest of each
 

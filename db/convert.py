@@ -20,11 +20,11 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from search.candidate import Candidate, OriginKind
-from search.errors import Fault
-from search.json_values import number_name
-from search.plan import SearchPlan
-from search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
+from greenfast.search.space.candidate import Candidate, OriginKind
+from greenfast.search.errors import Fault
+from greenfast.search.json_values import number_name
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
                             Rejected, Verdict)
 
 SCHEMA = 1

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from db.devices import Devices
-from db.faults import DeviceLost
-from db.rows import DeviceLease
-from search.errors import Fault
+from greenfast.db.devices import Devices
+from greenfast.db.faults import DeviceLost
+from greenfast.db.rows import DeviceLease
+from greenfast.search.errors import Fault
 
 LEASE_S = 30.0
 FRESH_S = 2.0                    # a lease is renewed, and lent to whoever waits, not more often

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
-from db import convert
-from db.base import Part
-from db.dialects import insert_once, now_s
-from db.faults import DeviceLost
-from db.models import DeviceLeaseRecord
-from db.rows import DeviceLease
+from greenfast.db import convert
+from greenfast.db.base import Part
+from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.faults import DeviceLost
+from greenfast.db.models import DeviceLeaseRecord
+from greenfast.db.rows import DeviceLease
 
 WANTED_S = 5.0                   # how long it counts that another worker asked
 ASKED_AGAIN_S = 1.0              # a waiting worker says so not more often

@@ -17,9 +17,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import FunctionElement
 
-from db.faults import fault_of
-from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from search.errors import Fault, UsageError
+from greenfast.db.faults import fault_of
+from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from greenfast.search.errors import Fault, UsageError
 
 LARGEST_CHECKED_BYTES = 64 * 2**20   # quick_check reads about 300 MiB a second: 0.2 s at most
 SQLITE_HEADER_BYTES = 100            # Database File Format, section 1.3
@@ -105,7 +105,7 @@ def _postgresql_engine(url: URL, timeouts: Timeouts) -> Engine:
     engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=POOL_TIMEOUT_S,
                            pool_pre_ping=True, connect_args=_libpq_parameters(url, timeouts))
     if engine.driver == "psycopg":
-        from db.postgres import bounded_connection
+        from greenfast.db.postgres import bounded_connection
 
         connection_type = bounded_connection(timeouts.statement_s + timeouts.connect_s)
 

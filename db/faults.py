@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 
 class LeaseLost(Fault):

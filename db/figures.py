@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from db.convert import storable
-from db.rows import Change
-from search.candidate import Candidate
-from search.verdict import (CorrectnessEvidence, Faulted, PtxasEvidence, Rejected, Trial, Verdict,
+from greenfast.db.convert import storable
+from greenfast.db.rows import Change
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.verdict import (CorrectnessEvidence, Faulted, PtxasEvidence, Rejected, Trial, Verdict,
                             gate_result, performance_of, verdict_name)
 
 

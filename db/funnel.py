@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from db.rows import Counts
-from search.gates import GATES
-from search.verdict import Stage
+from greenfast.db.rows import Counts
+from greenfast.search.gates import GATES
+from greenfast.search.verdict import Stage
 
 Group = tuple[str | None, str | None, str | None, str | None, int]
 STAGES = (Stage.RENDER, Stage.COMPILE, *(Stage(gate.name) for gate in GATES))

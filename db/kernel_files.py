@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import Part, found_search
-from db.dialects import insert_once, now_s
-from db.models import KernelFileRecord, ManifestRecord
-from search.digest import text_digest
-from search.errors import Fault
-from search.frozen import KernelFiles
+from greenfast.db import convert
+from greenfast.db.base import Part, found_search
+from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.models import KernelFileRecord, ManifestRecord
+from greenfast.search.digest import text_digest
+from greenfast.search.errors import Fault
+from greenfast.search.kernels.frozen import KernelFiles
 
 
 class FrozenFiles(Part):

@@ -9,10 +9,10 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from db.dialects import now_s
-from db.faults import LeaseLost
-from db.models import SearchRecord
-from db.rows import Claim
+from greenfast.db.dialects import now_s
+from greenfast.db.faults import LeaseLost
+from greenfast.db.models import SearchRecord
+from greenfast.db.rows import Claim
 
 _searches = SearchRecord.__table__
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect
 from sqlalchemy.engine import URL, Connection
 
-from db import dialects
-from db.faults import translated
-from db.models import REVISION
-from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from search.errors import Fault, UsageError
+from greenfast.db import dialects
+from greenfast.db.faults import translated
+from greenfast.db.models import REVISION
+from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from greenfast.search.errors import Fault, UsageError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 START_ANEW = ("restore the file from a backup, or delete it with its -wal and -shm files to start with "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from db import convert
-from db.base import Part, check_name, search_key, utc
-from db.models import IS_REJECTED, EnvironmentRecord, SearchRecord, TrialRecord
-from db.paging import after, check_limit, page_of, values_of
-from db.rows import NegativeRow, Page
-from db.trials import changed_of, environment_of
-from search.verdict import Reason
+from greenfast.db import convert
+from greenfast.db.base import Part, check_name, search_key, utc
+from greenfast.db.models import IS_REJECTED, EnvironmentRecord, SearchRecord, TrialRecord
+from greenfast.db.paging import after, check_limit, page_of, values_of
+from greenfast.db.rows import NegativeRow, Page
+from greenfast.db.trials import changed_of, environment_of
+from greenfast.search.verdict import Reason
 
 
 class Negatives(Part):

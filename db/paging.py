@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Select, true, tuple_
 from sqlalchemy.orm import Session
 
-from db.rows import Page
-from search.errors import UsageError
+from greenfast.db.rows import Page
+from greenfast.search.errors import UsageError
 
 LARGEST_PAGE = 500
 LARGEST_INTEGER = 2**63 - 1

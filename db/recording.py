@@ -7,20 +7,20 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import Part
-from db.dialects import insert_once, now_s
-from db.figures import changes, figures
-from db.lease import hold
-from db.models import EvidenceRecord, SearchRecord, SourceRecord, TrialRecord
-from db.rows import Claim
-from search.digest import text_digest
-from search.errors import Fault
-from search.evaluate import settled
-from search.plan import NO_BASELINE
-from search.render import RenderedSource
-from search.strategies import Proposal
-from search.verdict import GateResult, Trial
+from greenfast.db import convert
+from greenfast.db.base import Part
+from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.figures import changes, figures
+from greenfast.db.lease import hold
+from greenfast.db.models import EvidenceRecord, SearchRecord, SourceRecord, TrialRecord
+from greenfast.db.rows import Claim
+from greenfast.search.digest import text_digest
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import settled
+from greenfast.search.loop.plan import NO_BASELINE
+from greenfast.search.render import RenderedSource
+from greenfast.search.strategies import Proposal
+from greenfast.search.verdict import GateResult, Trial
 
 BASELINE = 0                     # the number of the baseline's trial, in a search that has one
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from search.candidate import Candidate
-from search.comparison import Confirmation, Peer
-from search.scope import Scope
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.scope import Scope
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from typing import Any, Literal
 from sqlalchemy import case, func, insert, select, text
 from sqlalchemy.orm import Session, aliased
 
-from db import convert
-from db.base import Part, check_name, found_search, utc
-from db.dialects import now_s
-from db.kernel_files import store_files
-from db.lease import is_expired
-from db.models import ConfirmationRecord, SearchRecord, TrialRecord
-from db.paging import after, check_limit, page_of, values_of
-from db.rows import Page, SearchRow
-from search.errors import UsageError
-from search.frozen import KernelFiles
-from search.plan import SearchPlan
-from search.verdict import TimeKind
+from greenfast.db import convert
+from greenfast.db.base import Part, check_name, found_search, utc
+from greenfast.db.dialects import now_s
+from greenfast.db.kernel_files import store_files
+from greenfast.db.lease import is_expired
+from greenfast.db.models import ConfirmationRecord, SearchRecord, TrialRecord
+from greenfast.db.paging import after, check_limit, page_of, values_of
+from greenfast.db.rows import Page, SearchRow
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.frozen import KernelFiles
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.verdict import TimeKind
 
 STATUSES = ("queued", "running", "paused", "completed", "cancelled", "failed")
 Wanted = Literal["pause", "resume", "cancel"]

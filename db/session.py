@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db.dialects import WRITER, reader_options
-from db.faults import translated
+from greenfast.db.dialects import WRITER, reader_options
+from greenfast.db.faults import translated
 
 
 class Database:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 
-from db.rows import Claim
-from db.store import Store
-from search.comparison import Confirmation, Peer
-from search.render import RenderedSource
-from search.run import Control
-from search.strategies import Proposal
-from search.verdict import GateResult, Trial
+from greenfast.db.rows import Claim
+from greenfast.db.store import Store
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.render import RenderedSource
+from greenfast.search.loop.run import Control
+from greenfast.search.strategies import Proposal
+from greenfast.search.verdict import GateResult, Trial
 
 LONGEST_SILENCE_S = 0.5          # flags are seen within this and the loop's own interval
 
 
 class StoreSink:
-    """A `search.run.Sink`: durable when a call returns; LeaseLost when the search is no longer ours."""
+    """A `greenfast.search.loop.run.Sink`: durable when a call returns; LeaseLost when the search is no longer ours."""
 
     def __init__(self, store: Store, claim: Claim, lease_s: float) -> None:
         self._store, self._claim, self._lease_s = store, claim, lease_s

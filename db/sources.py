@@ -6,11 +6,11 @@ import re
 
 from sqlalchemy import select
 
-from db.base import Part, utc
-from db.models import SourceRecord
-from db.rows import SourceRow
-from search.digest import text_digest
-from search.errors import Fault, UsageError
+from greenfast.db.base import Part, utc
+from greenfast.db.models import SourceRecord
+from greenfast.db.rows import SourceRow
+from greenfast.search.digest import text_digest
+from greenfast.search.errors import Fault, UsageError
 
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 

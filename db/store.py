@@ -23,22 +23,22 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from db.champions import Champions
-from db.claims import Claims
-from db.confirmations import Confirmations
-from db.devices import Devices
-from db.kernel_files import FrozenFiles
-from db.dialects import make_engine, parse_url, sqlite_path
-from db.migrate import prepare
-from db.models import REVISION, SearchRecord
-from db.negatives import Negatives
-from db.recording import Recording
-from db.searches import STATUSES, Searches
-from db.session import Database
-from db.sources import Sources
-from db.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from db.trials import Trials
-from db.workers import Workers
+from greenfast.db.champions import Champions
+from greenfast.db.claims import Claims
+from greenfast.db.confirmations import Confirmations
+from greenfast.db.devices import Devices
+from greenfast.db.kernel_files import FrozenFiles
+from greenfast.db.dialects import make_engine, parse_url, sqlite_path
+from greenfast.db.migrate import prepare
+from greenfast.db.models import REVISION, SearchRecord
+from greenfast.db.negatives import Negatives
+from greenfast.db.recording import Recording
+from greenfast.db.searches import STATUSES, Searches
+from greenfast.db.session import Database
+from greenfast.db.sources import Sources
+from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from greenfast.db.trials import Trials
+from greenfast.db.workers import Workers
 
 
 class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles, Confirmations, Champions, Devices, Workers):

@@ -7,15 +7,15 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from db import convert
-from db.base import Part, check_name, search_key, utc
-from db.funnel import counts_of
-from db.models import SORTABLE, EnvironmentRecord, EvidenceRecord, TrialRecord
-from db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
-from db.rows import Change, Counts, Page, Point, TrialDetail, TrialRow
-from db.searches import IS_RIGHT, confirmed_number
-from search.errors import UsageError
-from search.verdict import Reason, Stage, Trial
+from greenfast.db import convert
+from greenfast.db.base import Part, check_name, search_key, utc
+from greenfast.db.funnel import counts_of
+from greenfast.db.models import SORTABLE, EnvironmentRecord, EvidenceRecord, TrialRecord
+from greenfast.db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
+from greenfast.db.rows import Change, Counts, Page, Point, TrialDetail, TrialRow
+from greenfast.db.searches import IS_RIGHT, confirmed_number
+from greenfast.search.errors import UsageError
+from greenfast.search.verdict import Reason, Stage, Trial
 
 VERDICTS = ("accepted", "green", "rejected", "faulted")
 SORTS = ("number", *SORTABLE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import delete, func, select, update
 
-from db import convert
-from db.base import Part
-from db.dialects import insert_once, now_s
-from db.models import SearchRecord, WorkerRecord
-from db.rows import QueueState
+from greenfast.db import convert
+from greenfast.db.base import Part
+from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.models import SearchRecord, WorkerRecord
+from greenfast.db.rows import QueueState
 
 ALIVE_S = 15.0                   # without a sign of life for so long, a worker counts as gone
 FORGOTTEN_S = 86_400.0

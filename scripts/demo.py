@@ -21,10 +21,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.client import Client
-from app.settings import Settings
-from search.errors import GreenfastError
-from search.targets.cuda import gpu_count
+from greenfast.client import Client
+from greenfast.app.settings import Settings
+from greenfast.search.errors import GreenfastError
+from greenfast.search.targets.cuda import gpu_count
 
 OUTPUT = Path("demo-output")
 SEARCH = {"kernel": "attention", "name": "demo: attention on the mission workload", "workloads": ["mission"],
@@ -43,7 +43,7 @@ def main() -> int:
     url = f"http://127.0.0.1:{port}"
     OUTPUT.mkdir(exist_ok=True)
     with (OUTPUT / "service.log").open("wb") as log:
-        service = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
+        service = subprocess.Popen([sys.executable, "-m", "greenfast", "serve", "--port", str(port)],
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
         with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:

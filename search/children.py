@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
-from search.errors import Fault
+from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
+from greenfast.search.errors import Fault
 
 ENVIRONMENT_ALLOWED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
                        "CUDA_VISIBLE_DEVICES", "PYTHONPATH")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 LOOK_S = 0.1                         # between two looks at a child's clocks
 WALL_FACTOR = 10.0                   # a child may wait so many times its deadline for its share of the processor

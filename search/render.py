@@ -16,12 +16,12 @@ from pathlib import Path
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from search.candidate import Candidate
-from search.digest import text_digest
-from search.errors import SpecError
-from search.space import Resolved
-from search.spec import KernelSpec, TemplateSpec
-from search.template_text import Line
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.digest import text_digest
+from greenfast.search.errors import SpecError
+from greenfast.search.space.space import Resolved
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.template_text import Line
 
 LARGEST_SOURCE_CHARACTERS = 1_000_000
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from search.catalogue import Catalogue
-from search.toolchain import Toolchain
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
 
@@ -29,7 +29,7 @@ def catalogue() -> Catalogue:
 @pytest.fixture(scope="session")
 def album() -> Catalogue:
     """The kernels of tests/kernels/: one small one for each way to fail, beside the shipped ones."""
-    from search.catalogue import REPOSITORY_TEMPLATES
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
     return Catalogue([REPOSITORY_TEMPLATES, ALBUM])
 
 

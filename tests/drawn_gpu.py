@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 
-from search.devices import device
-from search.targets.base import Execution, Failure, Target
-from search.verdict import Reason, TimeKind, Timing
+from greenfast.search.devices.facts import device
+from greenfast.search.targets.base import Execution, Failure, Target
+from greenfast.search.verdict import Reason, TimeKind, Timing
 
 NOISE = 0.003                        # standard deviation of one time, relative
 
@@ -47,7 +47,7 @@ class DrawnGpu(Target):
 
     def measure(self, program, cubin, problems, against=None, inspect=None):
         if program.digest in self.lost:
-            from search.errors import Fault
+            from greenfast.search.errors import Fault
             raise Fault("the measuring child was lost", code="child_lost")
         self.measured.append(program.digest)
         found = []

@@ -7,12 +7,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.candidate import preset_candidate
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.probes import ProbeReport, probe_candidate
-from search.template_text import read_template_text
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
+from greenfast.search.kernels.template_text import read_template_text
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import hashlib
 
 from sqlalchemy import text as sql
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.comparison import Comparison, Confirmation, Peer, ProcessTimes
-from search.digest import text_digest
-from search.gates import GateLimits
-from search.plan import SearchPlan
-from search.render import RenderedSource
-from search.strategies import Proposal
-from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.loop.comparison import Comparison, Confirmation, Peer, ProcessTimes
+from greenfast.search.digest import text_digest
+from greenfast.search.gates import GateLimits
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.render import RenderedSource
+from greenfast.search.strategies import Proposal
+from greenfast.search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
                             PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence, Stage,
                             TimeKind, Timing, Trial, Verdict)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.rows import TrialDetail
-from search.verdict import LineCost
+from greenfast.db.rows import TrialDetail
+from greenfast.search.verdict import LineCost
 
 ACCESSES = {"shared_read": "shared read", "shared_write": "shared write", "global_read": "global read",
             "global_write": "global write"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from db.rows import Point, TrialRow
+from greenfast.db.rows import Point, TrialRow
 
 MOST_POINTS = 1_000                  # SVG points that a browser draws each second without delay
 

@@ -10,8 +10,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
-from app.dashboard.annotations import Note
-from app.dashboard.words import visible, visible_lines
+from greenfast.app.dashboard.annotations import Note
+from greenfast.app.dashboard.words import visible, visible_lines
 
 LARGEST_HIGHLIGHTED = 300_000        # characters; longer text is shown plain
 

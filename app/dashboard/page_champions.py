@@ -7,13 +7,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.confirmations import champion_out
-from app.dashboard.pages import PageRoute, render, services_of
-from app.schemas import ChampionOut
-from db.store import Store
-from search.catalogue import Catalogue
-from search.identity import kernel_identity
-from search.spec import KernelSpec
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.schemas import ChampionOut
+from greenfast.db.store import Store
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.kernels.spec import KernelSpec
 
 MOST = 500
 MOST_FORMER = 25

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from app.dashboard.pages import PageRoute, render, services_of
-from app.listings import kernel_out, list_kernels
+from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.listings import kernel_out, list_kernels
 
 router = APIRouter(route_class=PageRoute)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from app.dashboard.pages import PageRoute, one_of, render, services_of
-from search.verdict import Reason
+from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.search.verdict import Reason
 
 PAGE = 50
 

@@ -11,15 +11,15 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
-from app.dashboard.pages import PageRoute, render, services_of
-from app.listings import list_kernels, list_strategies, list_targets
-from app.problems import status_of
-from app.wiring import Services
-from search.errors import GreenfastError, UsageError
-from search.gates import GateLimits
-from search.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, MODES, NO_BASELINE,
+from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.listings import list_kernels, list_strategies, list_targets
+from greenfast.app.views.problems import status_of
+from greenfast.app.wiring import Services
+from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.gates import GateLimits
+from greenfast.search.loop.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, MODES, NO_BASELINE,
                          SearchRequest, default_workloads)
-from search.spec import KernelSpec
+from greenfast.search.kernels.spec import KernelSpec
 
 NO_LIMIT = "none"
 MODE_WORDS = {"auto": "as the workload's size suggests", "hot": "its data in L2", "cold": "its data in memory"}

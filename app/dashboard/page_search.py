@@ -11,17 +11,17 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.confirmations import confirmation_out, peer_out, ranked
-from app.dashboard import charts
-from app.dashboard.pages import PageRoute, one_of, render, services_of
-from app.history import kernel_today, recheck_of
-from app.progress import beats_baseline, progress, standing
-from app.wiring import Services
-from db.rows import Counts, Point, SearchRow, TrialRow
-from db.store import Store
-from search.errors import GreenfastError
-from search.scope import scope_of
-from search.verdict import Reason, Stage
+from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
+from greenfast.app.dashboard import charts
+from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.app.history import kernel_today, recheck_of
+from greenfast.app.views.progress import beats_baseline, progress, standing
+from greenfast.app.wiring import Services
+from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
+from greenfast.db.store import Store
+from greenfast.search.errors import GreenfastError
+from greenfast.search.loop.scope import scope_of
+from greenfast.search.verdict import Reason, Stage
 
 PAGE = 50
 LARGEST_PAGE = 500

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from app.dashboard.page_champions import matrices
-from app.dashboard.pages import PageRoute, one_of, render, services_of
-from app.progress import progress
-from app.schemas import ProgressOut
-from db.rows import Counts, SearchRow, TrialRow
-from db.store import Store
+from greenfast.app.dashboard.page_champions import matrices
+from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.app.views.progress import progress
+from greenfast.app.views.schemas import ProgressOut
+from greenfast.db.rows import Counts, SearchRow, TrialRow
+from greenfast.db.store import Store
 
 PAGE = 25
 MOST_ACTIVE = 50

@@ -8,16 +8,16 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.dashboard.annotations import counted_workload, notes_of
-from app.dashboard.highlight import cuda_lines
-from app.dashboard.page_search import baseline_of
-from app.dashboard.pages import PageRoute, render, services_of
-from app.dashboard.words import shortened
-from app.probe_hint import probe_of
-from db.rows import TrialDetail, TrialRow
-from search.catalogue import Catalogue
-from search.errors import GreenfastError, UsageError
-from search.verdict import Stage
+from greenfast.app.dashboard.annotations import counted_workload, notes_of
+from greenfast.app.dashboard.highlight import cuda_lines
+from greenfast.app.dashboard.page_search import baseline_of
+from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.dashboard.words import shortened
+from greenfast.app.views.probe_hint import probe_of
+from greenfast.db.rows import TrialDetail, TrialRow
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.verdict import Stage
 
 MOST_CHECKS = 400
 MOST_LIMITS = 3                      # named in words; the others are in the table

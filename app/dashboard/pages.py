@@ -15,12 +15,12 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from app.confirmations import interval
-from app.dashboard import words
-from app.problems import status_of
-from app.progress import queue_words
-from app.wiring import Services
-from search.errors import GreenfastError, UsageError, unknown_name
+from greenfast.app.views.confirmations import interval
+from greenfast.app.dashboard import words
+from greenfast.app.views.problems import status_of
+from greenfast.app.views.progress import queue_words
+from greenfast.app.wiring import Services
+from greenfast.search.errors import GreenfastError, UsageError, unknown_name
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

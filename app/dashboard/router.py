@@ -9,9 +9,9 @@ from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from app.dashboard import (page_champions, page_kernel, page_negatives, page_new, page_search, page_searches,
+from greenfast.app.dashboard import (page_champions, page_kernel, page_negatives, page_new, page_search, page_searches,
                            page_trial)
-from app.dashboard.pages import error_page, static_files
+from greenfast.app.dashboard.pages import error_page, static_files
 
 KEPT = "public, max-age=31536000, immutable"
 

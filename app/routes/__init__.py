@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.routes import choices, events, records, searches
-from app.schemas import Problem
+from greenfast.app.routes import choices, events, records, searches
+from greenfast.app.views.schemas import Problem
 
 ERRORS = {400: "not understood", 401: "no token", 403: "another origin", 404: "no such thing", 409: "not possible now",
           413: "too large", 422: "a value that cannot be", 503: "our fault"}

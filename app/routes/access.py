@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.wiring import Services
-from db.store import Store
+from greenfast.app.wiring import Services
+from greenfast.db.store import Store
 
 
 async def _services(request: Request) -> Services:

@@ -1,6 +1,6 @@
 """One search as server-sent events: `progress`, `trial`, and `end` once.
 
-The database is polled, because other processes write it: once for all readers of a search (app/feeds.py). The id of a
+The database is polled, because other processes write it: once for all readers of a search (app/routes/feeds.py). The id of a
 `trial` event is its number, so a reader that was cut off goes on where it was (`Last-Event-ID`).
 """
 
@@ -14,11 +14,11 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.auth import HEAD_MARK
-from app.feeds import POLL_S, State, follow
-from app.routes.access import TheServices, TheStore
-from app.wiring import Services
-from search.errors import Fault
+from greenfast.app.routes.auth import HEAD_MARK
+from greenfast.app.routes.feeds import POLL_S, State, follow
+from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.wiring import Services
+from greenfast.search.errors import Fault
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 HEARTBEAT_S = 10.0

@@ -9,10 +9,10 @@ import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter
 
-from app.routes.access import TheServices
-from app.wiring import Services
-from db.store import Store
-from search.errors import Fault
+from greenfast.app.routes.access import TheServices
+from greenfast.app.wiring import Services
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault
 
 router = APIRouter(tags=["health"])
 SHOWN = ("dialect", "revision", "searches", "bytes")          # not where it lies

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from app.auth import COOKIE, cookie_value
+from greenfast.app.routes.auth import COOKIE, cookie_value
 
 router = APIRouter(include_in_schema=False)
 WRONG_TOKEN_DELAY_S = 0.5

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
-from app.confirmations import champion_out
-from app.routes.access import TheServices, TheStore
-from app.schemas import ChampionOut, ChampionsQuery, NegativeOut, NegativesQuery, Page
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.views.schemas import ChampionOut, ChampionsQuery, NegativeOut, NegativesQuery, Page
 
 router = APIRouter(tags=["records"])
 

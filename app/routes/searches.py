@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.confirmations import champion_out, confirmation_out, peer_out
-from app.downloads import bundle
-from app.probe_hint import probe_of
-from app.progress import require_best, search_detail
-from app.routes.access import TheServices, TheStore
-from app.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut, SearchPage,
+from greenfast.app.views.confirmations import champion_out, confirmation_out, peer_out
+from greenfast.app.bundle.download import bundle
+from greenfast.app.views.probe_hint import probe_of
+from greenfast.app.views.progress import require_best, search_detail
+from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.views.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut, SearchPage,
                          SearchSubmission, TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
-from app.wiring import LARGEST_SEED
+from greenfast.app.wiring import LARGEST_SEED
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from db.models import Base
+from greenfast.db.models import Base
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata,
                   transactional_ddl=True, render_as_batch=True)

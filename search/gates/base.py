@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from search.candidate import Candidate
-from search.numerics import Siblings
-from search.render import RenderedSource
-from search.space import Resolved
-from search.spec import Items, KernelSpec, TemplateSpec, Workload
-from search.targets.base import Target
-from search.toolchain import Cubin
-from search.verdict import BaselineTimings, GateResult, Outcome, no_baseline
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.gates.promises import Siblings
+from greenfast.search.render import RenderedSource
+from greenfast.search.space.space import Resolved
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.targets.base import Target
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import BaselineTimings, GateResult, Outcome, no_baseline
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from search import computing
-from search.cases import Case, derived_cases, workload_case
-from search.gates.base import Subject, passed
-from search.memory import POISON, Problem, Tensor, problem
-from search.numerics import Siblings, input_digest, promised, with_broken_promise
-from search.reference import Expected, expect, frobenius_norm
-from search.space import resolve
-from search.spec import Items
-from search.targets.base import Execution
-from search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
+from greenfast.search import compute_turns as computing
+from greenfast.search.oracle.cases import Case, derived_cases, workload_case
+from greenfast.search.gates.base import Subject, passed
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
+from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
+from greenfast.search.oracle.reference import Expected, expect, frobenius_norm
+from greenfast.search.space.space import resolve
+from greenfast.search.kernels.spec import Items
+from greenfast.search.targets.base import Execution
+from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
 
 FROBENIUS_FACTOR = 2.0           # against a float64 model in which only stored values are rounded
 ENOUGH_FAILURES = 6              # then the pattern is clear, and the rest would only cost time

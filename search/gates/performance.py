@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from search.cases import workload_case
-from search.gates.base import Subject, passed, unavailable
-from search.gates.correctness import compare
-from search.memory import Problem, problem
-from search.targets.base import Execution, Failure, Rival
-from search.targets.cuda.timing import LOOKS, SCREEN_RATIO, Decision, Interval, block_log_ratios, combined, decide
-from search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.gates.correctness import compare
+from greenfast.search.oracle.problem import Problem, problem
+from greenfast.search.targets.base import Execution, Failure, Rival
+from greenfast.search.timing import LOOKS, SCREEN_RATIO, Decision, Interval, block_log_ratios, combined, decide
+from greenfast.search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
 
 REASONS = {Decision.SLOWER: Reason.SLOWER, Decision.SAME: Reason.SAME, Decision.AMBIGUOUS: Reason.AMBIGUOUS,
            Decision.TOO_NOISY: Reason.TOO_NOISY}

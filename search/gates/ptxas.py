@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from search.clusters import device_lacks, misdeclared
-from search.errors import Fault
-from search.gates.base import Subject, passed
-from search.occupancy import occupancy
-from search.verdict import GateResult, Outcome, PtxasEvidence, Reason
+from greenfast.search.devices.clusters import device_lacks, misdeclared
+from greenfast.search.errors import Fault
+from greenfast.search.gates.base import Subject, passed
+from greenfast.search.devices.occupancy import occupancy
+from greenfast.search.verdict import GateResult, Outcome, PtxasEvidence, Reason
 
 
 class PtxasGate:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from search.cases import Case, derived_cases
-from search.devices import Device, device, device_names
-from search.errors import Fault
-from search.gates.base import Subject, passed, unavailable
-from search.memory import Problem, problem
-from search.reference import answer
-from search.targets.base import Checked, Target
-from search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
+from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.devices.facts import Device, device, device_names
+from greenfast.search.errors import Fault
+from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.oracle.problem import Problem, problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.targets.base import Checked, Target
+from greenfast.search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
 
 LOOKED_FOR = (
     "races on shared and global memory", "reads of memory that was never written", "accesses out of bounds",

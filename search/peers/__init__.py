@@ -3,6 +3,6 @@
 A kernel's folder says in peers.py who they are; that file and PyTorch are used in a child only (search/peers/child.py).
 """
 
-from search.peers.compare import compare_peers
+from greenfast.search.peers.compare import compare_peers
 
 __all__ = ["compare_peers"]

@@ -1,4 +1,4 @@
-"""The process that times other people's kernels beside a winner: `python -m search.peers.child REQUEST REPLIES`.
+"""The process that times other people's kernels beside a winner: `python -m greenfast.search.peers.child REQUEST REPLIES`.
 
 REQUEST is JSON (search/peers/compare.py writes it). Each line of REPLIES is a JSON object: for each peer one that says
 that it begins and one that says what came of it, so that the parent knows whom a crash concerns.
@@ -31,7 +31,7 @@ def serve(request: dict[str, Any], say) -> None:
     wanted = [(name, workload) for workload in request["workloads"] for name in offers["NAMES"]
               if (name, workload["name"]) not in skipped]
     try:
-        from search.peers.duel import Duel
+        from greenfast.search.peers.duel import Duel
         duel = Duel(request["gpu"], request["l2_bytes"], request["deadline_s"])
     except ImportError as error:
         for name, workload in wanted:

@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from search.children import child_environment, kill_group
-from search.comparison import Peer
-from search.errors import Fault
-from search.gates.base import Subject
-from search.gates.correctness import compare
-from search.gates.performance import timed_problems
-from search.memory import DTYPES, Problem, Scalar
-from search.peers.results import Round, peers_of
-from search.targets.base import Execution
-from search.targets.cuda.arena import describe
-from search.targets.cuda.target import CudaTarget
-from search.targets.cuda.timing import LOOKS, default_mode
+from greenfast.search.children import child_environment, kill_group
+from greenfast.search.loop.comparison import Peer
+from greenfast.search.errors import Fault
+from greenfast.search.gates.base import Subject
+from greenfast.search.gates.correctness import compare
+from greenfast.search.gates.performance import timed_problems
+from greenfast.search.oracle.problem import DTYPES, Problem, Scalar
+from greenfast.search.peers.results import Round, peers_of
+from greenfast.search.targets.base import Execution
+from greenfast.search.targets.cuda.arena import describe
+from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.timing import LOOKS, default_mode
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"       # an interpreter with torch, cupy, numpy and ml_dtypes
 ROOT = Path(__file__).resolve().parents[2]       # where the package `search` is imported from
@@ -130,7 +130,7 @@ def run_child(interpreter: str, request: Path, replies: Path, deadline_s: float 
               cancelled: Callable[[], bool] = lambda: False) -> str:
     """Run the child to its end; one phrase on how it ended, empty when well. Fault when it cannot be started."""
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [interpreter, "-m", "search.peers.child", str(request), str(replies)]
+    command = [interpreter, "-m", "greenfast.search.peers.child", str(request), str(replies)]
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,

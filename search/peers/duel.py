@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from cupy.cuda import runtime
 
-from search.targets.cuda.arena import ALIGN, Arena, lay_out, starting_bytes
-from search.targets.cuda.measurer import Loaded, Stopwatch, wait
-from search.targets.cuda.nvml import Health
-from search.targets.cuda.timing import race, ring_sets
+from greenfast.search.targets.cuda.arena import ALIGN, Arena, lay_out, starting_bytes
+from greenfast.search.targets.cuda.measurer import Loaded, Stopwatch, wait
+from greenfast.search.targets.cuda.nvml import Health
+from greenfast.search.timing import race, ring_sets
 
 TORCH_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32, "int32": torch.int32,
                "int64": torch.int64, "uint8": torch.uint8}

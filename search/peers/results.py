@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from search.comparison import Comparison, Peer, ProcessTimes
-from search.targets.cuda.timing import (Decision, across_processes, block_log_ratios, median, median_interval)
-from search.verdict import TimeKind, Timing
+from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
+from greenfast.search.timing import (Decision, across_processes, block_log_ratios, median, median_interval)
+from greenfast.search.verdict import TimeKind, Timing
 
 WORDS = {Decision.FASTER: "faster", Decision.SLOWER: "slower", Decision.SAME: "as fast",
          Decision.AMBIGUOUS: "neither faster nor slower for certain", Decision.TOO_NOISY: "too noisy to judge"}

@@ -1,6 +1,6 @@
 """Recordings: sweeps of a template's space on a real GPU, a small file each, and what can be asked of them."""
 
-from search.recordings.contents import Heading, Recording, Row, Times
-from search.recordings.shelf import find_recording, recording_names
+from greenfast.search.recordings.contents import Heading, Recording, Row, Times
+from greenfast.search.recordings.shelf import find_recording, recording_names
 
 __all__ = ["Heading", "Recording", "Row", "Times", "find_recording", "recording_names"]

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.devices import Device
-from search.digest import digest
-from search.expressions import Value
-from search.spec import Items, KernelSpec, Workload
-from search.verdict import CheckEvidence, PtxasEvidence
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.devices.facts import Device
+from greenfast.search.digest import digest
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from search.devices import Device, device, device_names
-from search.errors import UsageError
-from search.recordings.contents import COLUMNS, Columns, Heading, Protocol, Recording, RecordedTemplate, Row, Times
-from search.spec import Workload
-from search.toolchain.cache import write_atomically
-from search.verdict import CheckEvidence, PtxasEvidence
+from greenfast.search.devices.facts import Device, device, device_names
+from greenfast.search.errors import UsageError
+from greenfast.search.recordings.contents import COLUMNS, Columns, Heading, Protocol, Recording, RecordedTemplate, Row, Times
+from greenfast.search.kernels.spec import Workload
+from greenfast.search.toolchain.cache import write_atomically
+from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 FORMAT, VERSION = "greenfast recording", 1
 SUFFIX = ".recording.jsonl.gz"

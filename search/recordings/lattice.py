@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from search.candidate import complete_parameters
-from search.errors import UsageError
-from search.expressions import Value
-from search.space import Space
-from search.spec import Items, TemplateSpec
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items, TemplateSpec
 
 Lattice = tuple[tuple[str, tuple[Value, ...]], ...]
 ALL = "all"

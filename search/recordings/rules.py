@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from search.gates.performance import REASONS, WORDS, measured_decision
-from search.recordings.contents import Times
-from search.recordings.file import rounded
-from search.targets.cuda.timing import LOOKS, Decision
-from search.verdict import Reason, TimeKind, Timing
+from greenfast.search.gates.performance import REASONS, WORDS, measured_decision
+from greenfast.search.recordings.contents import Times
+from greenfast.search.recordings.file import rounded
+from greenfast.search.timing import LOOKS, Decision
+from greenfast.search.verdict import Reason, TimeKind, Timing
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from search.errors import unknown_name
-from search.recordings.contents import Heading, Recording
-from search.recordings.file import SUFFIX, read, read_heading
+from greenfast.search.errors import unknown_name
+from greenfast.search.recordings.contents import Heading, Recording
+from greenfast.search.recordings.file import SUFFIX, read, read_heading
 
 PATH_VARIABLE = "GREENFAST_RECORDINGS"
 DATA_VARIABLE, DATA_DEFAULT = "GREENFAST_DATA", "greenfast-data"

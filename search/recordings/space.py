@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from search.candidate import complete_parameters
-from search.recordings.contents import Recording
-from search.space import Space
-from search.spec import Items, TemplateSpec
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.recordings.contents import Recording
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items, TemplateSpec
 
 
 class RecordedSpace(Space):

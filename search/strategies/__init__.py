@@ -1,9 +1,9 @@
 """The strategies by name. A new one is a file here and a line below; its contract tests run by themselves."""
 
-from search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
-from search.strategies.nsga2 import Nsga2
-from search.strategies.random_search import RandomSearch
-from search.strategies.tpe import Tpe
+from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
+from greenfast.search.strategies.nsga2 import Nsga2
+from greenfast.search.strategies.random_search import RandomSearch
+from greenfast.search.strategies.tpe import Tpe
 
 STRATEGIES: dict[str, type[Strategy]] = {"nsga2": Nsga2, "random": RandomSearch, "tpe": Tpe}
 

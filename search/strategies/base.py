@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.space import Space
-from search.spec import Items
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial
 
-from search.candidate import Origin, OriginKind
-from search.strategies.optuna_study import CANDIDATE, OptunaStrategy
+from greenfast.search.space.candidate import Origin, OriginKind
+from greenfast.search.strategies.optuna_study import CANDIDATE, OptunaStrategy
 
 POPULATION = 12                      # kernel budgets are tens to thousands of trials, so generations must be short
 CROSSOVER_PROBABILITY = 0.9

@@ -20,11 +20,11 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters
-from search.expressions import Value
-from search.space import Space
-from search.spec import Items, Parameter
-from search.strategies.base import Objective, Proposal, Strategy, Told
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items, Parameter
+from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
 CONSTRAINT = "right"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from search.strategies.base import Proposal, Strategy
+from greenfast.search.strategies.base import Proposal, Strategy
 
 
 class RandomSearch(Strategy):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import optuna
 
-from search.strategies.optuna_study import OptunaStrategy
+from greenfast.search.strategies.optuna_study import OptunaStrategy
 
 
 class Tpe(OptunaStrategy):

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.devices import device_names
-from search.errors import UsageError, unknown_name
-from search.recordings.shelf import recording_names
-from search.targets.base import Target
+from greenfast.search.devices.facts import device_names
+from greenfast.search.errors import UsageError, unknown_name
+from greenfast.search.recordings.shelf import recording_names
+from greenfast.search.targets.base import Target
 
 
 RUN_DEADLINE_S = 30.0
@@ -28,18 +28,18 @@ class TargetSettings:
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:
-    from search.targets.emulator.target import EmulatorTarget
+    from greenfast.search.targets.emulator.target import EmulatorTarget
     return EmulatorTarget(which, settings.cache_folder, settings.include_dirs, settings.workers,
                           settings.run_deadline_s)
 
 
 def _cuda(which: str, settings: TargetSettings) -> Target:
-    from search.targets.cuda import open_device
+    from greenfast.search.targets.cuda import open_device
     return open_device(which, settings.cache_folder, settings.run_deadline_s, settings.turn)
 
 
 def _replay(which: str, settings: TargetSettings) -> Target:
-    from search.targets.replay import ReplayTarget
+    from greenfast.search.targets.replay import ReplayTarget
     return ReplayTarget(which)
 
 

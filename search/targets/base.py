@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from search.candidate import Candidate
-from search.cases import Case
-from search.devices import Device
-from search.memory import Problem
-from search.reference import Answer, answer
-from search.render import RenderedSource
-from search.space import Space
-from search.spec import Items, KernelSpec, TemplateSpec
-from search.toolchain import Cubin
-from search.verdict import BaselineTimings, LineCost, Reason, SafetyFinding, Timing, Verdict, no_baseline
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.oracle.cases import Case
+from greenfast.search.devices.facts import Device
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.oracle.reference import Answer, answer
+from greenfast.search.render import RenderedSource
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import BaselineTimings, LineCost, Reason, SafetyFinding, Timing, Verdict, no_baseline
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from search.devices import Device
-from search.memory import Problem
-from search.targets.cuda.timing import default_mode, floor_us
+from greenfast.search.devices.facts import Device
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.timing import default_mode, floor_us
 
 BYTE_FORMATS = ("e4m3", "e5m2", "int8")      # of tensor cores, for inputs of one byte
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.digest import digest
-from search.errors import Fault, UsageError, unknown_name
-from search.gates.base import GateLimits
-from search.recordings.contents import Heading, Recording, Row, operation_digest
-from search.recordings.rules import standing, time_us
-from search.recordings.shelf import find_recording
-from search.recordings.space import RecordedSpace
-from search.render import RenderedSource, render
-from search.space import Space, resolve
-from search.spec import Items, KernelSpec, TemplateSpec
-from search.targets.base import Execution, Question, Target
-from search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, PtxasEvidence, Reason,
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from greenfast.search.digest import digest
+from greenfast.search.errors import Fault, UsageError, unknown_name
+from greenfast.search.gates.base import GateLimits
+from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
+from greenfast.search.recordings.rules import standing, time_us
+from greenfast.search.recordings.shelf import find_recording
+from greenfast.search.recordings.space import RecordedSpace
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.targets.base import Execution, Question, Target
+from greenfast.search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, PtxasEvidence, Reason,
                             Rejected, Stage, TimeKind, Timing, Verdict)
 
 # Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).

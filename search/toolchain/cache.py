@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 
 class ArtifactCache:

@@ -13,17 +13,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from search.children import Child, ChildDied, ChildTimeout, Limits
-from search.cpu_time import Deadline, Starved, beside_others
-from search.digest import digest, text_digest
-from search.errors import Fault
-from search.render import RenderedSource
-from search.template_text import Line
-from search.toolchain import known_answer
-from search.toolchain.cache import ArtifactCache
-from search.toolchain.ptxas import EntryFigures, parse_log
-from search.toolchain.toolkit import Toolkit, installed_toolkit, private_toolkit_advice
-from search.verdict import Reason
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.cpu_time import Deadline, Starved, beside_others
+from greenfast.search.digest import digest, text_digest
+from greenfast.search.errors import Fault
+from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.toolchain import known_answer
+from greenfast.search.toolchain.cache import ArtifactCache
+from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
+from greenfast.search.toolchain.toolkit import Toolkit, installed_toolkit, private_toolkit_advice
+from greenfast.search.verdict import Reason
 
 COMPILE_DEADLINE_S = 60.0
 COMPILE_MEMORY_BYTES = 8 * 2**30
@@ -173,7 +173,7 @@ class Toolchain:
             self._idle.put(child)
 
     def _start(self) -> Child:
-        child = Child("search.toolchain.nvrtc_child", Limits(memory_bytes=COMPILE_MEMORY_BYTES))
+        child = Child("greenfast.search.toolchain.nvrtc_child", Limits(memory_bytes=COMPILE_MEMORY_BYTES))
         with self._lock:
             self._all.add(child)
         return child

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from search.children import serve_requests
+from greenfast.search.children import serve_requests
 
 POLITE = 5                       # all cores compile, and the child that times kernels must not wait for one
 

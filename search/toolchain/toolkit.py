@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 TOOLKIT_VARIABLE = "GREENFAST_CUDA"            # a folder made by `pip install --target`, instead of the environment's wheels
 TOOLKIT_WHEELS = "cuda-toolkit[nvrtc,cudart,crt,cccl]==13.5.*"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from db.store import Store
+from greenfast.db.store import Store
 from example_searches import ExampleSearch, accepted_search, finished_search, running_search
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -46,7 +46,7 @@ class Site:
 def served(folder: Path) -> Iterator[str]:
     """The real service in a child process, without workers; gives its URL."""
     environment = {**os.environ, "GREENFAST_DATA": str(folder), "GREENFAST_TOKEN": ""}
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", "0", "--workers", "0"], cwd=ROOT,
+    process = subprocess.Popen([sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"], cwd=ROOT,
                                env=environment, stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from db.rows import SearchRow
-from db.store import Store
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.cases import derived_cases, workload_case
-from search.catalogue import Catalogue
-from search.comparison import Comparison, Confirmation, Peer, ProcessTimes
-from search.devices import device
-from search.occupancy import occupancy
-from search.plan import SearchPlan, SearchRequest, make_plan
-from search.render import render
-from search.run import Ended
-from search.space import Space, resolve
-from search.strategies import Proposal
-from search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
+from greenfast.db.rows import SearchRow
+from greenfast.db.store import Store
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from greenfast.search.oracle.cases import derived_cases, workload_case
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.comparison import Comparison, Confirmation, Peer, ProcessTimes
+from greenfast.search.devices.facts import device
+from greenfast.search.devices.occupancy import occupancy
+from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
+from greenfast.search.render import render
+from greenfast.search.loop.run import Ended
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.strategies import Proposal
+from greenfast.search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, Faulted, GateResult, Green, Outcome,
                             LineCost, PerformanceEvidence, PtxasEvidence, Reason, Rejected, SafetyEvidence,
                             SafetyFinding, SafetyRun, Stage, TimeKind, Timing, Trial, Verdict)
 

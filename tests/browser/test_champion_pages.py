@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from db.store import Store
+from greenfast.db.store import Store
 from example_searches import accepted_search
 
 pytestmark = pytest.mark.browser

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.dashboard import words
+from greenfast.app.dashboard import words
 
 
 @pytest.mark.parametrize("value, text", [

@@ -10,8 +10,8 @@ import store_values as values
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from db.store import Store
-from search.verdict import Reason, Stage
+from greenfast.db.store import Store
+from greenfast.search.verdict import Reason, Stage
 
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 

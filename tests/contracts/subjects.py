@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.cases import derived_cases, workload_case
-from search.gates import GateLimits, Subject
-from search.memory import Problem, problem
-from search.reference import answer
-from search.render import render
-from search.space import resolve
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.oracle.cases import derived_cases, workload_case
+from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.oracle.problem import Problem, problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import render
+from greenfast.search.space.space import resolve
 
 
 def axpy_subject(album, target, toolchain, template_name="right", limits=GateLimits(), **values) -> Subject:

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import store_values as values
 
-from app.schemas import TrialDetailOut
-from app.trial import evaluated_report
-from db.store import Store
+from greenfast.app.views.schemas import TrialDetailOut
+from greenfast.app.cli.trial_run import evaluated_report
+from greenfast.db.store import Store
 
-from search.album import Entry, Judged, catalogue_of, entries, judge
-from search.candidate import preset_candidate
-from search.catalogue import Catalogue
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.json_values import json_text
-from search.targets import TargetSettings, open_target
-from search.verdict import Green, Rejected, Verdict
+from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.json_values import json_text
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green, Rejected, Verdict
 
 ENTRIES = entries()
 IMPATIENCE_S = 3.0

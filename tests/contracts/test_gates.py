@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from search.digest import canonical
-from search.errors import Fault
-from search.gates import GATES, GateLimits
-from search.gates.ptxas import PtxasGate
-from search.gates.safety import SafetyGate, like
-from search.occupancy import occupancy
-from search.devices import device
-from search.targets import TargetSettings, open_target
-from search.targets.base import Checked, Target
-from search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
+from greenfast.search.digest import canonical
+from greenfast.search.errors import Fault
+from greenfast.search.gates import GATES, GateLimits
+from greenfast.search.gates.ptxas import PtxasGate
+from greenfast.search.gates.safety import SafetyGate, like
+from greenfast.search.devices.occupancy import occupancy
+from greenfast.search.devices.facts import device
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Checked, Target
+from greenfast.search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
 from subjects import axpy_subject
 
 

@@ -8,14 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from search.candidate import Candidate, Origin, OriginKind, preset_candidate
-from search.cases import derived_cases, workload_case
-from search.catalogue import Catalogue
-from search.devices import device
-from search.reference import answer
-from search.render import RenderedSource, render
-from search.space import Space, resolve
-from search.toolchain import Cubin
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
+from greenfast.search.oracle.cases import derived_cases, workload_case
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.facts import device
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.toolchain import Cubin
 
 CATALOGUE = Catalogue.from_environment()
 KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.catalogue import Catalogue
-from search.devices import device
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.probes import probe_candidate
-from search.render import RenderedSource, render
-from search.space import Space, resolve
-from search.targets import TargetSettings, open_target
-from search.toolchain import Cubin
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.facts import device
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.diagnose.probes import probe_candidate
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.toolchain import Cubin
 
 CATALOGUE = Catalogue.from_environment()
 KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]

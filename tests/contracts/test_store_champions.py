@@ -8,12 +8,12 @@ import threading
 import pytest
 import store_values as values
 
-from db.faults import LeaseLost
-from db.sink import StoreSink
-from search.errors import Fault, GreenfastError, UsageError
-from search.run import Ended
-from search.scope import Scope, scope_of
-from search.verdict import CorrectnessEvidence, GateResult, Green, Outcome, Reason, SafetyEvidence
+from greenfast.db.faults import LeaseLost
+from greenfast.db.sink import StoreSink
+from greenfast.search.errors import Fault, GreenfastError, UsageError
+from greenfast.search.loop.run import Ended
+from greenfast.search.loop.scope import Scope, scope_of
+from greenfast.search.verdict import CorrectnessEvidence, GateResult, Green, Outcome, Reason, SafetyEvidence
 
 ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0", "driver": "580"}
 COMPILED = (("D", 64), ("dtype", "fp16"), ("mask", "none"))

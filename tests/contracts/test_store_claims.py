@@ -9,11 +9,11 @@ import pytest
 import store_values as values
 from sqlalchemy import text
 
-from db.faults import LeaseLost
-from db.sink import StoreSink
-from search.errors import UsageError
-from search.run import Control, Ended
-from search.strategies import Proposal
+from greenfast.db.faults import LeaseLost
+from greenfast.db.sink import StoreSink
+from greenfast.search.errors import UsageError
+from greenfast.search.loop.run import Control, Ended
+from greenfast.search.strategies import Proposal
 
 
 class TestClaims:

@@ -12,18 +12,18 @@ import time
 import pytest
 from sqlalchemy import text
 
-from db.device_turns import DeviceTurns
-from db.faults import DeviceLost
-from db.store import Store
-from search.errors import Fault
+from greenfast.db.device_turns import DeviceTurns
+from greenfast.db.faults import DeviceLost
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault
 
 GPU, OTHER_GPU = "GPU-5f3a", "GPU-77c1"
 LEASE_S = 30.0
 STOPPED = f"""
 import sys
-from db.device_turns import DeviceTurns
-from db.store import Store
-from search.errors import Fault
+from greenfast.db.device_turns import DeviceTurns
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault
 turns = DeviceTurns(Store.open(sys.argv[1]), "one", lease_s=1.0)
 try:
     with turns.turn("{GPU}"):

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 from sqlalchemy import text as sql
 from test_store_champions import COMPILED, ENVIRONMENT, scope, searched
 
-from db.models import KernelFileRecord, ManifestRecord
-from search.errors import Fault, UsageError
-from search.frozen import KernelFiles
+from greenfast.db.models import KernelFileRecord, ManifestRecord
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.frozen import KernelFiles
 
 FILES = KernelFiles((("axpy/kernel.toml", 'name = "axpy"\n'), ("axpy/reference.py", "# \u00fcber\n"),
                      ("include/gf/a.cuh", "")))

@@ -9,9 +9,9 @@ import pytest
 import store_values as values
 from sqlalchemy import text
 
-from db.trials import SORTS
-from search.errors import Fault, UsageError
-from search.verdict import Accepted, Reason, Stage
+from greenfast.db.trials import SORTS
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.verdict import Accepted, Reason, Stage
 
 
 class TestReading:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import store_values as values
 
-from search.errors import Fault, UsageError
-from search.strategies import Proposal
-from search.verdict import Outcome, Reason, Stage, gate_result
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.strategies import Proposal
+from greenfast.search.verdict import Outcome, Reason, Stage, gate_result
 
 
 class TestRecording:

@@ -9,10 +9,10 @@ import pytest
 import store_values as values
 from sqlalchemy.engine import make_url
 
-from db.faults import LeaseLost
-from db.store import Store
-from search.errors import UsageError
-from search.run import Control, Ended
+from greenfast.db.faults import LeaseLost
+from greenfast.db.store import Store
+from greenfast.search.errors import UsageError
+from greenfast.search.loop.run import Control, Ended
 
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 

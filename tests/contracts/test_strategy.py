@@ -7,12 +7,12 @@ import math
 import optuna
 import pytest
 
-from db.convert import candidate_json, candidate_of
-from search.candidate import OriginKind, preset_candidate
-from search.devices import device
-from search.space import Space
-from search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
-from search.strategies.nsga2 import POPULATION
+from greenfast.db.convert import candidate_json, candidate_of
+from greenfast.search.space.candidate import OriginKind, preset_candidate
+from greenfast.search.devices.facts import device
+from greenfast.search.space.space import Space
+from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
+from greenfast.search.strategies.nsga2 import POPULATION
 
 
 @pytest.fixture(scope="module")

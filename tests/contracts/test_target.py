@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search.devices import device_names
-from search.errors import UsageError
-from search.targets import FAMILIES, TargetSettings, check_target_name, open_target
-from search.targets.base import Failure
-from search.targets.cuda import gpu_count
-from search.verdict import Reason
+from greenfast.search.devices.facts import device_names
+from greenfast.search.errors import UsageError
+from greenfast.search.targets import FAMILIES, TargetSettings, check_target_name, open_target
+from greenfast.search.targets.base import Failure
+from greenfast.search.targets.cuda import gpu_count
+from greenfast.search.verdict import Reason
 from subjects import axpy_subject, problems_of
 
 NAMES = [*(f"emulator:{name}" for name in device_names()), *(f"cuda:{number}" for number in range(gpu_count()))]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.targets import TargetSettings, open_target
-from search.targets.cuda import gpu_count
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.cuda import gpu_count
 from spins import spin
 
 HERE = Path(__file__).parent

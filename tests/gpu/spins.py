@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.candidate import Candidate, Origin, OriginKind
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 
 
 def spin(cycles: int, twin: int = 0) -> Candidate:

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from search.evaluate import evaluate
-from search.targets.cuda import target as cuda
-from search.verdict import performance_of
+from greenfast.search.loop.evaluate import evaluate
+from greenfast.search.targets.cuda import target as cuda
+from greenfast.search.verdict import performance_of
 from spins import spin
 
 WORK = """

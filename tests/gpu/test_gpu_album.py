@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from search.album import Entry, catalogue_of, entries
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.gates.correctness import CorrectnessGate
-from search.render import RenderedSource
-from search.toolchain import Cubin
-from search.verdict import Outcome
+from greenfast.search.diagnose.album import Entry, catalogue_of, entries
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.render import RenderedSource
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import Outcome
 
 RIGHT = [one for one in entries() if one.kind == "right"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.errors import Fault
-from search.evaluate import evaluate
-from search.targets import TargetSettings, open_target
-from search.verdict import Green, Reason, Rejected
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import evaluate
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green, Reason, Rejected
 from spins import spin
 from subjects import axpy_subject, problems_of
 

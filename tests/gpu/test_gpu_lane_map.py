@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lane_kernels import ACCUMULATOR, OPERANDS, described_by_script, operand_text, operand_tile
-from search.render import assemble
-from search.template_text import Line
-from search.toolchain import Cubin
+from greenfast.search.render import assemble
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.toolchain import Cubin
 
 
 @pytest.fixture

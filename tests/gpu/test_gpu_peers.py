@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.peers import compare_peers
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.peers import compare_peers
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None,
                                 reason="TORCH IS NOT INSTALLED: no peer was timed")

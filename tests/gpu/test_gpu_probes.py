@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planted_stages import PLANTED, probed, probed_fault
 
-from search.probes import first_wrong
+from greenfast.search.diagnose.probes import first_wrong
 
 
 @pytest.mark.parametrize(("preset", "workload"), [("vec", "mission"), ("minimal", "mission_causal"), ("vec", "d96")])

@@ -6,11 +6,11 @@ import importlib.util
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.peers import compare_peers
-from search.verdict import Outcome, Stage, gate_result
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.peers import compare_peers
+from greenfast.search.verdict import Outcome, Stage, gate_result
 
 PRESETS = ("row:plain", "row:warps", "row:twice", "row:shared", "split:cluster", "split:two_kernels")
 

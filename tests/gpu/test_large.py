@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search.candidate import preset_candidate
-from search.cases import workload_case
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.memory import POISON, Problem, Scalar, Tensor, problem
-from search.reference import answer
-from search.targets.cuda import target as cuda
-from search.targets.cuda.large_reference import close
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.targets.cuda import target as cuda
+from greenfast.search.targets.cuda.large_reference import close
 
 FAR = 2**31 + 512                    # elements from one batch to the next
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from search.evaluate import Bench
-from search.plan import SearchRequest, make_plan
-from search.run import Control, Ended, History, SearchRun
-from search.verdict import Faulted, Green, Outcome, Stage, performance_of
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.verdict import Faulted, Green, Outcome, Stage, performance_of
 
 
 class ListSink:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from search.evaluate import evaluate
-from search.gates.performance import measured_decision
-from search.targets.cuda.timing import LOOKS, SCREEN_BLOCKS, Decision
-from search.verdict import Green, Outcome, Reason, Rejected, TimeKind, performance_of
+from greenfast.search.loop.evaluate import evaluate
+from greenfast.search.gates.performance import measured_decision
+from greenfast.search.timing import LOOKS, SCREEN_BLOCKS, Decision
+from greenfast.search.verdict import Green, Outcome, Reason, Rejected, TimeKind, performance_of
 from spins import spin
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from search.cores import usable_cores
-from search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
-from search.targets.emulator.host_compiler import find_host_compiler
-from search.toolchain.cache import write_atomically
+from greenfast.search.cores import usable_cores
+from greenfast.search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
+from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.toolchain.cache import write_atomically
 
 HERE = Path(__file__).parent
 FLAGS = (*(one for one in COMMON_FLAGS if one != "-O2"), "-O0", "-g1", "-Wall", "-Wextra", "-pthread",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from service_home import Home
 
-from app.client import Client
+from greenfast.client import Client
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ class Home:
 
     @staticmethod
     def _command(arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "app.cli", *arguments]
+        return [sys.executable, "-m", "greenfast", *arguments]
 
 
 def until(is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:

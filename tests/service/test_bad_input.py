@@ -11,7 +11,7 @@ import sys
 import pytest
 from service_home import KERNELS, ROOT, one_sentence
 
-from app.cli import run
+from greenfast.app.cli.main import run
 
 TRIAL = ("trial", "axpy", "--template", "right")
 SEARCH = ("search", "axpy", "--trials", "2")
@@ -169,7 +169,7 @@ def test_no_compiler_is_refused_with_what_to_install(home, tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
     environment = {**home.environment, "PATH": str(empty)}
-    done = subprocess.run([sys.executable, "-m", "app.cli", "trial", "axpy", "--template", "right", "--json"],
+    done = subprocess.run([sys.executable, "-m", "greenfast", "trial", "axpy", "--template", "right", "--json"],
                           env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 2 and "g++" in error["mend"] and len(done.stderr.splitlines()) == 1
@@ -179,9 +179,9 @@ def test_a_kernel_whose_files_changed_is_not_resumed(here, capsys, tmp_path, mon
     folder = tmp_path / "mine"
     shutil.copytree(KERNELS / "axpy", folder / "axpy")
     monkeypatch.setenv("GREENFAST_TEMPLATE_PATH", str(folder))
-    from app.settings import Settings
-    from app.wiring import Services
-    from search.plan import SearchRequest
+    from greenfast.app.settings import Settings
+    from greenfast.app.wiring import Services
+    from greenfast.search.loop.plan import SearchRequest
     services = Services(Settings.from_environment())
     row = services.store.submit(services.plan(SearchRequest("axpy", trials=2)))
     services.close()

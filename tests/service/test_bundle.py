@@ -107,7 +107,7 @@ def test_the_python_example_is_valid_python(folder):
 def test_the_kernel_compiles_with_nvrtc_given_only_cudas_headers(folder):
     from cuda.core import Program, ProgramOptions
 
-    from search.toolchain import Toolchain
+    from greenfast.search.toolchain import Toolchain
     include = list(Toolchain(folder / "cache", 1).include_dirs)
     for name in ("kernel.cu", "baseline.cu"):
         options = ProgramOptions(arch="sm_90", std="c++17", include_path=include)

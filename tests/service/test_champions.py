@@ -8,15 +8,15 @@ import pytest
 import store_values as values
 from service_home import axpy, one_sentence
 
-from app.cli_search import show_search
-from app.client import ServiceError
-from app.progress import search_detail
-from app.settings import Settings
-from app.wiring import Services
-from db.store import Store
-from search.plan import CHAMPION, SearchRequest, make_plan
-from search.run import Ended, baseline_candidate
-from search.scope import scope_of
+from greenfast.app.cli.search import show_search
+from greenfast.client import ServiceError
+from greenfast.app.views.progress import search_detail
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.db.store import Store
+from greenfast.search.loop.plan import CHAMPION, SearchRequest, make_plan
+from greenfast.search.loop.run import Ended, baseline_candidate
+from greenfast.search.loop.scope import scope_of
 
 COMPILED = (("D", 64), ("dtype", "fp16"))
 
@@ -170,8 +170,8 @@ class TestBaseline:
         assert refused.code == 2 and "there is no champion of kernel axpy" in one_sentence(refused)
 
     def test_where_times_are_measured_the_champion_is_the_default(self, album, monkeypatch):
-        from search import plan as plans
-        from search.devices import device
+        from greenfast.search.loop import plan as plans
+        from greenfast.search.devices.facts import device
         monkeypatch.setattr(plans, "target_device", lambda target: device("h200"))        # there may be no GPU here
         asked = []
         make_plan(SearchRequest("axpy", target="cuda:0", seed=1), album, champion_of=lambda plan: asked.append(plan))
@@ -181,15 +181,15 @@ class TestBaseline:
 
 
 def services_toolchain(services: Services) -> str:
-    from app.wiring import toolchain_name
+    from greenfast.app.wiring import toolchain_name
     return toolchain_name(services.toolchain)
 
 
 def points(services: Services, plan):
     """Valid candidates of the plan's kernel."""
-    from search.candidate import Candidate, Origin, OriginKind
-    from search.devices import device
-    from search.space import Space
+    from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+    from greenfast.search.devices.facts import device
+    from greenfast.search.space.space import Space
     kernel = services.catalogue.kernel(plan.kernel)
     space = Space(kernel.template("right"), plan.compiled, device("h200"))
     return [Candidate(kernel.name, "right", one, Origin(OriginKind.SAMPLED)) for one in space.each_point()]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from service_home import Ended, one_sentence
 
-from app.cli import run
-from app.sarif import RULES
-from search.verdict import FINDING_REASONS
+from greenfast.app.cli.main import run
+from greenfast.app.cli.sarif import RULES
+from greenfast.search.verdict import FINDING_REASONS
 
 SUMS = """// Each block adds its 256 values up.
 #include "scaled.cuh"

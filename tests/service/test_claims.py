@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import store_values as values
 
-from app.worker import Patience, Stop, StoppableSink
-from db.faults import LeaseLost
-from db.sink import StoreSink
-from db.store import Store
-from db.timeouts import Timeouts
-from search.errors import Fault
-from search.run import Control
+from greenfast.app.service.worker import Patience, Stop, StoppableSink
+from greenfast.db.faults import LeaseLost
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
+from greenfast.db.timeouts import Timeouts
+from greenfast.search.errors import Fault
+from greenfast.search.loop.run import Control
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_WAIT_S = 60.0
@@ -26,8 +26,8 @@ LONGEST_WAIT_S = 60.0
 RACE = """
 import sys
 import store_values as values
-from db.store import Store
-from search.run import Ended
+from greenfast.db.store import Store
+from greenfast.search.loop.run import Ended
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -40,8 +40,8 @@ while (claim := store.claim(sys.argv[2], 30.0)) is not None:
 WORK = """
 import sys, time
 import store_values as values
-from db.store import Store
-from search.strategies import Proposal
+from greenfast.db.store import Store
+from greenfast.search.strategies import Proposal
 store = Store.open(sys.argv[1])
 claim = store.claim("first", float(sys.argv[2]))
 for number in range(3):
@@ -60,7 +60,7 @@ except Exception as error:
 RECORD = """
 import sys
 import store_values as values
-from db.store import Store
+from greenfast.db.store import Store
 store = Store.open(sys.argv[1])
 claim = store.claim("writer", 30.0)
 for number in range(100_000):

@@ -62,6 +62,6 @@ def test_an_interpreter_for_peers_that_is_none_is_said(home):
 def test_the_settings_in_force_are_listed_without_secrets(home):
     ended = home.run("doctor", GREENFAST_TOKEN="0123456789abcdef")
     assert "GREENFAST_WINDOW" in ended.out and "GREENFAST_TOKEN" in ended.out and "0123456789" not in ended.out
-    from app.doctor import _shown
+    from greenfast.app.cli.doctor_checks import _shown
     assert _shown("database_url", "postgresql+psycopg://user:pass@host/name") == \
         "postgresql+psycopg://user:(hidden)@host/name"

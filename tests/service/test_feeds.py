@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 import store_values as values
 
-from app.routes.events import _events
-from app.settings import Settings
-from app.wiring import Services
-from db.store import Store
-from search.run import Ended
-from search.strategies import Proposal
+from greenfast.app.routes.events import _events
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.db.store import Store
+from greenfast.search.loop.run import Ended
+from greenfast.search.strategies import Proposal
 
 LOOKS = ("search", "counts", "trials", "best")
 

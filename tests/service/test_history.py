@@ -16,13 +16,13 @@ import pytest
 import store_values as values
 from service_home import KERNELS, Home
 
-from app.client import Client
-from app.settings import Settings
-from app.wiring import Services
-from db.rows import Claim
-from db.store import Store
-from search.plan import SearchPlan, SearchRequest
-from search.run import Ended
+from greenfast.client import Client
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.db.rows import Claim
+from greenfast.db.store import Store
+from greenfast.search.loop.plan import SearchPlan, SearchRequest
+from greenfast.search.loop.run import Ended
 
 RANDOM = ("search", "axpy", "--workload", "line", "--strategy", "random", "--seed", "5", "--json")
 WORKLOAD = '\n[workloads.added]\ntitle = "one more"\ndims = { N = 77 }\n'
@@ -249,8 +249,8 @@ class TestAKernelThatIsGone:
 class TestChampions:
     def test_a_new_check_asks_for_a_recheck_and_retires_nobody(self, edited, whole, rest, monkeypatch):
         edited.reset()
-        from search.catalogue import load_kernel
-        from search.identity import passed_checks
+        from greenfast.search.kernels.catalogue import load_kernel
+        from greenfast.search.kernels.identity import passed_checks
         monkeypatch.setattr("test_history.CHECKS_THEN", passed_checks(load_kernel(edited.folder)))
         search = measured(edited, whole)
         assert edited.home.run("promote", search, "--replace").code == 0
@@ -267,9 +267,9 @@ class TestChampions:
 
     def test_the_scope_of_a_new_search_finds_it(self, edited, whole):
         """The default baseline of a measured search comes from its scope: it must not depend on workloads and checks."""
-        from search.catalogue import Catalogue
-        from search.plan import SearchRequest, make_plan
-        from search.scope import scope_of
+        from greenfast.search.kernels.catalogue import Catalogue
+        from greenfast.search.loop.plan import SearchRequest, make_plan
+        from greenfast.search.loop.scope import scope_of
         edited.reset()
         environment = {"device": "h200", "toolchain": "nvrtc 13.0"}
         request = SearchRequest("axpy", workloads=("line",), seed=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from service_home import Home, axpy
 
-from app.client import Client
+from greenfast.client import Client
 
 MODULES = ("app", "db", "greenfast", "platform", "numpy", "json", "ctypes", "uvicorn", "optuna", "sitecustomize")
 PACKAGES = ("search", "kernel_templates", "greenfast", "cuda", "sqlalchemy")

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from service_home import KERNELS, axpy, until
 
-from app.client import Client
-from search.targets.emulator.isolation import has_seccomp, landlock_version
+from greenfast.client import Client
+from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
 
 SLOWEST_ANSWER_S = 10.0              # two cores, shared with candidates that loop for ever
 

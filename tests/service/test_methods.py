@@ -6,7 +6,7 @@ import httpx
 import pytest
 import store_values as values
 
-from db.store import Store
+from greenfast.db.store import Store
 
 TOKEN = "a-token-of-24-characters"
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client import Client
-from search.album import catalogue_of, entries
+from greenfast.client import Client
+from greenfast.search.diagnose.album import catalogue_of, entries
 
 ENTRY = "attention-first_factor_not_written"
 NAMES = {"NaN", "Infinity", "-Infinity"}

@@ -9,7 +9,7 @@ import tomllib
 import httpx
 from service_home import KERNELS
 
-from search.catalogue import REPOSITORY_TEMPLATES, load_kernel
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 
 
 def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(home, tmp_path):

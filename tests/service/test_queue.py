@@ -9,8 +9,8 @@ import pytest
 import store_values as values
 from service_home import until
 
-from app.progress import ordinal
-from db.store import Store
+from greenfast.app.views.progress import ordinal
+from greenfast.db.store import Store
 
 
 @pytest.fixture

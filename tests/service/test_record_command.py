@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from service_home import Ended
 
-from app.cli import run
+from greenfast.app.cli.main import run
 from drawn_gpu import DrawnGpu
-from search.recordings.file import SUFFIX
-from search.recordings.lattice import lattice_of
-from search.recordings.sweep import Sweep, SweepOrder
+from greenfast.search.recordings.file import SUFFIX
+from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.loop.sweep import Sweep, SweepOrder
 
 
 @pytest.fixture(scope="module")

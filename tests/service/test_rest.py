@@ -10,7 +10,7 @@ import httpx
 import pytest
 from service_home import axpy
 
-from app.client import ServiceError
+from greenfast.client import ServiceError
 
 
 @pytest.fixture(scope="module")

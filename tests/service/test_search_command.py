@@ -78,7 +78,7 @@ def test_a_search_that_ended_is_not_resumed_and_a_paused_one_is_cancelled(home):
 
 def numbers(home, search_id):
     """Trial number -> attempts, of the recorded trials."""
-    from db.store import Store
+    from greenfast.db.store import Store
     store = Store.open(f"sqlite:///{home.data / 'greenfast.sqlite3'}")
     try:
         found = store.trials(search_id, limit=100).items

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app.cli import run
-from search.toolchain import known_answer
+from greenfast.app.cli.main import run
+from greenfast.search.toolchain import known_answer
 
 
 @pytest.fixture

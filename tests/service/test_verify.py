@@ -14,9 +14,9 @@ import zipfile
 import pytest
 from service_home import axpy, one_sentence
 
-from app.downloads import zip_bytes
-from app.verify import Finding, compare_times
-from search.verdict import TimeKind, Timing
+from greenfast.app.bundle.download import zip_bytes
+from greenfast.app.bundle.verify import Finding, compare_times
+from greenfast.search.verdict import TimeKind, Timing
 
 
 # What run_cupy.py does with reference.py, by a Python that knows the bundle's folder only.
@@ -131,8 +131,8 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
     (lambda files: summed({**files, "launch.json": b'{"schema": 1, "kernel": "../x", "template": "t"}'}), "lacks a kernel"),
     (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1")])
 def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):
-    from app.opened_bundle import open_bundle
-    from search.errors import UsageError
+    from greenfast.app.bundle.opened import open_bundle
+    from greenfast.search.errors import UsageError
     (tmp_path / "b.zip").write_bytes(zip_bytes(change(bundle)))
     with pytest.raises(UsageError, match=said) as refused:
         open_bundle(tmp_path / "b.zip")
@@ -166,8 +166,8 @@ def test_times_agree_within_what_processes_differ_by_and_disagree_beyond():
 
 
 def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
-    from app.opened_bundle import OpenedBundle
-    from app.verify import recorded_runs
+    from greenfast.app.bundle.opened import OpenedBundle
+    from greenfast.app.bundle.verify import recorded_runs
     search = {"gates": {"performance": {"timings": [{"workload": "line", "time_median_us": 9.0, "time_kind": "measured",
                                                      "samples": [9.0] * 16, "baseline_samples": [10.0] * 16}]}}}
     again = {"comparisons": [{"against": "runner-up", "processes": []}, {"against": "baseline", "processes": [

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from service_home import axpy, children, is_alive, until
 
-from app.client import Client
+from greenfast.client import Client
 
 TRIALS = 5
 SLOW = {"kernel": "attention", "workloads": ["small"], "templates": ["scalar"], "strategy": "random", "seed": 3,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from search.targets.emulator.build import EmulatorBuild, Module
-from search.targets.emulator.execute import (
+from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.execute import (
     Buffer,
     Launch,
     PointerArgument,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from search.children import serve_requests
-from search.targets.cuda.arena import damage, lay_out, outputs, starting_bytes
-from search.targets.cuda.large_reference import computed
+from greenfast.search.children import serve_requests
+from greenfast.search.targets.cuda.arena import damage, lay_out, outputs, starting_bytes
+from greenfast.search.targets.cuda.large_reference import computed
 
 
 class Breaks(Exception):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from search import reference
-from search.cases import derived_cases
-from search.reference import Answers
+from greenfast.search.oracle import reference
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.oracle.reference import Answers
 
 
 @pytest.fixture

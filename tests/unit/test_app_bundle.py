@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.downloads import laid_out_workload, measured_arch, zip_bytes
-from app.launch_header import launch_header
+from greenfast.app.bundle.download import laid_out_workload, measured_arch, zip_bytes
+from greenfast.app.bundle.launch_header import launch_header
 
 
 def test_a_zip_has_the_same_bytes_whatever_the_order_and_the_time():

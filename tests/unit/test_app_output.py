@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from app.cli_output import duration, one_line, print_json, visible
-from app.routes.login import _own_path
-from app.trial import capped, geometric_mean
-from search.verdict import Stage
+from greenfast.app.cli.output import duration, one_line, print_json, visible
+from greenfast.app.routes.login import _own_path
+from greenfast.app.cli.trial_run import capped, geometric_mean
+from greenfast.search.verdict import Stage
 
 
 @pytest.mark.parametrize("hostile", ["\x1b]0;title\x07", "\x9b31m", "a\rb", "\u202egnp.exe", "\u2066x", "\ud800", "\x00",

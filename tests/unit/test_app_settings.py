@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings, is_loopback, setting_table
-from app.wiring import Services
-from search.errors import UsageError
-from search.targets import RUN_DEADLINE_S
+from greenfast.app.settings import Settings, is_loopback, setting_table
+from greenfast.app.wiring import Services
+from greenfast.search.errors import UsageError
+from greenfast.search.targets import RUN_DEADLINE_S
 
 
 def test_every_setting_has_a_variable_of_its_own_and_a_doc():

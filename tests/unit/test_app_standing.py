@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli_output import microseconds, ratio_in_band
-from app.dashboard.page_search import overtaken
-from app.progress import standing
+from greenfast.app.cli.output import microseconds, ratio_in_band
+from greenfast.app.dashboard.page_search import overtaken
+from greenfast.app.views.progress import standing
 
 
 def test_the_best_of_modelled_times_is_said_to_be_no_more_than_the_lowest():

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters
-from search.gates import GateLimits, Subject
-from search.gates.correctness import CorrectnessGate
-from search.render import RenderedSource, render
-from search.space import resolve
-from search.targets import TargetSettings, open_target
-from search.verdict import GateResult, Outcome, Reason
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.space import resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import GateResult, Outcome, Reason
 
 SMALL = {"tile_m": 16, "warps_m": 1, "tile_n": 32, "pipeline_depth": 2}
 WRONG = {Reason.WRONG_VALUES, Reason.NOT_FINITE, Reason.UNWRITTEN, Reason.OUT_OF_BOUNDS}

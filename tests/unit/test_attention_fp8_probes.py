@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.probes import first_wrong, probe_candidate
-from search.targets import TargetSettings, open_target
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.targets import TargetSettings, open_target
 
 SMALL = {"tile_m": 16, "warps_m": 1, "tile_n": 32}
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from search.catalogue import REPOSITORY_TEMPLATES, load_kernel
-from search.gates.correctness import FROBENIUS_FACTOR
-from search.reference import kernel_module
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
+from greenfast.search.gates.correctness import FROBENIUS_FACTOR
+from greenfast.search.oracle.reference import kernel_module
 
 FORMATS = ("sim", "e4m3", "e5m2")
 TILE_KV = 16

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.cases import derived_cases
-from search.catalogue import Catalogue
-from search.devices import device
-from search.gates import GateLimits, Subject
-from search.gates.correctness import CorrectnessGate
-from search.gates.safety import SafetyGate
-from search.memory import problem
-from search.reference import answer
-from search.render import assemble, render
-from search.space import Space, resolve
-from search.targets import TargetSettings, open_target
-from search.verdict import Outcome, Reason
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.facts import device
+from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.oracle.problem import problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import assemble, render
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Outcome, Reason
 
 CATALOGUE = Catalogue.from_environment()
 ATTENTION = CATALOGUE.kernel("attention")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import complete_parameters
-from search.gates.correctness import CorrectnessGate
-from search.gates.safety import SafetyGate
-from search.instruction_mix import instruction_mix
-from search.toolchain.ptx import read_entries
-from search.verdict import Outcome, Reason
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.targets.emulator.instruction_mix import instruction_mix
+from greenfast.search.toolchain.ptx import read_entries
+from greenfast.search.verdict import Outcome, Reason
 from test_attention_mma import COMPILED, MMA, emulator, rendered, subject, without  # noqa: F401
 
 AHEAD = {"tile_m": 32, "warps_m": 2, "tile_n": 32, "walk": "ahead"}

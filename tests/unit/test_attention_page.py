@@ -1,12 +1,12 @@
-"""docs/attention.md is what bench/attention_page.py makes of the results and templates."""
+"""docs/attention.md is what bench/pages/attention_page.py makes of the results and templates."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench import attention_page
-from bench.attention_page import PAGE, SECTIONS, aim, page, tflops
-from bench.attention_searches import WORKLOADS, command, winners
+from bench.pages import attention_page
+from bench.pages.attention_page import PAGE, SECTIONS, aim, page, tflops
+from bench.gpu.attention_searches import WORKLOADS, command, winners
 
 
 def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more):
@@ -22,11 +22,11 @@ def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more
 
 
 def test_the_page_is_what_the_results_and_templates_make_of_it():
-    assert PAGE.read_text() == page(), "run `python bench/attention_page.py --save`"
+    assert PAGE.read_text() == page(), "run `python bench/pages/attention_page.py --save`"
 
 
 def test_every_section_has_its_place():
-    assert PAGE.read_text().count("(bench/attention_page.py) -->") == len(SECTIONS)
+    assert PAGE.read_text().count("(bench/pages/attention_page.py) -->") == len(SECTIONS)
 
 
 def test_a_search_gives_its_row_with_peer_interval_and_aim(monkeypatch):

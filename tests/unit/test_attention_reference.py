@@ -12,8 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from search.cases import derived_cases
-from search.catalogue import load_kernel
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.kernels.catalogue import load_kernel
 
 FOLDER = Path(__file__).resolve().parents[2] / "kernel_templates" / "attention"
 MASKS = ("none", "causal_top_left", "causal_bottom_right")

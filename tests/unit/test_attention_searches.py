@@ -10,26 +10,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.downloads import launch_description
-from app.worker import StoppableSink, Stop
-from bench.attention_floors import shape_of
-from bench.attention_searches import WORKLOADS, row_of, save_champions, unfinished, wanted
-from db.sink import StoreSink
-from db.store import Store
+from greenfast.app.bundle.download import launch_description
+from greenfast.app.service.worker import StoppableSink, Stop
+from bench.gpu.attention_floors import shape_of
+from bench.gpu.attention_searches import WORKLOADS, row_of, save_champions, unfinished, wanted
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
 from drawn_gpu import DrawnGpu
-from search.candidate import preset_candidate
-from search.comparison import Comparison, Peer, ProcessTimes
-from search.devices import device
-from search.evaluate import Bench
-from search.plan import SearchRequest, make_plan
-from search.run import Ended, SearchRun
-from search.targets import TargetSettings, open_target
-from search.verdict import TimeKind, Timing
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
+from greenfast.search.devices.facts import device
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import TimeKind, Timing
 
 
 @pytest.fixture
 def plan(album, monkeypatch):
-    monkeypatch.setattr("search.plan.target_device", lambda target: device("h200"))
+    monkeypatch.setattr("greenfast.search.loop.plan.target_device", lambda target: device("h200"))
     request = SearchRequest("axpy", name="odd", workloads=("odd",), templates=("right",), target="cuda:0", strategy="random",
                             trials=6, seed=3, mode="hot")
     return make_plan(request, album, window=1)
@@ -109,13 +109,13 @@ def test_the_fastest_peer_is_the_one_to_beat(plan, store, album, toolchain):
 
 def test_champions_are_kept_beside_those_of_other_scopes(plan, store, album, toolchain, emulator, tmp_path,
                                                             monkeypatch):
-    monkeypatch.setattr("bench.attention_searches.PUBLISHED", tmp_path / "published")
+    monkeypatch.setattr("bench.gpu.attention_searches.PUBLISHED", tmp_path / "published")
     (tmp_path / "champions.json").write_text(json.dumps({"environment": {}, "rows": [{"scope_digest": "another"}]}))
     search_id = store.submit(plan).id
     run_on(store, search_id, plan, album, toolchain, checker=emulator)
     workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
     scope = row_of(store, search_id, workload)["champion"]
-    monkeypatch.setattr("bench.attention_searches.KERNEL", "axpy")
+    monkeypatch.setattr("bench.gpu.attention_searches.KERNEL", "axpy")
     save_champions(store, {"date": "2026-11-22"}, tmp_path)
     rows = json.loads((tmp_path / "champions.json").read_text())["rows"]
     assert [one["scope_digest"] for one in rows] == ["another", scope]
@@ -125,7 +125,7 @@ def test_champions_are_kept_beside_those_of_other_scopes(plan, store, album, too
 def test_what_was_never_searched_goes_before_what_is_of_other_files(monkeypatch, tmp_path):
     done = {"mission_bf16": ("old", "scope"), "small_bf16": ("now", "scope"), "long_bf16": ("now", False)}
     rows = [{"workload": name, "run": {"kernel_digest": digest}, "champion": champion} for name, (digest, champion) in done.items()]
-    monkeypatch.setattr("bench.attention_searches.finished", lambda folder: rows if folder != tmp_path else [])
+    monkeypatch.setattr("bench.gpu.attention_searches.finished", lambda folder: rows if folder != tmp_path else [])
     chosen = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
     found = wanted(chosen, "now")
     assert found[0] == "mission_512_bf16" and found[-2:] == ["mission_bf16", "long_bf16"] and "small_bf16" not in found

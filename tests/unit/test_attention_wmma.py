@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from planted_stages import Planted, probed_fault
 
-from search.candidate import preset_candidate
-from search.confirmation import prepared
-from search.devices import device
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.gates.correctness import differing_outputs
-from search.numerics import promised
-from search.probes import first_wrong
-from search.space import Space
-from search.spec import Workload
-from search.targets import TargetSettings, open_target
-from search.verdict import Green
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.confirmation import prepared
+from greenfast.search.devices.facts import device
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.gates.correctness import differing_outputs
+from greenfast.search.gates.promises import promised
+from greenfast.search.diagnose.probes import first_wrong
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Workload
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green
 
 STAGES = ("stage1", "stage2", "stage3a", "stage3b", "stage4", "stage5")
 

@@ -14,10 +14,10 @@ MAY_IMPORT = {"search": {"search"}, "db": {"db", "search"}, "app": {"app", "db",
 ROOMS = {
     "cupy": ("search/targets/cuda/", "search/peers/duel.py"), "torch": ("search/peers/duel.py",),
     "pynvml": ("search/targets/cuda/",),
-    "cuda": ("search/toolchain/", "app/doctor.py", "app/cli_doctor.py"),
+    "cuda": ("search/toolchain/", "app/cli/doctor_checks.py", "app/cli/doctor.py"),
     "optuna": ("search/strategies/", "app/export.py"), "jinja2": ("search/render.py", "app/dashboard/"),
     "sqlalchemy": ("db/",), "alembic": ("db/",), "fastapi": ("app/",), "starlette": ("app/",), "typer": ("app/",),
-    "ray": ("search/executors/ray.py",), "plotly": ("app/dashboard/",), "pygments": ("app/dashboard/",),
+    "ray": ("search/loop/ray.py",), "plotly": ("app/dashboard/",), "pygments": ("app/dashboard/",),
 }
 
 
@@ -25,7 +25,7 @@ ROOMS = {
 def _imports() -> list[tuple[str, str]]:
     """(file, top-level module) of every import statement, wherever it stands in the file.
 
-    What is only downloaded (app/bundle_files) is data here.
+    What is only downloaded (app/bundle/files) is data here.
     """
     found = []
     files = (one for package in PACKAGES for one in (ROOT / package).rglob("*.py"))

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from search import columns, lattice
-from search.candidate import complete_parameters
-from search.cases import derived_cases
-from search.catalogue import Catalogue
-from search.devices import device, device_names
-from search.errors import SpecError, UsageError
-from search.plan import SearchRequest, make_plan
-from search.points import Points
-from search.space import Space
+from greenfast.search.space import columns
+from greenfast.search.space import lattice
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.facts import device, device_names
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.space.points import Points
+from greenfast.search.space.space import Space
 
 
 @pytest.mark.parametrize(("file", "old", "new", "said"), [
@@ -42,8 +43,8 @@ from search.space import Space
     ("reference.py", "def reference", "def referense", "has no function reference"),
 ])
 def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
-    from search.cases import workload_case
-    from search.reference import answer
+    from greenfast.search.oracle.cases import workload_case
+    from greenfast.search.oracle.reference import answer
 
     with pytest.raises(SpecError, match=said) as refused:
         kernel = broken_kernel(file, old, new).kernel("axpy")
@@ -53,7 +54,7 @@ def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, sa
 
 def test_one_broken_kernel_does_not_hide_the_others(broken_kernel):
     broken = broken_kernel("kernel.toml", "[work]", "[work")
-    from search.catalogue import REPOSITORY_TEMPLATES
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
     both = Catalogue([REPOSITORY_TEMPLATES, *broken._roots])
     here = {one.parent.name for one in REPOSITORY_TEMPLATES.glob("*/kernel.toml")}
     assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {*here, "bad_toml"}

@@ -6,16 +6,16 @@ import shutil
 
 import pytest
 
-from search.album import FOLDER
-from search.candidate import complete_parameters
-from search.cases import workload_case
-from search.catalogue import Catalogue
-from search.clusters import declared_clusters, device_lacks, misdeclared, misfit
-from search.devices import device
-from search.errors import SpecError
-from search.launch_file import read_brought
-from search.memory import launches
-from search.space import Space, resolve
+from greenfast.search.diagnose.album import FOLDER
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.clusters import declared_clusters, device_lacks, misdeclared, misfit
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import SpecError
+from greenfast.search.diagnose.brought import read_brought
+from greenfast.search.oracle.problem import launches
+from greenfast.search.space.space import Space, resolve
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_points_with_clusters_are_outside_the_space_of_a_device_without(changed)
 def changed_to_sixteen(template):
     from dataclasses import replace
 
-    from search.expressions import expression
+    from greenfast.search.kernels.expressions import expression
     (launch,) = template.launches
     sixteen = tuple(expression(size, "right.toml") for size in ("4", "4", "1"))
     return replace(template, launches=(replace(launch, cluster=sixteen),))

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from search import computing
+from greenfast.search import compute_turns as computing
 
 
 def test_two_compute_at_once_and_no_more():

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from app.worker import Stop, StoppableSink
-from db.sink import StoreSink
-from db.store import Store
+from greenfast.app.service.worker import Stop, StoppableSink
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
 from drawn_gpu import DrawnGpu
-from search import closing
-from search.comparison import Peer
-from search.confirmation import compared, contender_of
-from search.digest import canonical
-from search.errors import Fault
-from search.evaluate import Bench, evaluate
-from search.identity import passed_checks
-from search.plan import SearchRequest, make_plan
-from search.run import Control, Ended, History, SearchRun
-from search.targets import TargetSettings, open_target
-from search.targets.base import Execution
-from search.targets.cuda.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, block_log_ratios,
+from greenfast.search.loop import closing
+from greenfast.search.loop.comparison import Peer
+from greenfast.search.loop.confirmation import compared, contender_of
+from greenfast.search.digest import canonical
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.kernels.identity import passed_checks
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Execution
+from greenfast.search.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, block_log_ratios,
                                         decide, mean_of_processes, race, student)
-from search.verdict import Accepted, GateResult, Green, Outcome, Reason, TimeKind, Timing, gate_result
+from greenfast.search.verdict import Accepted, GateResult, Green, Outcome, Reason, TimeKind, Timing, gate_result
 from test_run import ListSink
 
 BETWEEN = 0.008                      # standard deviation of a median log ratio from one process to the next

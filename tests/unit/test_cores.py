@@ -7,7 +7,7 @@ import sys
 
 ON_ONE_CORE = """
 import os
-from search.cores import usable_cores
+from greenfast.search.cores import usable_cores
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 print(usable_cores())
 """

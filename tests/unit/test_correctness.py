@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from search.candidate import preset_candidate
-from search.cases import derived_cases
-from search.gates.correctness import compare
-from search.memory import POISON, problem
-from search.reference import answer
-from search.space import resolve
-from search.targets.base import Execution, Failure
-from search.verdict import Reason
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.gates.correctness import compare
+from greenfast.search.oracle.problem import POISON, problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.space.space import resolve
+from greenfast.search.targets.base import Execution, Failure
+from greenfast.search.verdict import Reason
 
 
 @pytest.fixture(scope="module")

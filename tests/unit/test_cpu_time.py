@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from emulator_harness import ADD, Kernel, prepared, values
 
-from search.children import Child, ChildTimeout, Limits
-from search.cpu_time import Deadline, Starved, Watch, beside_others, group_s, process_s
-from search.errors import Fault
-from search.targets.emulator import execute as native
-from search.targets.emulator.build import _run_compiler
+from greenfast.search.children import Child, ChildTimeout, Limits
+from greenfast.search.cpu_time import Deadline, Starved, Watch, beside_others, group_s, process_s
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator import execute as native
+from greenfast.search.targets.emulator.build import _run_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ extern "C" __global__ void k(float* out) {
 """
 CHILD = """
 import sys, time
-from search.children import serve_requests
+from greenfast.search.children import serve_requests
 
 def answer(request):
     while True:

@@ -15,22 +15,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from search.cases import Case, workload_case
-from search.devices import device
-from search.errors import Fault, UsageError
-from search.memory import POISON, LaunchPlan, Problem, Tensor
-from search.plan import SearchRequest, make_plan
-from search.reference import answer
-from search.targets import TargetSettings, open_target
-from search.targets.base import Rival
-from search.targets.cuda import driver, gpu_count
-from search.targets.cuda import target as cuda
-from search.targets.cuda.images import ImageFiles
-from search.targets.cuda.lock import GpuLock
-from search.targets.cuda.nvml import Health, foreign_percent, own_number, strangers
-from search.targets.cuda.quarantine import QUARANTINE_S, Quarantine
-from search.targets.cuda.timing import LOOKS
-from search.verdict import Reason
+from greenfast.search.oracle.cases import Case, workload_case
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Tensor
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.oracle.reference import answer
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Rival
+from greenfast.search.targets.cuda import driver, gpu_count
+from greenfast.search.targets.cuda import target as cuda
+from greenfast.search.targets.cuda.images import ImageFiles
+from greenfast.search.targets.cuda.lock import GpuLock
+from greenfast.search.targets.cuda.nvml import Health, foreign_percent, own_number, strangers
+from greenfast.search.targets.cuda.quarantine import QUARANTINE_S, Quarantine
+from greenfast.search.timing import LOOKS
+from greenfast.search.verdict import Reason
 
 HERE = Path(__file__).parent
 
@@ -222,8 +222,8 @@ def test_why_a_gpu_cannot_be_used(said, count, sentence):
 
 
 def test_a_gpu_too_old_for_the_compiler_is_refused_with_both_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("search.targets.cuda.device_of", lambda number: replace(device("h200"), sm=70))
-    monkeypatch.setattr("search.targets.cuda.why_not", lambda *_: "")
+    monkeypatch.setattr("greenfast.search.targets.cuda.device_of", lambda number: replace(device("h200"), sm=70))
+    monkeypatch.setattr("greenfast.search.targets.cuda.why_not", lambda *_: "")
     with pytest.raises(UsageError, match="cuda:0 is sm_70, and the compiler here serves sm_75 and later") as refused:
         open_target("cuda:0", TargetSettings(tmp_path, (), 1))
     assert refused.value.code == "gpu_too_old"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import store_values as values
 
-from db import convert
-from search.candidate import Candidate, Origin, OriginKind
-from search.errors import Fault
-from search.plan import SearchPlan
-from search.verdict import (CorrectnessEvidence, GateResult, Green, LineCost, Outcome, PerformanceEvidence,
+from greenfast.db import convert
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.errors import Fault
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.verdict import (CorrectnessEvidence, GateResult, Green, LineCost, Outcome, PerformanceEvidence,
                             SafetyEvidence, SafetyFinding, SafetyRun, TimeKind, Timing, gate_result)
 
 VERDICTS = [values.green(), values.accepted(1, 0.1 + 0.2), values.rejected(), values.faulted(),

@@ -15,11 +15,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from db import dialects, migrate
-from db.models import REVISION, Base
-from db.store import Store
-from db.timeouts import Timeouts
-from search.errors import Fault, GreenfastError, UsageError
+from greenfast.db import dialects, migrate
+from greenfast.db.models import REVISION, Base
+from greenfast.db.store import Store
+from greenfast.db.timeouts import Timeouts
+from greenfast.search.errors import Fault, GreenfastError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,7 +91,7 @@ def test_the_revision_in_the_code_is_the_newest_migration():
 
 
 def test_processes_that_open_a_new_database_at_once_all_succeed(path):
-    script = ("import sys; from db.store import Store; import store_values as values\n"
+    script = ("import sys; from greenfast.db.store import Store; import store_values as values\n"
               "store = Store.open(sys.argv[1]); store.submit(values.plan()); store.close()")
     children = [subprocess.Popen([sys.executable, "-c", script, url(path)], stderr=subprocess.PIPE,
                                  env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}) for _ in range(5)]
@@ -359,8 +359,8 @@ def test_a_read_only_database_is_a_fault_and_its_rows_can_be_read(path):
 
 FULL = """
 import resource, sys
-from db.store import Store
-from search.errors import Fault
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault
 import store_values as values
 store = Store.open(sys.argv[1])
 claim = store.claim("worker", 30.0)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from db.dialects import make_engine, parse_url
-from db.session import Database
-from db.timeouts import Timeouts
-from search.errors import Fault
+from greenfast.db.dialects import make_engine, parse_url
+from greenfast.db.session import Database
+from greenfast.db.timeouts import Timeouts
+from greenfast.search.errors import Fault
 
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 psycopg = pytest.importorskip("psycopg", reason="the optional driver of PostgreSQL is not installed")
@@ -43,9 +43,9 @@ def test_each_spelling_of_a_postgresql_url_uses_psycopg(scheme):
 # In a child: without a timeout the test would hang, not fail.
 OPEN = """
 import sys
-from db.store import Store
-from db.timeouts import Timeouts
-from search.errors import Fault
+from greenfast.db.store import Store
+from greenfast.db.timeouts import Timeouts
+from greenfast.search.errors import Fault
 try:
     Store.open(sys.argv[1], Timeouts(connect_s=2.0))
 except Fault as fault:

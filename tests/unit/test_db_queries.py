@@ -6,8 +6,8 @@ import pytest
 import store_values as values
 from sqlalchemy import event, text
 
-from db.store import Store
-from db.trials import SORTS
+from greenfast.db.store import Store
+from greenfast.db.trials import SORTS
 
 TRIALS = 10_000
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from search.candidate import Candidate, Origin, OriginKind
-from search.catalogue import Catalogue
-from search.digest import canonical, digest
-from search.expressions import Expression
-from search.gates.base import GateLimits
-from search.plan import SearchPlan, SearchRequest, make_plan
-from search.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.digest import canonical, digest
+from greenfast.search.kernels.expressions import Expression
+from greenfast.search.gates.base import GateLimits
+from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
+from greenfast.search.kernels.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
                          TemplateSpec, Workload)
 
 

@@ -12,13 +12,13 @@ import pytest
 import typer
 import yaml
 
-from app.cli import make_app
-from search.gates import GATES
-from search.launch_file import FILLS, SCALARS, read_launch
-from search.recordings.lattice import lattice_of
-from search.run import Ended
-from search.strategies import STRATEGIES
-from search.verdict import FINDING_REASONS, Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
+from greenfast.app.cli.main import make_app
+from greenfast.search.gates import GATES
+from greenfast.search.diagnose.brought import FILLS, SCALARS, read_launch
+from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.loop.run import Ended
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.verdict import FINDING_REASONS, Accepted, Faulted, Green, Reason, Rejected, Stage, verdict_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -182,5 +182,5 @@ def test_the_container_files_parse_and_fit_together():
 
 
 def test_the_figures_of_the_emulator_page_are_those_of_the_results():
-    from bench.figures import PAGE, page_with, table
+    from bench.pages.emulator_page import PAGE, page_with, table
     assert PAGE.read_text() == page_with(table())

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from emulator_harness import ORDERS, only_right, prepared
-from search.candidate import preset_candidate
-from search.cases import derived_cases
-from search.catalogue import Catalogue
-from search.memory import problem
-from search.reference import answer
-from search.render import render
-from search.space import resolve
-from search.targets.emulator.build import Module
-from search.targets.emulator.execute import execute
-from search.targets.emulator.target import emulated_run
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.problem import problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import render
+from greenfast.search.space.space import resolve
+from greenfast.search.targets.emulator.build import Module
+from greenfast.search.targets.emulator.execute import execute
+from greenfast.search.targets.emulator.target import emulated_run
 
 
 @pytest.fixture(scope="session")

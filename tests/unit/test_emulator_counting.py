@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emulator_harness import ADD, MMA_GEMM, TEMPLATE_INCLUDE, Kernel, prepared, values, wmma_gemm
-from search.targets.emulator.build import INCLUDE, ModuleFailed
+from greenfast.search.targets.emulator.build import INCLUDE, ModuleFailed
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from emulator_harness import ADD, Kernel, prepared, values
 
-from search.errors import Fault
-from search.targets.emulator.isolation import has_seccomp, landlock_version
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
 
 needs_seccomp = pytest.mark.skipif(not has_seccomp(), reason="this kernel has no seccomp: network and processes stay open")
 needs_landlock = pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock: files stay open")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.cases import workload_case
-from search.control_flow import executions
-from search.errors import Fault
-from search.instruction_mix import class_of, expansion, instruction_mix
-from search.memory import problem
-from search.reference import answer
-from search.render import render
-from search.space import resolve
-from search.targets import TargetSettings, open_target
-from search.targets.emulator.target import SAMPLED_BLOCKS
-from search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
-from search.toolchain import Cubin
-from search.toolchain.ptx import instruction, read_entries
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.targets.emulator.control_flow import executions
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.instruction_mix import class_of, expansion, instruction_mix
+from greenfast.search.oracle.problem import problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import render
+from greenfast.search.space.space import resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
+from greenfast.search.toolchain import Cubin
+from greenfast.search.toolchain.ptx import instruction, read_entries
 from test_toolchain import _source
 
 POINTER = 1 << 24
@@ -115,7 +115,7 @@ def test_fp8_products_are_taken_apart_on_hopper_only():
 def test_a_loop_that_never_ends_is_given_up(toolchain, monkeypatch):
     entry = entry_of(toolchain, """
 extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i >= 0; i *= step) y[0] = i; }""")
-    monkeypatch.setattr("search.control_flow.MOST_VISITS", 1000)
+    monkeypatch.setattr("greenfast.search.targets.emulator.control_flow.MOST_VISITS", 1000)
     with pytest.raises(Fault, match="not followed to their end"):
         executions(entry, (POINTER, 0), (1, 1, 1), (32, 1, 1), (0,))
 

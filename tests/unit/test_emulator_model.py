@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from search.devices import TENSOR_FORMATS, device, device_names
-from search.errors import UsageError
-from search.instruction_mix import CLASSES
-from search.memory import LaunchPlan
-from search.targets.emulator.model import BlockWork, LaunchWork, model, resource_cycles, warp_mma_rate
+from greenfast.search.devices.facts import TENSOR_FORMATS, device, device_names
+from greenfast.search.errors import UsageError
+from greenfast.search.targets.emulator.instruction_mix import CLASSES
+from greenfast.search.oracle.problem import LaunchPlan
+from greenfast.search.targets.emulator.model import BlockWork, LaunchWork, model, resource_cycles, warp_mma_rate
 
 # Dense TFLOP/s (int8: TOP/s) of NVIDIA's data sheets, at the clock that they state them for.
 PEAKS = {

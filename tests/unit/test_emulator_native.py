@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from emulator_harness import ADD, MMA_GEMM, ORDERS, Kernel, prepared, values, wmma_gemm
-from search.targets.emulator.execute import Buffer, Launch, NullArgument, PointerArgument, Run, ScalarArgument
+from greenfast.search.targets.emulator.execute import Buffer, Launch, NullArgument, PointerArgument, Run, ScalarArgument
 
 
 @pytest.fixture(scope="session")

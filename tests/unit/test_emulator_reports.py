@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from emulator_harness import ADD, Kernel, kinds, prepared, values
-from search.errors import Fault, UsageError
-from search.targets.emulator.execute import ScalarArgument, execute, interrupt
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.targets.emulator.execute import ScalarArgument, execute, interrupt
 
 
 @pytest.fixture(scope="session")

@@ -6,27 +6,27 @@ import math
 
 import pytest
 
-from db.figures import figures
-from search.candidate import preset_candidate
-from search.cases import workload_case
-from search.devices import device
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.gates.performance import bound_of
-from search.instruction_mix import CLASSES
-from search.memory import LaunchPlan, problem
-from search.plan import SearchRequest, make_plan
-from search.reference import answer
-from search.render import render
-from search.run import told_of
-from search.space import resolve
-from search.targets import TargetSettings, open_target
-from search.targets.bound import tensor_peak
-from search.targets.emulator.model import BlockWork, LaunchWork
-from search.targets.emulator.sample import sampled_clusters
-from search.targets.emulator.target import SAMPLED_BLOCKS
-from search.targets.emulator.work import block_weights, sampled_blocks
-from search.verdict import Green, Outcome, Trial, gate_result, performance_of
+from greenfast.db.figures import figures
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.devices.facts import device
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.gates.performance import bound_of
+from greenfast.search.targets.emulator.instruction_mix import CLASSES
+from greenfast.search.oracle.problem import LaunchPlan, problem
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import render
+from greenfast.search.loop.run import told_of
+from greenfast.search.space.space import resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.bound import tensor_peak
+from greenfast.search.targets.emulator.model import BlockWork, LaunchWork
+from greenfast.search.targets.emulator.sample import sampled_clusters
+from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.work import block_weights, sampled_blocks
+from greenfast.search.verdict import Green, Outcome, Trial, gate_result, performance_of
 
 ALONE = (1, 1, 1)
 GRIDS = [(8, 32, 1), (1, 64, 2), (512, 1, 1), (3, 1, 1), (3, 32, 1), (5, 7, 1), (2, 3, 3), (17, 1, 1), (4, 8, 2),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
 
-from bench.conformance import cases
-from bench.gpu_conformance import emulated, flattened
-from search.digest import text_digest
-from search.render import RenderedSource
-from search.template_text import Line
-from search.toolchain import Cubin
+from bench.correctness.conformance import cases
+from bench.correctness.gpu_conformance import emulated, flattened
+from greenfast.search.digest import text_digest
+from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.toolchain import Cubin
 
 CASES = {case.name: case for case in cases()}
 LANE, GROUP, POSITION = np.arange(32), np.arange(32) // 4, np.arange(32) % 4

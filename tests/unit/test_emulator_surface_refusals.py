@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulator_harness import ORDERS, Kernel, prepared, values
 
-from search.errors import UsageError
+from greenfast.search.errors import UsageError
 
 OUT = {"out": np.zeros(256, np.int32)}
 

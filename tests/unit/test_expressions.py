@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from search.errors import SpecError
-from search.expressions import expression, require_names
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import expression, require_names
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.gates.performance import BINDING_SHARE, binding_limits
-from search.targets import TargetSettings, open_target
-from search.verdict import Green, Reason, Rejected, Stage, TimeKind, Timing, gate_result, performance_of
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.gates.performance import BINDING_SHARE, binding_limits
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green, Reason, Rejected, Stage, TimeKind, Timing, gate_result, performance_of
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/h200.md and its plots are what bench/h200_page.py makes of the results."""
+"""docs/h200.md and its plots are what bench/pages/h200_page.py makes of the results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from bench.h200_page import DOCS, SECTIONS, pages
-from bench.svg import Axis, Series, linear_axis, log_axis, plot
+from bench.pages.h200_page import DOCS, SECTIONS, pages
+from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def made():
 
 def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
     stale = [path.name for path, content in made.items() if not path.is_file() or path.read_text() != content]
-    assert not stale, f"{', '.join(stale)}: run `python bench/h200_page.py --save`"
+    assert not stale, f"{', '.join(stale)}: run `python bench/pages/h200_page.py --save`"
 
 
 def test_no_plot_is_left_that_nothing_makes(made):
@@ -26,7 +26,7 @@ def test_no_plot_is_left_that_nothing_makes(made):
 
 def test_every_section_has_its_place_and_every_plot_is_shown(made):
     text = made[DOCS / "h200.md"]
-    assert text.count("bench/h200_page.py) -->") == len(SECTIONS)
+    assert text.count("bench/pages/h200_page.py) -->") == len(SECTIONS)
     for path in made:
         assert path.suffix != ".svg" or f"]({path.name})" in text
 

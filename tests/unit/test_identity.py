@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from search.digest import digest
-from search.errors import Fault
-from search.frozen import KernelFiles, frozen_catalogue, kernel_files
-from search.identity import earlier_form, kernel_identity, newer_checks, passed_checks, semantics_digest
-from search.plan import SearchRequest, make_plan
-from search.scope import Scope, scope_of
+from greenfast.search.digest import digest
+from greenfast.search.errors import Fault
+from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
+from greenfast.search.kernels.identity import earlier_form, kernel_identity, newer_checks, passed_checks, semantics_digest
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.scope import Scope, scope_of
 
 WORKLOAD = '\n[workloads.added]\ndims = { N = 77 }\n'
 CHECK = '\n[[checks]]\nname = "added"\ndims = { N = "tile_q + 7" }\ninputs = "normal"\nseeds = 1\n'

@@ -1,4 +1,4 @@
-"""The checkers of bench/independent_check.py can say yes and no: float32 kernels in NumPy, and a dozen ways to get each wrong."""
+"""The checkers of bench/correctness/independent_check.py can say yes and no: float32 kernels in NumPy, and a dozen ways to get each wrong."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import bench.independent
-from bench.independent import CHECKERS, attention
-from bench.independent.attention import visible
-from bench.independent.memory import NUMBERS, STORED, UNIT, decoded, elements, encoded, numbers
-from bench.independent_check import Work, outcome
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
+import bench.correctness.independent
+from bench.correctness.independent import CHECKERS, attention
+from bench.correctness.independent.attention import visible
+from bench.correctness.independent.memory import NUMBERS, STORED, UNIT, decoded, elements, encoded, numbers
+from bench.correctness.independent_check import Work, outcome
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 TILES = {"tile_q": 16, "tile_kv": 24, "depth": 2}
 ROW_TILES = {"tile_rows": 2, "tile_columns": 256, "kept_columns": 512}

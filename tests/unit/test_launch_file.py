@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from search.check import compare
-from search.errors import SpecError
-from search.launch_file import BUFFER_DTYPES, read_brought, read_launch
-from search.memory import POISON, Scalar
-from search.targets.base import Execution
+from greenfast.search.diagnose.check import compare
+from greenfast.search.errors import SpecError
+from greenfast.search.diagnose.brought import BUFFER_DTYPES, read_brought, read_launch
+from greenfast.search.oracle.problem import POISON, Scalar
+from greenfast.search.targets.base import Execution
 
 WHOLE = """
 [[buffers]]

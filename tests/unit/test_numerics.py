@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from db.sink import StoreSink
-from db.store import Store
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
 from drawn_gpu import DrawnGpu
-from search.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from search.confirmation import prepared
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.gates.correctness import ENOUGH_CASES, differing_outputs
-from search.numerics import promised
-from search.plan import SearchRequest, make_plan
-from search.run import Control, Ended, History, SearchRun
-from search.strategies import Proposal
-from search.targets import TargetSettings, open_target
-from search.verdict import Green, Outcome, Reason, Rejected, Stage, gate_result
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from greenfast.search.loop.confirmation import prepared
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.gates.correctness import ENOUGH_CASES, differing_outputs
+from greenfast.search.gates.promises import promised
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.strategies import Proposal
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green, Outcome, Reason, Rejected, Stage, gate_result
 from test_run import ListSink
 
 

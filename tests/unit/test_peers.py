@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from search.errors import Fault
-from search.peers.child import load_offers
-from search.peers.compare import heard, run_child
-from search.peers.results import Round, peers_of
+from greenfast.search.errors import Fault
+from greenfast.search.peers.child import load_offers
+from greenfast.search.peers.compare import heard, run_child
+from greenfast.search.peers.results import Round, peers_of
 
 SQUARE = {"B": 2, "H": 8, "H_kv": 8, "S_q": 256, "S_kv": 256, "D": 64}
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from search.devices import device
-from search.points import Points
-from search.space import Space
-from search.spec import Parameter
+from greenfast.search.devices.facts import device
+from greenfast.search.space.points import Points
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Parameter
 
 
 def parameters(count, values=(0, 1, 2, 3)):

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.worker import _prepared
-from search.errors import Fault
+from greenfast.app.service.worker import _prepared
+from greenfast.search.errors import Fault
 
 
 class Waits:

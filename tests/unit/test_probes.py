@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from planted_stages import PLANTED, changed, probed, probed_fault
 
-from app.cli_probe import show_reports
-from search.candidate import preset_candidate
-from search.devices import device
-from search.errors import SpecError, UsageError
-from search.probe_patterns import pattern
-from search.probes import first_wrong, probe_command
-from search.space import Space
-from search.targets import TargetSettings, open_target
+from greenfast.app.cli.probe import show_reports
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.diagnose.probe_patterns import pattern
+from greenfast.search.diagnose.probes import first_wrong, probe_command
+from greenfast.search.space.space import Space
+from greenfast.search.targets import TargetSettings, open_target
 
 STAGES = ["qk", "softmax", "state", "pv", "single_tile", "output"]
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from search.errors import UsageError
-from search.profile import ncu_command, parse_ncu, parse_sanitizer, run_tool
+from greenfast.search.errors import UsageError
+from greenfast.search.diagnose.profile import ncu_command, parse_ncu, parse_sanitizer, run_tool
 
 NCU_NAMES = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
              "Device", "CC", "gpu__time_duration.sum", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",

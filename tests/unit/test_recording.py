@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 
 from drawn_gpu import DrawnGpu, law_us
-from search.errors import Fault, UsageError
-from search.recordings.contents import Times, operation_digest
-from search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
-from search.recordings.journal import finish, journal_path
-from search.recordings.lattice import lattice_of
-from search.recordings.rules import standing, time_us
-from search.recordings.shelf import SHIPPED
-from search.recordings.sweep import Sweep, SweepOrder
-from search.verdict import Reason
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.recordings.contents import Times, operation_digest
+from greenfast.search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
+from greenfast.search.loop.sweep_journal import finish, journal_path
+from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.recordings.rules import standing, time_us
+from greenfast.search.recordings.shelf import SHIPPED
+from greenfast.search.loop.sweep import Sweep, SweepOrder
+from greenfast.search.verdict import Reason
 
 SETTINGS = ("threads=all", "per_thread=1,2")
 

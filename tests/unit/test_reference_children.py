@@ -9,11 +9,12 @@ import threading
 import numpy as np
 import pytest
 
-from search import computing, reference
-from search.cases import derived_cases
-from search.errors import SpecError
-from search.reference import Answers, _computed
-from search.reference_children import ReferenceChildren, children_for
+from greenfast.search import compute_turns as computing
+from greenfast.search.oracle import reference
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.errors import SpecError
+from greenfast.search.oracle.reference import Answers, _computed
+from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
 TILES = {"tile_q": 16, "tile_kv": 32, "depth": 2, "parts": 1, "blocks": 1}
 

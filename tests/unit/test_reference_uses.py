@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from search.cases import workload_case
-from search.catalogue import REPOSITORY_TEMPLATES, load_kernel
-from search.digest import digest
-from search.errors import SpecError
-from search.recordings.contents import checks_digest
-from search.reference import answer, kernel_module
-from search.targets.cuda.large_reference import computed, described
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
+from greenfast.search.digest import digest
+from greenfast.search.errors import SpecError
+from greenfast.search.recordings.contents import checks_digest
+from greenfast.search.oracle.reference import answer, kernel_module
+from greenfast.search.targets.cuda.large_reference import computed, described
 
 ALBUM = Path(__file__).resolve().parents[1] / "kernels"
 BUILDS_ON_AXPY = """

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from app.confirmations import champion_out
-from app.downloads import bundle
-from app.progress import search_detail
-from app.settings import Settings
-from app.wiring import Services
-from db.models import REVISION
-from search.errors import UsageError
-from search.plan import SearchRequest
-from search.scope import scope_of
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.bundle.download import bundle
+from greenfast.app.views.progress import search_detail
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.db.models import REVISION
+from greenfast.search.errors import UsageError
+from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.scope import scope_of
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.errors import SpecError
-from search.render import RenderedSource, RenderFailed, render, with_markers
-from search.space import resolve
-from search.template_text import Line
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.errors import SpecError
+from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
+from greenfast.search.space.space import resolve
+from greenfast.search.kernels.template_text import Line
 
 
 def _render(catalogue, kernel_name, preset, workload=None):

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from drawn_gpu import DrawnGpu, law_us
-from search.candidate import Candidate, Origin, OriginKind
-from search.errors import Fault, UsageError
-from search.evaluate import Bench, evaluate
-from search.gates import GateLimits
-from search.plan import SearchRequest, make_plan
-from search.recordings.file import SUFFIX, read, write
-from search.recordings.lattice import lattice_of
-from search.recordings.shelf import PATH_VARIABLE, SHIPPED, recording_names
-from search.recordings.space import RecordedSpace
-from search.recordings.sweep import Sweep, SweepOrder
-from search.run import Control, Ended, History, SearchRun
-from search.spec import Parameter
-from search.targets import TargetSettings, check_target_name, open_target
-from search.targets.replay import require_current
-from search.verdict import Green, Outcome, Rejected, TimeKind, gate_result, performance_of, verdict_name
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.gates import GateLimits
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.recordings.file import SUFFIX, read, write
+from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.recordings.shelf import PATH_VARIABLE, SHIPPED, recording_names
+from greenfast.search.recordings.space import RecordedSpace
+from greenfast.search.loop.sweep import Sweep, SweepOrder
+from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.kernels.spec import Parameter
+from greenfast.search.targets import TargetSettings, check_target_name, open_target
+from greenfast.search.targets.replay import require_current
+from greenfast.search.verdict import Green, Outcome, Rejected, TimeKind, gate_result, performance_of, verdict_name
 
 SETTINGS = ("threads=32,128,256", "per_thread=1,2")
 

@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from search.cases import derived_cases
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.errors import SpecError
-from search.memory import problem
-from search.reference import answer
-from search.space import resolve
-from search.targets.cuda.large_reference import small_case
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.errors import SpecError
+from greenfast.search.oracle.problem import problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.space.space import resolve
+from greenfast.search.targets.cuda.large_reference import small_case
 
 
 @pytest.fixture(scope="module")

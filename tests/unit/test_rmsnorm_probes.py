@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from search.candidate import preset_candidate
-from search.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from search.evaluate import Bench
-from search.gates import GateLimits
-from search.probes import first_wrong, probe_candidate
-from search.targets import TargetSettings, open_target
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.gates import GateLimits
+from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.targets import TargetSettings, open_target
 
 STAGES = ["residual", "sum_of_squares", "row_scale", "output"]
 FAULTS = {

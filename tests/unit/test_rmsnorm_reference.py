@@ -8,8 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from search.catalogue import REPOSITORY_TEMPLATES
-from search.reference import reference_module
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+from greenfast.search.oracle.reference import reference_module
 
 FOLDER = REPOSITORY_TEMPLATES / "rmsnorm"
 DTYPES = ("fp16", "bf16")

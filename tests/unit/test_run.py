@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from search.comparison import Confirmation, Peer
-from search.errors import Fault
-from search.evaluate import Bench
-from search.plan import SearchRequest, make_plan
-from search.run import Control, Ended, History, Pending, SearchRun, failure_sentence
-from search.strategies import Proposal
-from search.targets import TargetSettings, open_target
-from search.verdict import Faulted, GateResult, Green, Rejected, Trial
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun, failure_sentence
+from greenfast.search.strategies import Proposal
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Faulted, GateResult, Green, Rejected, Trial
 
 
 class ListSink:

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from search.album import FOLDER, Entry, catalogue_of, entries, judge
-from search.candidate import Candidate, preset_candidate
-from search.cases import workload_case
-from search.catalogue import Catalogue, load_kernel
-from search.digest import digest
-from search.errors import Fault, SpecError
-from search.memory import problem
-from search.reference import answer
-from search.render import RenderedSource, RenderFailed, render
-from search.space import Resolved, resolve
-from search.spec import KernelSpec, TemplateSpec
-from search.targets import TargetSettings, open_target
-from search.template_text import Line, TemplateText, read_template_text
-from search.toolchain import CompileFailed
+from greenfast.search.diagnose.album import FOLDER, Entry, catalogue_of, entries, judge
+from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.kernels.catalogue import Catalogue, load_kernel
+from greenfast.search.digest import digest
+from greenfast.search.errors import Fault, SpecError
+from greenfast.search.oracle.problem import problem
+from greenfast.search.oracle.reference import answer
+from greenfast.search.render import RenderedSource, RenderFailed, render
+from greenfast.search.space.space import Resolved, resolve
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.kernels.template_text import Line, TemplateText, read_template_text
+from greenfast.search.toolchain import CompileFailed
 
 PARTED = ("mma", "wmma")
 LOOP = "    for (int step"

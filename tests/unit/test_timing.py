@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from search.cases import Case
-from search.memory import POISON, LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory
-from search.targets.cuda.arena import CANARY_BYTES, damage, describe, lay_out, outputs, starting_bytes
-from search.targets.cuda.driver import device_facts
-from search.targets.cuda.timing import (LARGEST_RING, LOOKS, SCREEN_BLOCKS, Decision, block_log_ratios, combined,
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.targets.cuda.arena import CANARY_BYTES, damage, describe, lay_out, outputs, starting_bytes
+from greenfast.search.targets.cuda.driver import device_facts
+from greenfast.search.timing import (LARGEST_RING, LOOKS, SCREEN_BLOCKS, Decision, block_log_ratios, combined,
                                         decide, default_mode, floor_us, graph_nodes, median_interval, race, ring_sets,
                                         screened)
 

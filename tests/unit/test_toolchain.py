@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from search.children import Child, ChildDied, ChildTimeout, Limits
-from search.digest import text_digest
-from search.errors import Fault
-from search.render import RenderedSource
-from search.template_text import Line
-from search.toolchain import CompileFailed, Cubin, Toolchain
-from search.toolchain.cache import ArtifactCache
-from search.toolchain.ptxas import parse_log
-from search.toolchain.toolkit import COMPONENTS
-from search.verdict import Reason
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.digest import text_digest
+from greenfast.search.errors import Fault
+from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
+from greenfast.search.toolchain.cache import ArtifactCache
+from greenfast.search.toolchain.ptxas import parse_log
+from greenfast.search.toolchain.toolkit import COMPONENTS
+from greenfast.search.verdict import Reason
 
 KERNEL = """#include <cuda_fp16.h>
 extern "C" __global__ void twice(const __half* x, __half* y) {   // [64] -> [64]
@@ -151,7 +151,7 @@ def test_interrupting_ends_a_compile_in_progress(tmp_path):
 
 def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     monkeypatch.setenv("GREENFAST_TOKEN", "canary-4711")
-    made = Child("search.toolchain.nvrtc_child", Limits())
+    made = Child("greenfast.search.toolchain.nvrtc_child", Limits())
     end, environment = time.monotonic() + 10, ""
     while not environment and time.monotonic() < end:            # empty until the child has become Python
         environment = open(f"/proc/{made.process.pid}/environ").read()

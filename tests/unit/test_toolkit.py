@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from search.errors import Fault
-from search.toolchain import Toolchain, known_answer
-from search.toolchain.toolkit import COMPONENTS, LAYOUTS, TOOLKIT_VARIABLE, installed_toolkit, layout_of
+from greenfast.search.errors import Fault
+from greenfast.search.toolchain import Toolchain, known_answer
+from greenfast.search.toolchain.toolkit import COMPONENTS, LAYOUTS, TOOLKIT_VARIABLE, installed_toolkit, layout_of
 
 
 def _install(folder: Path, wheel: str, version: str) -> None:

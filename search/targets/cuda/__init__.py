@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from search.errors import UsageError
-from search.targets.base import Target
-from search.targets.cuda.driver import device_of, gpu_count, start_code, why_not
+from greenfast.search.errors import UsageError
+from greenfast.search.targets.base import Target
+from greenfast.search.targets.cuda.driver import device_of, gpu_count, start_code, why_not
 
 __all__ = ["gpu_count", "open_device"]
 
@@ -19,7 +19,7 @@ OLDEST_SM = 75                       # NVRTC of CUDA 13 (its release notes)
 def open_device(which: str, cache_folder: Path | None = None, run_deadline_s: float = 30.0,
                 turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> Target:
     """The GPU number `which`; cheap, since no child is started before `prepare`. `turn` is held around its use."""
-    from search.targets.cuda.target import CudaTarget
+    from greenfast.search.targets.cuda.target import CudaTarget
     missing = why_not(int(which), start_code(), gpu_count())
     if missing:
         raise UsageError(f"cuda:{which} cannot be used on this machine: {missing}", code="no_gpu",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from search.memory import POISON, Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, WorkspaceMemory
 
 ALIGN = 256
 CANARY_BYTES = 64 * 1024

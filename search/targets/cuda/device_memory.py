@@ -11,8 +11,8 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from search.memory import POISON
-from search.targets.cuda.arena import CANARY, Arena, head_bytes
+from greenfast.search.oracle.problem import POISON
+from greenfast.search.targets.cuda.arena import CANARY, Arena, head_bytes
 
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3          # cudaMemcpyKind
 KEPT_BYTES = 2**31                               # of heads; one that is larger than half of it is not kept

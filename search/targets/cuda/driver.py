@@ -6,8 +6,8 @@ import ctypes
 from dataclasses import replace
 from functools import cache
 
-from search.devices import Device, device, device_names
-from search.errors import Fault
+from greenfast.search.devices.facts import Device, device, device_names
+from greenfast.search.errors import Fault
 
 # CUdevice_attribute, CUDA driver API.
 ATTRIBUTES = {

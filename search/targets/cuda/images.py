@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from search import computing
-from search.memory import Problem
+from greenfast.search import compute_turns as computing
+from greenfast.search.oracle.problem import Problem
 
 KEPT_BYTES = 2**30
 

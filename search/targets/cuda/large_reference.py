@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from search.cases import Case, derived_cases
-from search.reference import Arrays, described_module, kernel_module
-from search.reference_children import described_case, described_kernel
-from search.space import resolve
-from search.spec import KernelSpec
+from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.oracle.reference import Arrays, described_module, kernel_module
+from greenfast.search.oracle.reference_children import described_case, described_kernel
+from greenfast.search.space.space import resolve
+from greenfast.search.kernels.spec import KernelSpec
 
 LARGE_FLOP = 4e9                     # below, NumPy is done before a GPU has begun
 # Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; in the

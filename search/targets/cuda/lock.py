@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 POLL_S = 0.02
 

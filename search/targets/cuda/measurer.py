@@ -1,6 +1,6 @@
 """The child that owns a GPU: loads cubins, runs problems, times kernels. CuPy is imported here only.
 
-Started as `python -m search.targets.cuda.measurer READ_FD WRITE_FD GPU`. A request is {"do": "hello" | "execute" |
+Started as `python -m greenfast.search.targets.cuda.measurer READ_FD WRITE_FD GPU`. A request is {"do": "hello" | "execute" |
 "measure", ...}; a reply holds "error" when CUDA refused or broke something. The parent replaces a child that said so:
 after an illegal address or a trap the context answers every call with the same error.
 """
@@ -22,12 +22,12 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from search.children import serve_requests
-from search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
-from search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
-from search.targets.cuda.large_reference import computed
-from search.targets.cuda.nvml import Health
-from search.targets.cuda.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
+from greenfast.search.children import serve_requests
+from greenfast.search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
+from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
+from greenfast.search.targets.cuda.large_reference import computed
+from greenfast.search.targets.cuda.nvml import Health
+from greenfast.search.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
 SPIN_S = 0.002                                   # short work is polled, longer work slept for

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 QUARANTINE_S = 300.0
 

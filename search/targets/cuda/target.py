@@ -19,25 +19,25 @@ from typing import Any
 
 import numpy as np
 
-from search.cases import Case
-from search.children import Child, ChildDied, ChildTimeout, Limits
-from search.errors import Fault
-from search.memory import Problem
-from search.reference import Answer, Arrays, answer
-from search.render import RenderedSource
-from search.spec import KernelSpec
-from search.targets.base import Execution, Failure, Inspect, Rival, Target
-from search.targets.bound import bound_us, mode_of
-from search.targets.cuda import driver
-from search.targets.cuda.arena import description
-from search.targets.cuda.images import ImageFiles
-from search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
-from search.targets.cuda.lock import GpuLock
-from search.targets.cuda.nvml import BUSY_PERCENT
-from search.targets.cuda.quarantine import Quarantine
-from search.targets.cuda.timing import CONFIDENCE, LOOKS, median
-from search.toolchain import Cubin
-from search.verdict import Reason, TimeKind, Timing
+from greenfast.search.oracle.cases import Case
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.errors import Fault
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.oracle.reference import Answer, Arrays, answer
+from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.bound import bound_us, mode_of
+from greenfast.search.targets.cuda import driver
+from greenfast.search.targets.cuda.arena import description
+from greenfast.search.targets.cuda.images import ImageFiles
+from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
+from greenfast.search.targets.cuda.lock import GpuLock
+from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
+from greenfast.search.targets.cuda.quarantine import Quarantine
+from greenfast.search.timing import CONFIDENCE, LOOKS, median
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import Reason, TimeKind, Timing
 
 START_DEADLINE_S = 120.0             # CuPy's import and a context, on a cold machine
 RUN_DEADLINE_S = 10.0                # of what one wait on the GPU may take
@@ -86,7 +86,7 @@ class CudaTarget(Target):
     measures = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
-    measurer = "search.targets.cuda.measurer"    # the child's module
+    measurer = "greenfast.search.targets.cuda.measurer"    # the child's module
 
     def __init__(self, which: str, cache_folder: Path, run_deadline_s: float,
                  turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from search.targets.emulator import findings as found
-from search.targets.emulator.build import Module
-from search.targets.emulator.runs import CanaryDamage, Counters, LineCounters, Run, RunFault, RunResult
-from search.targets.emulator.symbols import Frame, kernel_line, source_frames
+from greenfast.search.targets.emulator import findings as found
+from greenfast.search.targets.emulator.build import Module
+from greenfast.search.targets.emulator.runs import CanaryDamage, Counters, LineCounters, Run, RunFault, RunResult
+from greenfast.search.targets.emulator.symbols import Frame, kernel_line, source_frames
 
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]

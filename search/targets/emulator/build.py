@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search.children import child_environment, kill_group
-from search.clusters import declared_clusters
-from search.cpu_time import LOOK_S, Deadline, Watch, beside_others, group_s
-from search.errors import Fault
-from search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
-from search.targets.emulator.runs import Index3
+from greenfast.search.children import child_environment, kill_group
+from greenfast.search.devices.clusters import declared_clusters
+from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, group_s
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from greenfast.search.targets.emulator.runs import Index3
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from search.children import kill_group
-from search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
-from search.errors import Fault, UsageError
-from search.targets.emulator.answers import run_result
-from search.targets.emulator.build import EmulatorBuild, Module
-from search.targets.emulator.runs import (
+from greenfast.search.children import kill_group
+from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.targets.emulator.answers import run_result
+from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.runs import (
     Argument,
     Buffer,
     CanaryDamage,

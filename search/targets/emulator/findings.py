@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from search.targets.emulator.runs import Finding, Index3, RunFault
-from search.targets.emulator.symbols import Frame, kernel_line
+from greenfast.search.targets.emulator.runs import Finding, Index3, RunFault
+from greenfast.search.targets.emulator.symbols import Frame, kernel_line
 
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.errors import Fault
+from greenfast.search.errors import Fault
 
 NAMES = ("g++", "clang++")
 OVERRIDE = "GREENFAST_CXX"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from search.devices import Device
-from search.memory import LaunchPlan
-from search.occupancy import occupancy
+from greenfast.search.devices.facts import Device
+from greenfast.search.oracle.problem import LaunchPlan
+from greenfast.search.devices.occupancy import occupancy
 
 # NORM, FITTED, LATENCY and the cycles below it were fitted to 105 attention candidates of two templates on an H200, and
 # rounded (bench/results/gpu_check.json); CLUSTER_CYCLES to a third template, on which the others are a prediction
@@ -54,7 +54,7 @@ class BlockWork:
     shared_wavefronts: float
     global_sectors: float
     barriers: float
-    mix: Mapping[str, float]                     # warp instructions by class, as search.instruction_mix has them
+    mix: Mapping[str, float]                     # warp instructions by class, as greenfast.search.targets.emulator.instruction_mix has them
     float_atomic_turns: float                    # of a warp's lanes that add floats to shared memory
     weight: float = 1.0                          # blocks of the launch that it stands for
 

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from search.devices import device
-from search.errors import Fault
-from search.memory import Problem, Scalar, Tensor, WorkspaceMemory
-from search.render import RenderedSource
-from search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
-from search.targets.bound import bound_us
-from search.targets.emulator import build, execute as native
-from search.targets.emulator.build import EmulatorBuild, Module
-from search.targets.emulator.host_compiler import find_host_compiler
-from search.targets.emulator.model import BAND, model
-from search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, sample_of, whole_mix
-from search.toolchain import Cubin
-from search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import Fault
+from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.render import RenderedSource
+from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.bound import bound_us
+from greenfast.search.targets.emulator import build, execute as native
+from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.targets.emulator.model import BAND, model
+from greenfast.search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, sample_of, whole_mix
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
 
 CHECK_FLOP_LIMIT = 400e6             # about half a second on one core
 FIRST_BATCH = 4                      # most wrong candidates show in the first runs

@@ -10,14 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from search.errors import Fault
-from search.instruction_mix import BUFFER_ADDRESS, CLASSES, InstructionMix, block_mixes
-from search.memory import LaunchPlan, Problem, Scalar
-from search.targets.emulator.execute import Counters
-from search.targets.emulator.model import BlockWork, LaunchWork
-from search.targets.emulator.sample import SampledCluster, sampled_clusters
-from search.toolchain import Cubin
-from search.toolchain.ptx import read_entries
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.instruction_mix import BUFFER_ADDRESS, CLASSES, InstructionMix, block_mixes
+from greenfast.search.oracle.problem import LaunchPlan, Problem, Scalar
+from greenfast.search.targets.emulator.execute import Counters
+from greenfast.search.targets.emulator.model import BlockWork, LaunchWork
+from greenfast.search.targets.emulator.sample import SampledCluster, sampled_clusters
+from greenfast.search.toolchain import Cubin
+from greenfast.search.toolchain.ptx import read_entries
 
 MADE_BY = {"wavefronts": "shared", "sectors": "global", "products": "mma", "barriers": "barrier"}
 

@@ -1,0 +1,1 @@
+"""Bundles: written, opened, verified."""

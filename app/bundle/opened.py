@@ -1,0 +1,157 @@
+"""A bundle as it comes from elsewhere: nothing is written, nothing in it is run, and its sums have to be right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.kernels.catalogue import load_kernel
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.spec import KernelSpec
+
+MOST_FILES = 64
+LARGEST_FILE_BYTES = 32 * 2**20
+LARGEST_BUNDLE_BYTES = 128 * 2**20
+NEEDED = ("SHA256SUMS", "environment.json", "evidence.json", "kernel.cu", "kernel.toml", "launch.json", "reference.py",
+          "template.cu.j2", "template.toml")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
+_PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
+_SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
+_BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
+
+
+@dataclass(frozen=True)
+class OpenedBundle:
+    """Contents by file name, and what the JSON files hold. `baseline_launch` is None where no baseline is inside."""
+
+    files: Mapping[str, bytes]
+    launch: Mapping[str, Any]
+    baseline_launch: Mapping[str, Any] | None
+    evidence: Mapping[str, Any]
+    environment: Mapping[str, Any]
+
+    def text(self, name: str) -> str:
+        return self.files[name].decode("utf-8")
+
+    @property
+    def reference_files(self) -> dict[str, bytes]:
+        """reference.py, and every file that it may be able to import (search/kernels/reference_text.py)."""
+        return {name: data for name, data in self.files.items() if name.endswith("reference.py")}
+
+
+def open_bundle(path: Path) -> OpenedBundle:
+    """Read `path`; UsageError `bad_bundle` when it is no bundle, is too large, or is not what its sums say."""
+    files = _contents(path)
+    missing = [name for name in NEEDED if name not in files]
+    if missing:
+        raise _bad(f"{path} is no bundle: {', '.join(missing)} is not in it")
+    _require_sums(path, files)
+    launch, evidence, environment = (_json(files, name) for name in ("launch.json", "evidence.json", "environment.json"))
+    baseline = _json(files, "baseline_launch.json") if "baseline_launch.json" in files else None
+    for one in filter(None, (launch, baseline)):
+        if one.get("schema") != 1:
+            raise _bad(f"{path}: launch.json has the schema {one.get('schema')!r}; this version reads 1")
+        if not _complete(one):
+            raise _bad(f"{path}: launch.json lacks a kernel, a template, parameters or workloads")
+    if hashlib.sha256(files["kernel.cu"]).hexdigest() != launch.get("source_digest"):
+        raise _bad(f"{path}: kernel.cu is not the source that launch.json names")
+    return OpenedBundle(files, launch, baseline, evidence, environment)
+
+
+def _complete(launch: Mapping[str, Any]) -> bool:
+    workloads = launch.get("workloads")
+    return (all(_PLAIN.match(str(launch.get(key))) for key in ("kernel", "template"))
+            and isinstance(launch.get("parameters"), dict) and isinstance(workloads, list) and bool(workloads)
+            and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in workloads))
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    """Every file, read into memory; a name is a plain one, so that it leads nowhere."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            entries = packed.infolist()
+            if len(entries) > MOST_FILES:
+                raise _bad(f"{path} holds {len(entries)} files; a bundle has at most {MOST_FILES}")
+            files: dict[str, bytes] = {}
+            for one in entries:
+                if not _NAME.match(one.filename) or one.filename in files:
+                    raise _bad(f"{path} holds a file named {one.filename[:80]!r}")
+                with packed.open(one) as opened:         # sizes in the directory are claims: what is read is counted
+                    files[one.filename] = opened.read(LARGEST_FILE_BYTES + 1)
+                if len(files[one.filename]) > LARGEST_FILE_BYTES or \
+                        sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES:
+                    raise _bad(f"{path} is too large: {one.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
+                               f"or {LARGEST_BUNDLE_BYTES >> 20} MiB in all")
+            return files
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", code="missing_bundle") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise _bad(f"{path} cannot be read as a zip file: {error}") from None
+
+
+def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
+    sums: dict[str, str] = {}
+    for line in files["SHA256SUMS"].decode("utf-8", "replace").splitlines():
+        if not (found := _SUM.match(line)):
+            raise _bad(f"{path}: SHA256SUMS holds {line[:80]!r}")
+        sums[found.group(2)] = found.group(1)
+    listed = files.keys() - {"SHA256SUMS"}
+    if odd := sorted(listed ^ sums.keys()):
+        raise _bad(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
+    changed = [name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]]
+    if changed:
+        raise _bad(f"{path}: {', '.join(changed)} is not what SHA256SUMS says: damaged, or changed since")
+
+
+def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(files[name])
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise _bad(f"{name} of the bundle is no JSON object")
+    return found
+
+
+def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
+    """The kernel as the bundle describes it, with the templates that are inside; `folder` receives its files."""
+    made = folder / str(bundle.launch["kernel"])
+    made.mkdir()
+    launches = {"baseline_template": bundle.baseline_launch, "template": bundle.launch}     # of one name: the winner's
+    for name, launch in launches.items():
+        if launch is not None:
+            for ending in ("toml", "cu.j2"):
+                if f"{name}.{ending}" not in bundle.files:
+                    raise _bad(f"the bundle lacks {name}.{ending}")
+                (made / f"{launch['template']}.{ending}").write_bytes(bundle.files[f"{name}.{ending}"])
+    for name, data in bundle.reference_files.items():
+        (made / name).write_bytes(data)
+    (made / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
+    kernel = load_kernel(made)
+    if missing := sorted(kernel.reference_files.keys() - bundle.files.keys()):
+        raise _bad(f"the bundle lacks {', '.join(missing)}")
+    return kernel
+
+
+def _with_own_baseline(bundle: OpenedBundle) -> str:
+    """kernel.toml, its default baseline being a preset that is inside: the named one may be of another template."""
+    try:
+        presets = tomllib.loads(bundle.text("template.toml")).get("presets", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise _bad("template.toml of the bundle is no TOML") from None
+    if not presets:
+        return bundle.text("kernel.toml")
+    return _BASELINE_LINE.sub(f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"',
+                              bundle.text("kernel.toml"), count=1)
+
+
+def _bad(sentence: str) -> UsageError:
+    return UsageError(sentence, code="bad_bundle", mend="download the bundle again")

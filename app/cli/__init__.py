@@ -1,0 +1,1 @@
+"""The `greenfast` command: one file a command."""

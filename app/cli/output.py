@@ -1,0 +1,115 @@
+"""What the commands print: data on stdout, everything else on stderr, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from greenfast.search.errors import GreenfastError
+from greenfast.search.json_values import json_text
+
+HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")      # controls, direction marks, lone surrogates, odd line ends
+
+WIDTH_WITHOUT_TERMINAL = 140
+
+
+def visible(text: object) -> str:
+    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
+    return "".join(one if one in "\n\t" or unicodedata.category(one) not in HIDDEN_CATEGORIES
+                   else one.encode("unicode_escape", "surrogatepass").decode("ascii") for one in str(text))
+
+
+def one_line(text: object) -> str:
+    return " ".join(visible(text).split())
+
+
+class _Console(Console):
+    """rich's own ends the process with 1 when its reader is gone, as in `greenfast templates | head`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console without markup: names and logs are shown as they are."""
+    width = None if _is_terminal(stderr) else WIDTH_WITHOUT_TERMINAL
+    return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+
+
+def _is_terminal(stderr: bool) -> bool:
+    return (sys.stderr if stderr else sys.stdout).isatty()
+
+
+def say(text: object) -> None:
+    """One line for a person, on stderr."""
+    print(one_line(text), file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Exactly one JSON value on stdout."""
+    print(json_text(value), flush=True)
+
+
+def print_error(error: GreenfastError, as_json: bool) -> None:
+    """The sentence on stderr, and with --json the error as the one value on stdout."""
+    say(f"greenfast: {error}")
+    if as_json:
+        print_json({"error": {"code": error.code, "message": error.message, "mend": error.mend}})
+
+
+def text(value: object, style: str = "") -> Text:
+    """A table cell or panel text: no markup, nothing that a terminal would obey."""
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    return Text("-" if value is None else visible(value), style=style)
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> Table:
+    made = Table(title=text(title) if title else None, title_justify="left", header_style="bold", box=None,
+                 pad_edge=False)
+    for one in titles:
+        made.add_column(text(one), overflow="fold")
+    for row in rows:
+        made.add_row(*(one if isinstance(one, Text) else text(one) for one in row))
+    return made
+
+
+VERDICT_STYLES = {"accepted": "bold green", "green": "green", "rejected": "yellow", "faulted": "bold red",
+                  "passed": "green", "failed": "yellow", "completed": "green", "running": "cyan",
+                  "cancelled": "yellow", "missing": "red", "ok": "green", "right": "green", "wrong": "bold red"}
+
+
+def styled(word: object) -> Text:
+    return text(word, VERDICT_STYLES.get(str(word), ""))
+
+
+def microseconds(value: float | None, kind: object = None, mode: str | None = None) -> str:
+    """3.20 us (measured, hot)."""
+    if value is None:
+        return "-"
+    said = ", ".join(str(one) for one in (kind, mode) if one)
+    return f"{value:.2f} us" + (f" ({said})" if said else "")
+
+
+def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
+    """A ratio to the baseline; of times that only order what lies further apart than `band`, whether it does."""
+    if ratio is None:
+        return "-"
+    told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band
+    return f"{ratio:.3f}" + ("" if told_apart else f" (not told apart: within a factor {band:g})")
+
+
+def duration(seconds: float | None) -> str:
+    """3.2 s, 4 min 5 s, 2 h 10 min."""
+    if seconds is None:
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,75 @@
+"""A check's findings as SARIF 2.1.0 (OASIS), which editors and code hosts show at their lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from greenfast.app.cli.check_run import CheckOutcome
+from greenfast.app.wiring import own_version
+from greenfast.search.verdict import FINDING_REASONS, SafetyFinding
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+RULES = {
+    "race": "Two threads access the same bytes, one of them writes, and nothing orders them.",
+    "uninitialised": "Memory is read that was never written.",
+    "out_of_bounds": "An access lies outside the memory that it belongs to.",
+    "in_flight_read": "The destination of an asynchronous copy is used before the copy was waited for.",
+    "unwaited_copy": "An asynchronous copy is never waited for.",
+    "divergence": "Threads that must arrive together at a barrier or collective do not.",
+    "misaligned": "An access is not aligned to its size.",
+    "deadlock": "Threads wait for each other without end.",
+    "timeout": "The kernel does not end.",
+    "input_changed": "The kernel writes to its input.",
+    "out_of_memory": "The kernel needs more memory than there is.",
+    "device_fault": "The kernel ends its run: a wild access, a trap.",
+    "wrong_values": "An output is not what was expected.",
+}
+assert RULES.keys() == FINDING_REASONS.keys()
+
+
+def sarif_text(outcome: CheckOutcome) -> str:
+    return json.dumps(sarif(outcome), indent=2, ensure_ascii=True) + "\n"
+
+
+def sarif(outcome: CheckOutcome) -> dict[str, Any]:
+    """One run with a rule for each kind and a result for each finding."""
+    used = list(dict.fromkeys(one.kind for one in outcome.report.findings))
+    rules = [{"id": kind, "shortDescription": {"text": RULES[kind]}, "defaultConfiguration": {"level": "error"}}
+             for kind in used]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{
+        "tool": {"driver": {"name": "greenfast", "version": own_version(), "rules": rules}},
+        "invocations": [{"executionSuccessful": True}],
+        "results": [_result(one, used.index(one.kind), outcome) for one in outcome.report.findings],
+        "columnKind": "utf16CodeUnits"}]}
+
+
+def _result(finding: SafetyFinding, rule: int, outcome: CheckOutcome) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "ruleId": finding.kind, "ruleIndex": rule, "level": "error", "message": {"text": finding.sentence},
+        "locations": [_location(finding.where, outcome)] if finding.where else [],
+        "occurrenceCount": max(1, finding.count),
+        "properties": {"memory": finding.memory, "offset_bytes": finding.offset_bytes, "block": finding.block,
+                       "thread": finding.thread, "other_thread": finding.other_thread}}
+    if finding.other_where:
+        found["relatedLocations"] = [{"id": 1, "message": {"text": "the access that it is not ordered with"},
+                                      **_location(finding.other_where, outcome)}]
+    return found
+
+
+def _location(where: tuple[str, int], outcome: CheckOutcome) -> dict[str, Any]:
+    file, line = where
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file, outcome.files.get(file))},
+                                 "region": {"startLine": max(1, line)}}}
+
+
+def _uri(name: str, path: Path | None) -> str:
+    """Relative to the working directory where possible: what editors and code hosts resolve."""
+    if path is None:
+        return quote(name)
+    try:
+        return quote(path.resolve().relative_to(Path.cwd()).as_posix())
+    except ValueError:
+        return path.resolve().as_uri()

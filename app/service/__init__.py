@@ -1,0 +1,1 @@
+"""The serving process: the web application, its server and its workers."""

@@ -1,0 +1,109 @@
+"""Connections that cost nothing to open must not take the service away from everybody else.
+
+uvicorn waits for a request's headers for ever. Here a connection has a deadline for complete headers and a longer one
+for the body, and there are never more connections than file descriptors allow: a newcomer replaces the connection
+that has waited longest without a complete request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import OrderedDict
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from greenfast.app.routes.auth import BODY_DEADLINE_S
+
+WANTED_DESCRIPTORS = 8192
+RESERVED_DESCRIPTORS = 256       # database, event loop, files, pipes of the workers
+BODY_SLACK_S = 5.0               # the application refuses a late body with a sentence first
+REQUEST_TIMEOUT = (b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+FULL = (b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
+        b"content-length: 0\r\n\r\n")
+
+
+def raise_descriptor_limit() -> int:
+    """Raise this process's limit as far as it may go; gives the number of connections that fit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(WANTED_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    known = WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, WANTED_DESCRIPTORS)
+    return max(16, known - RESERVED_DESCRIPTORS)
+
+
+def bounded_protocol(header_timeout_s: float, most_connections: int) -> type[H11Protocol]:
+    """uvicorn's protocol with deadlines for requests and a limit on connections."""
+
+    class BoundedProtocol(DeadlineProtocol):
+        header_deadline_s = header_timeout_s
+        connection_limit = most_connections
+        waiting: OrderedDict[DeadlineProtocol, None] = OrderedDict()
+
+    return BoundedProtocol
+
+
+class DeadlineProtocol(H11Protocol):
+    """One connection: closed when a request is not complete in time."""
+
+    header_deadline_s: float
+    connection_limit: int
+    waiting: OrderedDict[DeadlineProtocol, None]     # without a complete request, the oldest first
+    _timer: asyncio.TimerHandle | None = None
+    _awaited: Any = None                             # what the timer waits for: h11.IDLE or h11.SEND_BODY
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.connection_limit:
+            if self.waiting:
+                next(iter(self.waiting)).give_up()
+            else:
+                self.give_up(FULL)
+                return
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self._stop_timer()                       # the keep-alive timer runs until the next request
+            self.waiting[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def give_up(self, answer: bytes = b"") -> None:
+        """Close now; nothing is waited for."""
+        self._stop_timer()
+        if not self.transport.is_closing():
+            if answer:
+                self.transport.write(answer)
+            self.transport.close()
+
+    def _watch(self) -> None:
+        """Start the deadline of what is awaited; more bytes of it do not put it off."""
+        state = self.conn.their_state
+        if state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+            self._stop_timer()
+        elif state is not self._awaited:
+            self._stop_timer()
+            self._awaited = state
+            self.waiting[self] = None
+            deadline_s = (self.header_deadline_s if state is h11.IDLE
+                          else BODY_DEADLINE_S + BODY_SLACK_S)
+            self._timer = self.loop.call_later(deadline_s, self.give_up, REQUEST_TIMEOUT)
+
+    def _stop_timer(self) -> None:
+        self.waiting.pop(self, None)
+        self._awaited = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

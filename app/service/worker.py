@@ -1,0 +1,336 @@
+"""Running searches: claim one, go on where it stands, hand it back when told to stop."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from greenfast.app.wiring import Services
+from greenfast.db.faults import LeaseLost
+from greenfast.db.rows import Claim
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.errors import Fault, GreenfastError
+from greenfast.search.render import RenderedSource
+from greenfast.search.loop.run import Control, Ended, History, RunResult, SearchRun, Sink
+from greenfast.search.strategies import Proposal
+from greenfast.search.targets.base import Target
+from greenfast.search.verdict import GateResult, Trial
+
+HEARTBEAT_S = 0.5
+T = TypeVar("T")
+ALIVE_EVERY_S = 4.0              # so often a worker says that it is there
+PREPARING = "prepare"            # the thread that builds what a search needs
+LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
+LOCKED = ("database_locked", "database_timeout", "database_busy")     # it will be free again
+LOCKED_PAUSE_S = 0.1             # after a busy timeout; another process has the lock
+INTERRUPT_GRACE_S = 1.0          # for what prepares to end once it was interrupted
+EXIT_GRACE_S = 5.0               # after the supervisor is gone
+
+
+class Stop:
+    """A request to stop: first the trials in flight may finish, then nothing is waited for."""
+
+    def __init__(self, drain_s: float, on_force: Callable[[], None] = lambda: None) -> None:
+        self._drain_s, self._on_force = drain_s, on_force
+        self._asked, self._forced = threading.Event(), threading.Event()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    @property
+    def forced(self) -> bool:
+        return self._forced.is_set()
+
+    def ask(self) -> None:
+        """Drain; asking twice, or `drain_s` later, is to force."""
+        if self._asked.is_set():
+            self.force()
+            return
+        self._asked.set()
+        timer = threading.Timer(self._drain_s, self.force)
+        timer.daemon = True
+        timer.start()
+
+    def force(self) -> None:
+        self._asked.set()
+        if not self._forced.is_set():
+            self._forced.set()
+            self._on_force()
+
+    def wait(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)
+
+    def on_signals(self) -> None:
+        """Ctrl-C and SIGTERM ask; a second one forces."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.ask())
+
+
+class Patience:
+    """Repeats what a locked database refused until the lock is released.
+
+    Nobody can take the claim over while the database is locked, and a claim whose lease ran out meanwhile still
+    holds unless another worker was quicker afterwards. So waiting loses nothing; giving up loses the trials in flight.
+    """
+
+    def __init__(self, stop: Stop, say: Callable[[str], None] = lambda text: None) -> None:
+        self._stop, self._say = stop, say
+        self._reported = False
+
+    def __call__(self, transaction: Callable[..., T], *arguments: Any) -> T:
+        """What `transaction` returns. Its Fault once `stop` is forced, or when waiting cannot help."""
+        while True:
+            try:
+                result = transaction(*arguments)
+            except Fault as fault:
+                if fault.code not in LOCKED or self._stop.forced:
+                    raise
+                if not self._reported:
+                    self._say(f"{fault.message}; the search goes on when it can be written again")
+                self._reported = True
+                time.sleep(LOCKED_PAUSE_S)
+            else:
+                self._reported = False
+                return result
+
+
+class StoppableSink:
+    """A sink whose control also hears of `stop`; remembers what the database itself wanted."""
+
+    def __init__(self, sink: Sink, stop: Stop, patience: Patience | None = None) -> None:
+        self._sink, self._stop, self._patience = sink, stop, patience or Patience(stop)
+        self.wanted = Control.RUN
+
+    def begin(self, number: int, proposal: Proposal) -> None:
+        self._patience(self._sink.begin, number, proposal)
+
+    def record(self, trial: Trial, source: RenderedSource | None) -> None:
+        self._patience(self._sink.record, trial, source)
+
+    def settle(self, number: int, result: GateResult) -> None:
+        self._patience(self._sink.settle, number, result)
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        self._patience(self._sink.confirm, confirmation)
+
+    def beside(self, peer: Peer) -> None:
+        self._patience(self._sink.beside, peer)
+
+    def control(self, spent_s: float) -> Control:
+        self.wanted = self._patience(self._sink.control, spent_s)
+        if self.wanted is Control.CANCEL or self._stop.forced:
+            return Control.CANCEL
+        return Control.PAUSE if self._stop.asked else self.wanted
+
+
+class Left(StrEnum):
+    """How a claimed search was left."""
+
+    ENDED = "ended"              # by itself or by request: its end is recorded
+    STOPPED = "stopped"          # this process was told to stop: the claim is still held
+    LOST = "lost"                # another worker has it now
+
+
+@dataclass(frozen=True)
+class RunReport:
+    left: Left
+    ended: Ended | None = None
+    why: str = ""
+
+
+def run_claim(services: Services, claim: Claim, stop: Stop,
+              on_trial: Callable[[Trial], None] = lambda trial: None,
+              on_closing: Callable[[], None] = lambda: None,
+              say: Callable[[str], None] = lambda text: None) -> RunReport:
+    """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
+
+    A locked database is waited for. Its other faults are raised: nothing could be recorded. The claim holds until its
+    lease ends and another worker takes the search.
+    """
+    patience = Patience(stop, say)
+    sink = StoppableSink(services.sink(claim), stop, patience)
+    try:
+        result = _run(services, claim, sink, stop, patience, on_trial, on_closing)
+        if _is_stopped(sink, stop, result):
+            return RunReport(Left.STOPPED, why="stopped")
+        patience(services.store.finish, claim, result.ended, result.why)
+        return RunReport(Left.ENDED, result.ended, result.why)
+    except GreenfastError as error:
+        if error.code == "lease_lost":
+            return RunReport(Left.LOST, why=str(error))
+        if error.code.startswith(("database_", "disk_")):
+            raise
+        if stop.asked:                               # our own stop may have made it fail
+            return RunReport(Left.STOPPED, why="stopped")
+        result = RunResult(Ended.FAILED, str(error))
+    patience(services.store.finish, claim, result.ended, result.why)
+    return RunReport(Left.ENDED, result.ended, result.why)
+
+
+def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
+    """Whether the run ended because this process was told to stop, and not by itself or by request."""
+    return stop.asked and sink.wanted is Control.RUN and result.ended in (
+        Ended.PAUSED, Ended.CANCELLED, Ended.FAILED)
+
+
+def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, patience: Patience,
+         on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
+    history = patience(services.store.history, claim)
+    run = _with_heartbeat(lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing), sink,
+                          history, stop, services.interrupt)
+    if isinstance(run, RunResult):
+        return run
+    patience(services.store.describe, claim, services.environment(run.bench))
+    try:
+        return run.run()
+    finally:
+        services.give_back_gpus()
+
+
+def _prepared(services: Services, search_id: str, sink: Sink, history: History,
+              on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
+    """The run, with its target built: the first time on a machine that takes a while."""
+    run = services.search_run(search_id, sink, history, on_trial, on_closing)
+    if run.bench.checker is not None:        # what safety needs is built meanwhile
+        threading.Thread(target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True).start()
+    run.bench.target.prepare()
+    return run
+
+
+def _prepare_quietly(checker: Target) -> None:
+    """Whoever needs it first meets its faults."""
+    with suppress(GreenfastError):
+        checker.prepare()
+
+
+def _with_heartbeat(work: Callable[[], SearchRun], sink: Sink, history: History, stop: Stop,
+                    interrupt: Callable[[], None]) -> SearchRun | RunResult:
+    """Do `work` in another thread and keep the lease meanwhile. A pause or a cancel is its result at once, and it is not
+    waited for once `stop` is asked for."""
+    future: Future[SearchRun] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, name=PREPARING, daemon=True).start()
+    while not stop.asked:
+        if wait((future,), HEARTBEAT_S).done:
+            return future.result()
+        control = sink.control(history.spent_s)
+        if control is not Control.RUN and not stop.asked:
+            interrupt()
+            wait((future,), INTERRUPT_GRACE_S)       # it leaves nothing half made behind
+            ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
+            return RunResult(ended, f"{ended} while its target was prepared")
+    raise Fault("stopped before the first trial", code="stopped")
+
+
+class Worker:
+    """Claims searches, the oldest first, until told to stop."""
+
+    def __init__(self, services: Services, stop: Stop, say: Callable[[str], None]) -> None:
+        self._services, self._stop, self._say = services, stop, say
+        self.name = worker_name()
+        self._kept: Claim | None = None          # of a search that a fault of the database interrupted
+
+    def run(self, *, once: bool = False) -> None:
+        """Until stopped; with `once`, until no search is waiting."""
+        pause_s = self._services.settings.poll_s
+        done = threading.Event()
+        threading.Thread(target=self._tell_alive, args=(done,), name="alive", daemon=True).start()
+        try:
+            self._take_searches(pause_s, once)
+        finally:
+            done.set()
+            with suppress(Fault):
+                self._services.store.worker_gone(self.name)
+
+    def _tell_alive(self, done: threading.Event) -> None:
+        """Queued searches show whether somebody is there to take them."""
+        while not done.is_set():
+            with suppress(GreenfastError):
+                self._services.store.worker_seen(self.name)
+            done.wait(ALIVE_EVERY_S)
+
+    def _take_searches(self, pause_s: float, once: bool) -> None:
+        while not self._stop.asked:
+            try:
+                worked = self._one()
+                pause_s = self._services.settings.poll_s
+            except Fault as fault:
+                self._say(f"worker {self.name}: {fault}")
+                pause_s, worked = min(2 * pause_s, LONGEST_PAUSE_S), False
+                if once:
+                    raise
+            if not worked:
+                if once:
+                    return
+                self._stop.wait(pause_s)
+        if self._kept is not None:
+            with suppress(Fault):                # else the lease runs out
+                self._services.store.release(self._kept)
+
+    def _one(self) -> bool:
+        """Run one search; False when none is waiting."""
+        store, lease_s = self._services.store, self._services.settings.lease_s
+        claim = self._still_held() or store.claim(self.name, lease_s)
+        if claim is None:
+            return False
+        self._say(f"worker {self.name}: search {claim.search_id} begins")
+        try:
+            report = run_claim(self._services, claim, self._stop,
+                               say=lambda text: self._say(f"worker {self.name}: {text}"))
+        except Fault:
+            self._kept = claim
+            raise
+        except Exception as error:                       # a bug of ours must not send the search round for ever
+            report = RunReport(Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}")
+            store.finish(claim, report.ended, report.why)
+        if report.left is Left.STOPPED:
+            Patience(self._stop, self._say)(store.release, claim)
+        self._say(f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}")
+        return True
+
+
+    def _still_held(self) -> Claim | None:
+        """The claim that a fault of the database interrupted, renewed, unless the search was lost meanwhile."""
+        if self._kept is None:
+            return None
+        try:
+            self._services.store.renew_lease(self._kept, self._services.settings.lease_s)
+        except LeaseLost:
+            self._kept = None
+            return None
+        claim, self._kept = self._kept, None
+        return claim
+
+
+def worker_name() -> str:
+    """Host, process, and a few random digits, because process numbers come again."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+
+def end_with(lifeline: int, stop: Stop) -> None:
+    """Stop when the other end of the pipe `lifeline` closes: its owner is gone, however it went."""
+    def watch() -> None:
+        while os.read(lifeline, 1):
+            pass
+        stop.force()
+        threading.Event().wait(EXIT_GRACE_S)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()

@@ -1,0 +1,1 @@
+"""What commands, REST and pages show: schemas, lists, progress, problems."""

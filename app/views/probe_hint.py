@@ -1,0 +1,21 @@
+"""What to type to see at which stage a wrong candidate of a search goes wrong."""
+
+from __future__ import annotations
+
+from greenfast.db.rows import SearchRow, TrialDetail
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.errors import GreenfastError
+from greenfast.search.diagnose.probes import probe_command
+
+
+def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str:
+    """The command that shows where a candidate goes wrong whose outputs were; empty when there is none."""
+    gate = trial.gates.get("correctness", {})
+    if gate.get("outcome") != "failed" or search.target.startswith("replay:"):
+        return ""
+    case = next((one["workload"] for one in gate.get("checks", ()) if not one["passed"]), "")
+    try:
+        return probe_command(catalogue.kernel(search.kernel), trial.template, trial.parameters, search.workloads[0],
+                             search.target, case)
+    except (GreenfastError, KeyError):
+        return ""                        # the template is another one today

@@ -1,0 +1,416 @@
+"""What goes in and comes out over REST: the models behind OpenAPI, and behind the commands' JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.verdict import Reason, Stage
+
+Item = TypeVar("Item")
+ScalarValue = int | float | bool | str
+LARGEST_PAGE = 500
+
+
+class Output(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Input(BaseModel):
+    """Types are taken literally (no "3" for 3), and a field that nobody knows is refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Page(Output, Generic[Item]):
+    items: list[Item]
+    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null: this is the last")
+
+
+class Problem(Output):
+    """An error as application/problem+json (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="stable, for programs")
+    mend: str = Field(description="what would be right, when it is known")
+
+
+# ---- searches ----
+
+class Budget(Input):
+    trials: int | None = Field(None, description="at most so many trials")
+    seconds: float | None = Field(None, description="no new trial after so many seconds")
+
+
+class SearchSubmission(Input):
+    """A search to run. Everything but the kernel has a default."""
+
+    kernel: str
+    name: str | None = None
+    workloads: list[str] | None = Field(None, min_length=1, description="default: the kernel's first")
+    templates: list[str] | None = Field(None, min_length=1, description="default: all that support the workloads")
+    target: str | None = None
+    strategy: str | None = None
+    budget: Budget = Budget()
+    seed: int | None = None
+    baseline: str | None = Field(None, description="template:preset, champion, or none; default: the champion of the "
+                                                         "scope where times are measured, else the kernel's own")
+    min_gain: float | None = Field(None, description="share of the baseline's time that counts as faster")
+    confirm: bool = Field(True, description="where times are measured, time the winner again in fresh processes")
+    mode: str | None = Field(None, description="of measured times: auto (by the workload's size), hot (data in L2), cold "
+                                               "(data in memory)")
+    gates: dict[str, dict[str, Any]] = Field(default_factory=dict, description="limits by gate")
+
+    def request(self) -> SearchRequest:
+        given = {name: getattr(self, name) for name in ("kernel", "name", "target", "strategy", "seed", "baseline",
+                                                        "min_gain", "confirm", "mode", "gates")}
+        return SearchRequest(**given, trials=self.budget.trials, seconds=self.budget.seconds,
+                             workloads=tuple(self.workloads) if self.workloads is not None else None,
+                             templates=tuple(self.templates) if self.templates is not None else None)
+
+
+class SearchOut(Output):
+    id: str
+    name: str
+    kernel: str
+    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"]
+    why: str = Field(description="why it ended or paused, in a few words")
+    wanted: str | None = Field(description="pause or cancel, until the worker has done it")
+    target: str
+    strategy: str
+    workloads: list[str]
+    templates: list[str]
+    baseline: str
+    seed: int
+    min_gain: float
+    trials_budget: int | None
+    seconds_budget: float | None
+    trials_done: int
+    spent_s: float
+    best_time_us: float | None
+    time_kind: str | None
+    time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
+    mode: str = Field(description="of measured times, as it was asked for")
+    worker: str | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    queue_position: int | None = Field(None, description="of a queued search: 1 is the next; else null")
+
+
+class TrialOut(Output):
+    search_id: str
+    number: int
+    state: Literal["running", "done"]
+    template: str
+    parameters: dict[str, ScalarValue]
+    origin: str = Field(description="sampled, mutated, crossed, repaired, preset or seeded")
+    preset: str = Field(description="empty: none")
+    parents: list[str] = Field(description="digests of the candidates that it was made from")
+    wanted: dict[str, ScalarValue] = Field(
+        description="of a repaired candidate: the sampler's values that were replaced, because they were invalid "
+                    "or already tried")
+    candidate_digest: str
+    source_digest: str | None
+    verdict: str | None
+    stage: str | None
+    reason: str | None
+    fault_code: str | None
+    sentence: str
+    time_median_us: float | None = Field(description="geometric mean over the workloads")
+    time_kind: str | None = Field(description="measured, modelled or replayed")
+    time_mode: str | None = Field(description="of a measured time: hot (data in L2), cold, or both of several workloads")
+    time_band: float | None = Field(description="a factor: times closer than this are not told apart")
+    ratio_to_baseline: float | None = Field(description="below 1 is faster")
+    registers: int | None
+    spill_bytes: int | None
+    smem_bytes: int | None
+    max_abs_error: float | None = Field(description="null, too, where it is not finite: `gates` names it")
+    duration_s: float | None
+    attempts: int
+    is_baseline: bool
+    created_at: str
+    recorded_at: str | None
+
+
+class ChangeOut(Output):
+    name: str
+    before: ScalarValue | None
+    after: ScalarValue | None
+
+
+class TrialDetailOut(TrialOut):
+    gates: dict[str, dict[str, Any]] = Field(description="each gate's outcome, sentence and evidence, by name; a number that is not "
+                                                        "finite is \"NaN\", \"Infinity\" or \"-Infinity\"")
+    log: str
+    changed: list[ChangeOut] = Field(description="against the baseline")
+    environment: dict[str, str] = Field(description="what the result depends on beside the candidate")
+
+
+class ProbedTrialOut(TrialDetailOut):
+    probe: str = Field(description="the command that shows at which stage the outputs go wrong; empty when they did not, or "
+                                   "the template has no probes")
+
+
+class BestOut(TrialOut):
+    beats_baseline: bool
+    not_told_apart: int = Field(description="other right trials within `time_band` of this one's time: it has the lowest "
+                                            "time, and is not shown to be faster than they are; 0 for measured times")
+
+
+class ProgressOut(Output):
+    trials_done: int
+    trials_budget: int | None
+    seconds_spent: float
+    seconds_budget: float | None
+    share: float = Field(description="0 to 1, of the budget that runs out first")
+    rate_per_minute: float | None = Field(description="trials; null once the time of a confirmation is in seconds_spent")
+    seconds_left: float | None
+
+
+class CountsOut(Output):
+    total: int
+    running: int
+    by_verdict: dict[str, int]
+    by_stage: dict[str, int]
+    by_reason: dict[str, int]
+    unavailable: dict[str, int] = Field(description="by gate: right as far as it could be told here")
+
+
+class SearchPage(Page[SearchOut]):
+    queued: int = Field(description="searches that wait for a worker")
+    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
+
+
+class FunnelStep(Output):
+    stage: str
+    reached: int
+    passed: int
+
+
+# ---- what was timed again ----
+
+class TimesOut(Output):
+    """One workload in one fresh process; the two programs were timed in turns."""
+
+    workload: str
+    time_median_us: float
+    other_median_us: float | None
+    samples: list[float] | None = Field(description="us, in order; only in the confirmation's own document")
+    other_samples: list[float] | None
+
+
+class ProcessOut(Output):
+    seed: int
+    ratio: float | None = Field(description="this process alone, with its interval")
+    ratio_low: float | None
+    ratio_high: float | None
+    timings: list[TimesOut]
+
+
+class ComparisonOut(Output):
+    """One program against another over fresh processes. Below 1 is faster."""
+
+    against: str = Field(description="baseline, runner-up, or a peer's name")
+    other_trial: int | None
+    decision: str = Field(description="faster, slower, same, ambiguous, too_noisy; a tie is one of the last three")
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    processes: list[ProcessOut]
+
+
+class ConfirmationOut(Output):
+    """The winner of a search, timed again in fresh processes on new seeds."""
+
+    trial: int
+    confirmed: bool
+    sentence: str
+    comparisons: list[ComparisonOut]
+    recorded_at: str
+    environment: dict[str, str]
+
+
+class PeerOut(Output):
+    """Somebody else's kernel beside the winner, on one workload."""
+
+    name: str
+    version: str
+    workload: str
+    outcome: str = Field(description="timed, wrong, not_comparable, unavailable")
+    sentence: str
+    time_median_us: float | None
+    comparison: ComparisonOut | None = Field(description="the winner against it")
+    recorded_at: str
+
+
+class TimedAgainOut(Output):
+    """A search's confirmation and peers with every sample."""
+
+    confirmation: ConfirmationOut | None
+    peers: list[PeerOut]
+
+
+class SearchDetailOut(SearchOut):
+    queued: int = Field(description="searches that wait for a worker, this one included if it does")
+    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
+    progress: ProgressOut
+    counts: CountsOut
+    funnel: list[FunnelStep]
+    best: BestOut | None
+    baseline_trial: TrialOut | None
+    confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
+    peers: list[PeerOut]
+
+
+class ScopeOut(Output):
+    """Where a champion is one."""
+
+    kernel: str
+    kernel_digest: str
+    workloads: list[str]
+    values: dict[str, ScalarValue] = Field(description="compile-time dims and options")
+    device: str
+    toolchain: str
+    mode: str
+
+
+class ChampionOut(Output):
+    """The confirmed best of a scope."""
+
+    scope: ScopeOut
+    scope_digest: str
+    trial: TrialOut
+    confirmation: ConfirmationOut
+    peers: list[PeerOut]
+    best_peers: list[PeerOut] = Field(description="the fastest of each workload")
+    promoted_at: str
+    replaced_at: str | None = Field(description="null: it is the champion")
+    recheck: str = Field(description="why it should be confirmed again; empty: it has passed all checks of today")
+
+
+class NegativeOut(Output):
+    """A valid negative: an idea that was tried and did not help, with the scope in which that was found."""
+
+    search_id: str
+    number: int
+    kernel: str
+    workloads: list[str]
+    target: str
+    device: str
+    toolchain: str
+    template: str
+    parameters: dict[str, ScalarValue]
+    baseline: str
+    changed: str = Field(description="what differs from the baseline")
+    stage: str
+    reason: str
+    sentence: str
+    ratio_to_baseline: float | None
+    candidate_digest: str
+    source_digest: str | None
+    recorded_at: str
+
+
+# ---- what there is to choose from ----
+
+class ParameterOut(Output):
+    name: str
+    type: str
+    values: list[ScalarValue]
+    default: ScalarValue
+    doc: str
+    when: str | None
+
+
+class PresetOut(Output):
+    name: str
+    doc: str
+    parameters: dict[str, ScalarValue]
+
+
+class TemplateOut(Output):
+    name: str
+    kernel: str
+    idea: str
+    minimum_sm: int
+    supports: dict[str, list[ScalarValue]]
+    parameters: list[ParameterOut]
+    constraints: list[str]
+    presets: list[PresetOut]
+
+
+class WorkloadOut(Output):
+    name: str
+    title: str
+    dims: dict[str, ScalarValue]
+    options: dict[str, ScalarValue]
+    flop: float
+    bytes: float
+
+
+class KernelOut(Output):
+    name: str
+    title: str
+    baseline: str
+    workloads: list[WorkloadOut]
+    templates: list[str]
+
+
+class BrokenOut(Output):
+    """A kernel whose files do not hold together."""
+
+    name: str
+    error: str
+    code: str
+
+
+class TargetOut(Output):
+    name: str
+    title: str
+    time_kind: str
+    available: bool
+    why: str = Field(description="why it is not available")
+
+
+class StrategyOut(Output):
+    name: str
+    doc: str
+
+
+# ---- queries ----
+
+class PageQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE)
+    cursor: str | None = Field(None, max_length=400)
+
+
+class SearchesQuery(PageQuery):
+    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"] | None = None
+
+
+class TrialsQuery(PageQuery):
+    verdict: Literal["accepted", "green", "rejected", "faulted"] | None = None
+    stage: Stage | None = None
+    reason: Reason | None = None
+    template: str | None = Field(None, max_length=100)
+    sort: str = Field("number", max_length=40)
+    descending: bool = False
+
+
+class NegativesQuery(PageQuery):
+    kernel: str | None = Field(None, max_length=100)
+    search_id: str | None = Field(None, max_length=40)
+    reason: Reason | None = None
+
+
+class ChampionsQuery(PageQuery):
+    kernel: str | None = Field(None, max_length=100)
+    replaced: bool = Field(False, description="also those that are champions no more")

@@ -1,0 +1,69 @@
+"""Right candidates under the checks: anything that is found in one of them is a false alarm.
+
+    bench/correctness/false_alarms.py [--count 1000] [--seconds 900] [--seed 0] [--progress FILE] [--save]
+
+Candidates are drawn at random, all different; each runs every derived check of its kernel once in the checked
+build, schedules by turns. With --progress a run goes on where an earlier one of the same seed ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.environment import publish
+from bench.correctness.random_candidates import DEVICE, Draw, catalogue, controls_found, draws, parsed_options, work_through
+from greenfast.search.gates.safety import checked_problems
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Target
+
+SHIPPED = ("attention", "attention_fp8", "rmsnorm")
+
+
+def check(draw: Draw, target: Target) -> dict:
+    begin = time.monotonic()
+    subject = draw.subject(target)
+    alarms, runs = [], 0
+    for run in target.check(subject.program, checked_problems(subject)):
+        runs += 1
+        alarms += [{"kind": one.kind, "sentence": one.sentence, "check": run.problem.case.name, "order": run.order,
+                    "where": one.where, "other_where": one.other_where} for one in run.findings]
+    return {"candidate": draw.name, "digest": draw.source.digest, "template": f"{draw.kernel.name}/{draw.template.name}",
+            "runs": runs, "alarms": alarms, "seconds": round(time.monotonic() - begin, 2)}
+
+
+def remark(row: dict) -> str:
+    return f"{row['candidate']}: {row['alarms'][0]['sentence']}" if row["alarms"] else ""
+
+
+def main() -> int:
+    options = parsed_options(__doc__, 1000)
+    kernels = catalogue()
+    chosen = list(islice(draws(kernels, options.seed, SHIPPED), options.count))
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
+        target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1))
+        target.prepare()
+        controls = controls_found(kernels, target)
+        works = {one.source.digest: one for one in chosen}
+        rows = work_through(works, "digest", lambda one: check(one, target), remark, options)
+    alarmed = [row for row in rows if row["alarms"]]
+    summary = {"what": "summary", "seed": options.seed, "asked": options.count, "candidates": len(rows),
+               "by_template": dict(Counter(row["template"] for row in rows)), "checked_runs": sum(row["runs"] for row in rows),
+               "candidates_with_an_alarm": len(alarmed), "controls_found": list(controls),
+               "alarms_by_kind": dict(Counter(one["kind"] for row in alarmed for one in row["alarms"])),
+               "candidate_seconds": round(sum(row["seconds"] for row in rows), 1)}
+    publish("false_alarms", [summary, *alarmed])
+    return 1 if alarmed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

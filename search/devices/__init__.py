@@ -1,0 +1,1 @@
+"""Facts about GPUs, and what follows from them for a launch: clusters, occupancy."""

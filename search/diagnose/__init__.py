@@ -1,0 +1,1 @@
+"""Tools that explain a kernel: checks, brought kernels, probes, the album, profiles."""

@@ -1,0 +1,209 @@
+"""The album, tests/kernels/album.toml: one small kernel for each way to fail, and right ones that must pass.
+
+`greenfast album` runs it, tests/contracts/test_album.py holds every entry to it, bench/correctness/planted.py makes a table of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates.safety import checked_problems
+from greenfast.search.gates.promises import Siblings
+from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.targets.base import Target
+from greenfast.search.toolchain import Cubin, Toolchain
+from greenfast.search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Trial, Verdict, verdict_name
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "kernels"
+PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}      # unless the entry names another
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel of the album. A `stage` of "" means that every gate must pass it."""
+
+    kind: str                                    # "right" | "defect" | "patch"
+    name: str
+    kernel: str
+    template: str
+    workload: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    stage: str = ""
+    reasons: tuple[str, ...] = ()
+    may_show_in: str = ""
+    at: str = ""
+    finds: tuple[str, ...] = ()
+    old: str = ""                                # of a patch
+    new: str = ""
+    preset: str = ""
+    sibling: Mapping[str, Value] = field(default_factory=dict)   # changes that make another candidate, which came first
+
+    @property
+    def id(self) -> str:
+        return f"{self.kernel}-{self.name}"
+
+    @property
+    def expected(self) -> str:
+        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else "green"
+
+    @property
+    def impatient(self) -> bool:
+        """A kernel that does not end: waiting long for it proves nothing more."""
+        return "timeout" in self.reasons
+
+
+def entries() -> tuple[Entry, ...]:
+    """All entries; UsageError where greenfast is installed without its repository."""
+    if not (FOLDER / "album.toml").is_file():
+        raise UsageError("the album is part of the repository, and is not installed here", code="no_album",
+                         mend="run greenfast from a checkout")
+    tables = tomllib.loads((FOLDER / "album.toml").read_text("utf-8"))
+    workloads = tables.pop("workloads")
+    return tuple(_entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones)
+
+
+def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> Entry:
+    kernel = table.pop("kernel", "attention" if kind == "patch" else "axpy")
+    parameters = table.pop("parameters", {})
+    if kind == "defect":
+        parameters = {"defect": table["name"]}
+    name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
+    table.pop("verdict", None)                   # "green": no stage
+    template = {"right": "right", "defect": "broken"}.get(kind) or table.pop("template", "wmma")
+    if kind == "patch" and "preset" not in table:
+        table["preset"] = PATCHED_PRESETS[template]
+    workload = table.pop("workload", workloads[kernel])
+    lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
+    return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
+
+
+def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
+    """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
+    if entry.kind != "patch":
+        return _unpatched()
+    shipped, target = REPOSITORY_TEMPLATES / entry.kernel, folder / entry.kernel
+    shutil.copytree(shipped, target)
+    files = _unpatched().kernel(entry.kernel).template(entry.template).files.values()
+    texts = {target / path.relative_to(shipped): path.read_text("utf-8") for path in files}
+    places = {path: text.count(entry.old) for path, text in texts.items()}
+    if sum(places.values()) != 1:
+        raise SpecError(f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}")
+    path = max(places, key=places.__getitem__)
+    path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
+    return Catalogue([REPOSITORY_TEMPLATES, folder])
+
+
+@cache
+def _unpatched() -> Catalogue:
+    """One for all entries: what is computed once for a kernel, as its reference's answers are, is found by the next."""
+    return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of an entry; `sentence` says what was expected instead, empty when all is as it should be."""
+
+    entry: Entry
+    evaluated: Evaluated
+    findings: tuple[SafetyFinding, ...]          # of the safety gate, or of a checked run of what failed before it
+    sentence: str
+
+    @property
+    def got(self) -> str:
+        verdict = self.evaluated.verdict
+        return f"{verdict.stage}: {verdict.reason}" if isinstance(verdict, Rejected) else verdict_name(verdict)
+
+
+def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
+    kernel = catalogue.kernel(entry.kernel)
+    workload = kernel.workload(entry.workload)
+    compiled = workload.compile_time(kernel)
+    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    candidate = _candidate(entry, bench)
+    if entry.sibling:
+        bench = _after_sibling(entry, bench)
+    done = evaluate(candidate, bench)
+    findings = _findings_in(done.verdict)
+    sentence = _mismatch(entry, done.verdict)
+    if entry.finds and not findings and not sentence:
+        findings = _checked(candidate, bench)
+        kinds = {one.kind for one in findings}
+        if not kinds & set(entry.finds):
+            sentence = f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
+    if entry.at and findings and not sentence:
+        sentence = _elsewhere(entry, kernel.template(entry.template), findings)
+    return Judged(entry, done, findings, sentence)
+
+
+def _after_sibling(entry: Entry, bench: Bench) -> Bench:
+    """The bench of a search in which the entry's sibling was trial 0."""
+    bench = replace(bench, siblings=Siblings(bench.kernel))
+    sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), bench)
+    bench.siblings.learn(Trial(0, sibling, evaluate(sibling, bench).verdict, None, 0.0))
+    return bench
+
+
+def _candidate(entry: Entry, bench: Bench) -> Candidate:
+    template = bench.kernel.template(entry.template)
+    if entry.kind == "patch":
+        return preset_candidate(template, entry.preset, bench.compiled, entry.parameters)
+    parameters = complete_parameters(template, entry.parameters, bench.compiled)
+    return Candidate(bench.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
+
+
+def _mismatch(entry: Entry, verdict: Verdict) -> str:
+    said = verdict_name(verdict)
+    if not entry.stage:
+        return "" if isinstance(verdict, Green) else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+    wanted = entry.expected
+    if not isinstance(verdict, Rejected):
+        return f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
+    if not verdict.sentence or "\n" in verdict.sentence:
+        return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
+    if verdict.stage == entry.stage and verdict.reason in entry.reasons or verdict.stage == entry.may_show_in:
+        return ""
+    return f"expected {wanted}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
+
+
+def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
+    gates = getattr(verdict, "gates", ())
+    return tuple(finding for gate in gates if isinstance(gate.evidence, SafetyEvidence)
+                 for finding in gate.evidence.findings)
+
+
+def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
+    """What the target's checks see in the first run that shows anything."""
+    source = bench.render(candidate)
+    assert isinstance(source, RenderedSource)
+    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    assert isinstance(cubin, Cubin)
+    subject: Subject = bench.subject(candidate, source, cubin)
+    for run in bench.target.check(subject.program, checked_problems(subject)):
+        if run.findings:
+            return run.findings
+    return ()
+
+
+def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFinding]) -> str:
+    """Empty when a finding names a line that holds `at`."""
+    right = {(line.file, line.number) for text, line in zip(template.text.split("\n"), template.lines, strict=True)
+             if entry.at in text}
+    if not right:
+        return f"no line of {entry.kernel}/{template.name} holds {entry.at!r}"
+    named = [where for one in findings for where in (one.where, one.other_where) if where is not None]
+    if right & {tuple(one) for one in named}:
+        return ""
+    return f"expected a finding at {sorted(right)}, not at {named}"

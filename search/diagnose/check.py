@@ -1,0 +1,85 @@
+"""What `greenfast check` does: every run under the checks, findings put together, costs by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from greenfast.search.errors import UsageError
+from greenfast.search.gates.safety import LOOKED_FOR, safety_run
+from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
+from greenfast.search.oracle.problem import Problem, Tensor
+from greenfast.search.targets.base import Execution, Failure, Target
+from greenfast.search.verdict import LineCost, SafetyFinding, SafetyRun
+
+ORDERS_OF_A_BROUGHT_KERNEL = 3       # one run in each schedule
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Findings are distinct by kind and lines, counts added over `runs`; `costs` are of the run named `counted`."""
+
+    runs: tuple[SafetyRun, ...]
+    findings: tuple[SafetyFinding, ...]
+    costs: tuple[LineCost, ...]
+    counted: str
+    looked_for: tuple[str, ...] = LOOKED_FOR
+
+
+def check_program(target: Target, program, problems: Sequence[Problem], counted: Problem) -> CheckReport:
+    """Check all `problems` and count lines of `counted`; UsageError when the target has no checks."""
+    checked = target.check(program, problems)
+    if checked is None:
+        raise UsageError(f"{target.name} has no safety checks", code="cannot_check", mend="--target emulator:h200")
+    done = list(checked)
+    findings = merged(one for run in done for one in run.findings)
+    costs = () if _stops(findings) else target.line_costs(program, counted)
+    return CheckReport(tuple(map(safety_run, done)), findings, () if isinstance(costs, Failure) else costs,
+                       counted.case.name)
+
+
+def check_brought(target: Target, brought: BroughtKernel) -> CheckReport:
+    """A person's kernel under each schedule, its outputs compared where the launch file says what to expect."""
+    program = target.load(brought.source, None)
+    report = check_program(target, program, [brought.problem] * ORDERS_OF_A_BROUGHT_KERNEL, brought.problem)
+    if not brought.expected or _stops(report.findings):
+        return report
+    (execution,) = target.execute(program, [brought.problem])
+    wrong = [one for expected in brought.expected if (one := compare(execution, expected)) is not None]
+    return replace(report, findings=(*report.findings, *wrong))
+
+
+def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | None:
+    """None when the output is within its tolerance; NaN never is, unless NaN is expected."""
+    if execution.failure is not None:
+        return SafetyFinding(execution.failure.reason.value, execution.failure.sentence)
+    tensor: Tensor = next(one for one in execution.problem.tensors if one.name == expected.output)
+    got = tensor.view(execution.outputs[tensor.name]).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - expected.value)
+        within = error <= expected.absolute + expected.relative * np.abs(expected.value)
+    within |= (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
+    if within.all():
+        return None
+    first = tuple(int(one) for one in np.argwhere(~within)[0])
+    wrong = int((~within).sum())
+    sentence = (f"{wrong} of {within.size} elements of {tensor.name} are not what is expected; "
+                f"{tensor.name}{list(first)} is {got[first]:.6g}, not {expected.value[first]:.6g}")
+    return SafetyFinding("wrong_values", sentence, memory=f"global:{tensor.name}", count=wrong)
+
+
+def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
+    """One finding for each kind and pair of lines, in the order in which they were first seen."""
+    found: dict[tuple, SafetyFinding] = {}
+    for one in findings:
+        key = (one.kind, one.where, one.other_where)
+        found[key] = replace(found[key], count=found[key].count + one.count) if key in found else one
+    return tuple(found.values())
+
+
+def _stops(findings: Iterable[SafetyFinding]) -> bool:
+    """Whether a run would not come to its end: nothing is counted then."""
+    return any(one.kind in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")
+               for one in findings)

@@ -1,0 +1,279 @@
+"""Where a kernel goes wrong: each of its stages shown by a probe, and compared with a reference of that stage.
+
+A probe is the candidate rendered once more (`probe = "softmax"`): same text, tiles and launch, and one more argument
+that the stage's result is written to. The candidate itself is compared last, as the stage `output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.errors import SpecError, unknown_name
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.gates.base import Subject
+from greenfast.search.gates.correctness import compare as compare_output
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
+from greenfast.search.diagnose.probe_patterns import pattern
+from greenfast.search.kernels.probe_spec import ProbeSpec
+from greenfast.search.oracle.reference import kernel_module
+from greenfast.search.render import RenderedSource, RenderFailed, render
+from greenfast.search.kernels.spec import KernelSpec, tile_names
+from greenfast.search.targets.base import Execution
+from greenfast.search.toolchain import CompileFailed
+
+OUTPUT = "output"
+BETWEEN = ("what lies between the stages, since each is right by itself: what one tile leaves to the next, the ring of "
+           "tiles, parts that are brought together, the end")
+AT_ONCE = 4                          # sources compiled side by side
+
+
+@dataclass(frozen=True)
+class ProbedCase:
+    """One run of one probe. Indices are of the compared array, whose axes the probe names."""
+
+    case: str
+    shape: str
+    seed: int
+    order: str
+    compared: int                    # elements
+    wrong: int
+    max_abs_error: float | None      # None: nothing to compare, or not finite
+    worst_index: tuple[int, ...]     # the element furthest beyond its bound; empty when none is
+    worst_value: str
+    worst_expected: str
+    worst_bound: str
+    where: str                       # which elements are wrong, in a few words
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """One stage. `missing`: the template has no such probe for these parameters; `failed`: no result came."""
+
+    probe: str
+    outcome: str                     # "right" | "wrong" | "missing" | "failed"
+    sentence: str
+    bound: str
+    suspect: str
+    cases: tuple[ProbedCase, ...] = ()
+
+
+def first_wrong(reports: Sequence[ProbeReport]) -> ProbeReport | None:
+    """The stage where it begins: later ones work on what it left."""
+    return next((one for one in reports if one.outcome in ("wrong", "failed")), None)
+
+
+def probe_command(kernel: KernelSpec, template: str, parameters: Mapping[str, Value], workload: str, target: str,
+                  case: str = "") -> str:
+    """What a person types to see where a candidate goes wrong; empty for a template without probes.
+
+    `case` is where it was seen: a check's name, or a workload's, which probes do not run.
+    """
+    found = kernel.template(template)
+    if not found.probes:
+        return ""
+    words = ["greenfast probe", kernel.name, "--template", template]
+    words += [f"--set {one.name}={parameters[one.name]}" for one in found.parameters
+              if parameters[one.name] != one.default]
+    words += ["--workload", workload, "--target", target]
+    words += ["--case", case] if any(one.name == case for one in kernel.checks) else []
+    return " ".join(words)
+
+
+def probe_candidate(bench: Bench, candidate: Candidate, case_names: Sequence[str] = ()) -> tuple[ProbeReport, ...]:
+    """Every stage of `candidate`, in order, on the kernel's probe cases or on the named ones (all their seeds).
+
+    UsageError: an unknown case, or a kernel without probes.
+    """
+    template = bench.kernel.template(candidate.template)
+    point = bench.subject(candidate, None, None).point
+    cases = _cases(bench, point.tiles, case_names)
+    bench.target.prepare()
+    stages: list[ProbeSpec | None] = [*bench.kernel.probes, None]
+    having = {one.name for one in template.probes if one.when is None or one.when(point.values)}
+
+    def work(stage: ProbeSpec | None) -> ProbeReport:
+        if stage is not None and stage.name not in having:
+            return _report(stage, "missing", f"template {template.name} has no such probe for these parameters")
+        return _stage(bench, candidate, stage, cases)
+
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        reports = tuple(pool.map(work, stages))
+    except BaseException:
+        bench.target.interrupt()             # Ctrl-C does not wait for what runs
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    output = reports[-1]
+    if output.outcome == "wrong" and all(one.outcome == "right" for one in reports[:-1]):
+        return (*reports[:-1], replace(output, suspect=BETWEEN))
+    return reports
+
+
+def _cases(bench: Bench, tiles: Mapping[str, int], names: Sequence[str]) -> tuple[Case, ...]:
+    every = derived_cases(bench.kernel, bench.compiled, tiles, bench.seed)
+    known = {one.name for one in every}
+    for name in names:
+        if name not in known:
+            raise unknown_name("case", name, known, where=f"kernel {bench.kernel.name}")
+    wanted = names or bench.kernel.probe_cases
+    first: dict[str, Case] = {}
+    for one in every:
+        first.setdefault(one.name, one)
+    return tuple(one for one in every if one.name in wanted) if names else \
+        tuple(first[name] for name in wanted if name in first)
+
+
+def _stage(bench: Bench, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]) -> ProbeReport:
+    """Render, compile, run and compare one stage; None: the candidate as it is."""
+    subject = _compiled(bench, candidate, stage.name if stage else "")
+    if isinstance(subject, str):
+        return _report(stage, "failed", subject)
+    found: list[ProbedCase] = []
+    for execution in bench.target.execute(subject.program, [_problem(subject, stage, case) for case in on]):
+        if execution.failure is not None:
+            case = execution.problem.case
+            return _report(stage, "failed", f"{case.name}: {execution.failure.sentence}", found)
+        found.append(_compare(subject, stage, execution) if stage else _output_case(subject, execution))
+    worst = max((one for one in found if one.wrong), key=lambda one: one.compared, default=None)
+    if worst is None:
+        return _report(stage, "right", f"{sum(one.compared for one in found)} elements within the bound", found)
+    cases = sum(bool(one.wrong) for one in found)
+    return _report(stage, "wrong", f"{worst.where}: wrong ({worst.wrong} of {worst.compared} elements of {worst.case}, "
+                                   f"{cases} of {len(found)} cases)", found)
+
+
+def _report(stage: ProbeSpec | None, outcome: str, sentence: str, cases: Sequence[ProbedCase] = ()) -> ProbeReport:
+    if stage is None:
+        return ProbeReport(OUTPUT, outcome, sentence, "those of the outputs", "", tuple(cases))
+    return ProbeReport(stage.name, outcome, sentence, stage.bound, stage.suspect, tuple(cases))
+
+
+def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
+    """The candidate with a probe, or why there is none. Only a target that runs cubins needs one."""
+    template = bench.kernel.template(candidate.template)
+    point = bench.subject(candidate, None, None).point
+    source = render(bench.kernel, template, candidate, point, bench.include_dirs, probe)
+    if isinstance(source, RenderFailed):
+        place = f"{source.line.file}:{source.line.number}: " if source.line else ""
+        return place + source.message
+    assert isinstance(source, RenderedSource)
+    cubin = bench.toolchain.compile(source, bench.target.device.arch) if bench.target.measures else None
+    if isinstance(cubin, CompileFailed):
+        return cubin.sentence
+    return bench.subject(candidate, source, cubin)
+
+
+def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
+    """Everything that the probe's expressions are over: its own values are the template's where it defines them."""
+    values = {**case.values(subject.kernel), **subject.point.values, **_tiles(subject, case)}
+    given = next((dict(one.values) for one in subject.template.probes if one.name == stage.name), {})
+    return {**values, **{name: given.get(name, default)(values) for name, default in stage.values}}
+
+
+def _tiles(subject: Subject, case: Case) -> dict[str, int]:
+    """By every name that a template of this kernel gives a tile; 1 where this one gives none."""
+    return {**dict.fromkeys(tile_names(subject.kernel.templates), 1), **dict(case.tiles)}
+
+
+def _problem(subject: Subject, stage: ProbeSpec | None, case: Case) -> Problem:
+    """The case laid out, with the probe's output as the last argument."""
+    answer = subject.target.answer(subject.kernel, case)
+    laid_out = problem(subject.kernel, subject.template, subject.point, case, answer)
+    if stage is None or not stage.writes:
+        return laid_out
+    values = _values(subject, stage, case)
+    shape = tuple(int(size(values)) for size in stage.shape)
+    strides = tuple(int(np.prod(shape[axis + 1:], dtype=np.int64)) for axis in range(len(shape)))
+    image = np.full(max(int(np.prod(shape, dtype=np.int64)), 1) * 4, POISON, np.uint8)
+    image.flags.writeable = False
+    tensor = Tensor("probe_out", "output", np.dtype(np.float32), shape, strides, image)
+    return replace(laid_out, tensors=(*laid_out.tensors, tensor), arguments=(*laid_out.arguments, tensor))
+
+
+def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> ProbedCase:
+    """What the stage wrote, beside its reference."""
+    case, name = execution.problem.case, stage.of or "probe_out"
+    tensor = next(one for one in execution.problem.tensors if one.name == name)
+    values = _values(subject, stage, case)
+    module = kernel_module(subject.kernel)
+    where = f"{subject.kernel.name}/reference.py, {stage.reference}"
+    if not callable(getattr(module, stage.reference, None)):
+        raise SpecError(f"{where}: there is no such function", code="reference_failed")
+    own = {one: values[one] for one in (*_tiles(subject, case), *dict(stage.values))}
+    inputs = subject.target.answer(subject.kernel, case).inputs
+    written = _written(tensor, execution.outputs[tensor.name])
+    try:
+        right = getattr(module, stage.reference)(dict(case.dims), dict(case.options), inputs, own, written)
+    except Exception as error:                   # the author's code: any of its errors is the author's
+        said = f"{where}: case {case.name}: {type(error).__name__}: {error}"
+        raise SpecError(said, code="reference_failed") from error
+    got, value, bound = right.get("got", written), right["value"], right["bound"]
+    compared = right.get("compared", np.ones(value.shape, bool))
+    if not got.shape == value.shape == bound.shape == compared.shape:
+        raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(got - value)
+        error[got == value] = 0.0                                                    # equal infinities are right
+        wrong = compared & ~(error <= bound)                                         # NaN is never within
+    tiles = {axis: int(size(values)) for axis, size in stage.tiles}
+    warp_rows = int(subject.template.warp_rows(values)) if subject.template.warp_rows else 0
+    return _probed(execution, compared, wrong, error, (got, value, bound),
+                   lambda: _where(stage, wrong, compared, got, tiles, warp_rows))
+
+
+def _where(stage: ProbeSpec, wrong: np.ndarray, compared: np.ndarray, got: np.ndarray, tiles: Mapping[str, int],
+           warp_rows: int) -> str:
+    said = pattern(wrong, compared, stage.axes, tiles, dict(stage.labels), warp_rows)
+    return said + (", never written" if np.isnan(got[wrong]).all() else "")
+
+
+def _written(tensor: Tensor, image: np.ndarray) -> np.ndarray:
+    """float64: NaN where nothing was written, infinity for a NaN that was."""
+    values = np.ascontiguousarray(tensor.view(image))
+    width = tensor.dtype.itemsize
+    unwritten = values.view(f"u{width}") == int.from_bytes(bytes([POISON]) * width)
+    found = values.astype(np.float64)
+    found[np.isnan(found) & ~unwritten] = np.inf
+    return found
+
+
+def _probed(execution: Execution, compared: np.ndarray, wrong: np.ndarray, error: np.ndarray,
+            arrays: tuple[np.ndarray, np.ndarray, np.ndarray], where: Callable[[], str]) -> ProbedCase:
+    """`arrays`: what was written, what is expected, the bound."""
+    largest = float(error[compared].max()) if compared.any() else 0.0
+    found = ProbedCase(execution.problem.case.name, _shape(execution.problem.case), execution.problem.case.seed,
+                       execution.order, int(compared.sum()), int(wrong.sum()),
+                       largest if np.isfinite(largest) else None, (), "", "", "", "")
+    if not wrong.any():
+        return found
+    beyond = np.where(np.isnan(error), np.inf, error) / np.maximum(arrays[2], 1e-300)
+    worst = tuple(int(one) for one in np.unravel_index(np.where(wrong, beyond, -1.0).argmax(), wrong.shape))
+    got, expected, bound = (f"{array[worst]:.6g}" for array in arrays)
+    return replace(found, worst_index=worst, worst_value=got, worst_expected=expected, worst_bound=bound, where=where())
+
+
+def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
+    """The candidate's own outputs, as the correctness gate sees them."""
+    case = execution.problem.case
+    checks, reason = compare_output(subject, execution)
+    right = subject.target.answer(subject.kernel, case).outputs
+    wrong = round(sum(right[one.output].value.size * (one.share_out_of_bound or 0.0) for one in checks))
+    first = next((one for one in checks if not one.passed), None)
+    compared = sum(one.value.size for one in right.values())
+    found = ProbedCase(case.name, _shape(case), case.seed, execution.order, compared, 0, checks[0].max_abs_error, (), "", "", "", "")
+    if reason is None or first is None:
+        return found
+    return replace(found, wrong=max(wrong, 1), max_abs_error=first.max_abs_error, worst_index=first.worst_index,
+                   worst_value=first.worst_value, worst_expected=first.worst_expected, where=first.output)
+
+
+def _shape(case: Case) -> str:
+    return " ".join(f"{name}={size}" for name, size in case.dims)

@@ -1,1 +1,0 @@
-"""Where evaluations run."""

@@ -1,0 +1,142 @@
+"""Promises of equal results: a parameter marked `numerics = "same"` leaves every output, bit for bit, as it was.
+
+Siblings are candidates of one template that differ in such parameters only. The first right one of a search says what
+the others have to reproduce, wherever they run on the same dims and inputs. Of a search that goes on later its stored
+checks say it: each holds the digests of its inputs and of its output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, GateResult, Green, Outcome, Reason, Rejected,
+                            Stage, Trial, gate_result)
+
+INPUT_DIGITS = 16
+
+
+@dataclass
+class _Family:
+    """What right siblings left: (output, dims, digest of the inputs) -> (digest of the output, who was first)."""
+
+    first: Candidate
+    left: dict[Hashable, tuple[str, int, Candidate]] = field(default_factory=dict)
+    unread: list[Trial] = field(default_factory=list)        # of before the search went on, without their checks
+
+
+class Siblings:
+    """One search's right candidates, as far as their templates promise equal results. Learns trials in their order."""
+
+    def __init__(self, kernel: KernelSpec,
+                 checks_of: Callable[[int], Iterable[CheckEvidence]] = lambda number: ()) -> None:
+        self._kernel, self._checks_of = kernel, checks_of
+        self._families: dict[Hashable, _Family] = {}
+        self._lock = threading.Lock()        # gates ask while the search learns
+
+    def first(self, candidate: Candidate) -> Candidate | None:
+        """The first right sibling."""
+        with self._lock:
+            family = self._families.get(self._key(candidate))
+        return family.first if family is not None else None
+
+    def broken_promise(self, candidate: Candidate, checks: Iterable[CheckEvidence]) -> CheckEvidence | None:
+        """The first of `checks` whose output is not what a sibling left, failed and with the sentence; None: all agree."""
+        with self._lock:
+            family = self._families.get(self._key(candidate))
+            if family is None:
+                return None
+            while family.unread:
+                _remember(family, family.unread[0], self._checks_of(family.unread[0].number))
+                del family.unread[0]
+            for one in checks:
+                digest, number, other = family.left.get(_place(one), (one.output_digest, 0, candidate))
+                if digest != one.output_digest and other.parameters != candidate.parameters:
+                    return replace(one, passed=False, sentence=self._sentence(one, candidate, number, other))
+        return None
+
+    def held(self, trial: Trial) -> Trial:
+        """The trial, rejected where a sibling that was in flight beside it, and has a lower number, shows it untrue."""
+        result = gate_result(trial.verdict, Stage.CORRECTNESS)
+        if result is None or result.outcome is not Outcome.PASSED or not isinstance(result.evidence, CorrectnessEvidence):
+            return trial
+        broken = self.broken_promise(trial.candidate, result.evidence.checks)
+        if broken is None:
+            return trial
+        failed = with_broken_promise(result.evidence, broken)
+        place = trial.verdict.gates.index(result)
+        later = tuple(replace(one, outcome=Outcome.SKIPPED, evidence=None, reason=None,
+                              sentence="not reached: correctness failed") for one in trial.verdict.gates[place + 1:])
+        return replace(trial, verdict=Rejected(Stage.CORRECTNESS, failed.reason, failed.sentence,
+                                               (*trial.verdict.gates[:place], failed, *later)))
+
+    def learn(self, trial: Trial) -> None:
+        """Remember what a right candidate left; what it takes to be right is no matter of time."""
+        key, result = self._key(trial.candidate), gate_result(trial.verdict, Stage.CORRECTNESS)
+        slower = isinstance(trial.verdict, Rejected) and trial.verdict.stage is Stage.PERFORMANCE
+        if key is None or not (slower or isinstance(trial.verdict, (Accepted, Green))):
+            return
+        if result is None or not isinstance(result.evidence, CorrectnessEvidence):
+            return
+        with self._lock:
+            family = self._families.setdefault(key, _Family(trial.candidate))
+            if result.evidence.checks:
+                _remember(family, trial, result.evidence.checks)
+            else:
+                family.unread.append(trial)
+
+    def _key(self, candidate: Candidate) -> Hashable | None:
+        """What siblings share; None where the template promises nothing."""
+        template = self._kernel.template(candidate.template)
+        same = promised(template)
+        if not same or (template.deterministic_when and not template.deterministic_when(candidate.values())):
+            return None
+        return candidate.template, tuple(one for one in candidate.parameters if one[0] not in same)
+
+    def _sentence(self, check: CheckEvidence, candidate: Candidate, number: int, other: Candidate) -> str:
+        theirs = other.values()
+        changed = [(name, value, theirs[name]) for name, value in candidate.parameters if value != theirs[name]]
+        mine = " and ".join(f"{name}={_shown(value)}" for name, value, _ in changed)
+        before = " and ".join(_shown(value) for _, _, value in changed)
+        names = " and ".join(name for name, _, _ in changed)
+        return (f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): {check.output} is not bit "
+                f"for bit what trial {number} left, though {mine} in place of {before} is all that differs, and template "
+                f"{candidate.template} says that {names} {'leaves' if len(changed) == 1 else 'leave'} results the same")
+
+
+def with_broken_promise(evidence: CorrectnessEvidence, broken: CheckEvidence) -> GateResult:
+    """The correctness gate's result, when all is within bounds and one output is not what it should equal."""
+    whole = replace(broken, passed=True, sentence="")
+    checks = tuple(broken if one == whole else one for one in evidence.checks)
+    return GateResult(Stage.CORRECTNESS.value, Outcome.FAILED, broken.sentence, CorrectnessEvidence(checks),
+                      Reason.WRONG_VALUES)
+
+
+def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) -> None:
+    for one in checks:
+        if one.input_digest:
+            family.left.setdefault(_place(one), (one.output_digest, trial.number, trial.candidate))
+
+
+def promised(template: TemplateSpec) -> frozenset[str]:
+    """The parameters whose values make no difference to results; none where two runs may differ anyway."""
+    return frozenset(one.name for one in template.parameters if one.numerics_same and template.deterministic)
+
+
+def input_digest(laid_out: Problem) -> str:
+    """Names the inputs of a run, layout and all."""
+    digests = "".join(one.digest for one in laid_out.tensors if one.role == "input")
+    return hashlib.sha256(digests.encode()).hexdigest()[:INPUT_DIGITS]
+
+
+def _place(check: CheckEvidence) -> Hashable:
+    return check.output, check.shape, check.input_digest
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""What authors write: kernels and their templates, read, checked and kept as frozen values."""

@@ -1,0 +1,135 @@
+"""The files that a search ran with: what rendering, checking, bundling and verifying read.
+
+They are laid out as a template root is (`attention/kernel.toml`, `include/gf/mma.cuh`), so that a
+frozen kernel loads like any other. A reference.py of another kernel that this one builds on lies
+beside its own, as it does in a bundle.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.digest import digest, text_digest
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.reference_text import importable_name
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.template_text import read_text
+
+KERNEL_FILES = ("*.toml", "*.py", "*.cu.j2", "*/*.cu.j2")
+HEADERS = "gf"
+INCLUDE = "include"
+
+
+@dataclass(frozen=True)
+class KernelFiles:
+    """Texts by their path below a template root, in the order of the paths."""
+
+    files: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def manifest(self) -> tuple[tuple[str, str], ...]:
+        """(path, SHA-256) of each file."""
+        return tuple((path, text_digest(text)) for path, text in self.files)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.manifest)
+
+    def parts(self) -> tuple[KernelFiles, KernelFiles]:
+        """The kernel's folder, and the headers, which most kernels share."""
+        headers = tuple(one for one in self.files if one[0].startswith(f"{INCLUDE}/"))
+        kernel = tuple(one for one in self.files if one not in headers)
+        return KernelFiles(kernel), KernelFiles(headers)
+
+
+def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFiles:
+    """The files of a kernel as they are now.
+
+    UsageError when its reference.py was changed since `kernel` was loaded.
+    """
+    name, folder = kernel.folder.name, kernel.folder
+    paths = {f"{name}/{path.relative_to(folder)}": path
+             for pattern in KERNEL_FILES for path in folder.glob(pattern)}
+    texts = {shown: read_text(path, shown) for shown, path in paths.items()}
+    texts |= {f"{name}/{importable_name(other)}.py": text for other, text in kernel.reference_uses}
+    if texts.get(f"{name}/reference.py") != kernel.reference_text:
+        raise UsageError(f"{name}/reference.py changed while it was read", code="kernel_changed",
+                         mend="submit the search again")
+    texts |= header_texts(include_dirs)
+    return KernelFiles(tuple(sorted(texts.items())))
+
+
+def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
+    """The `gf/` headers; of two with one name that of the earlier folder, as rendering does."""
+    texts: dict[str, str] = {}
+    for folder in include_dirs:
+        for path in (folder / HEADERS).rglob("*"):
+            name = f"{INCLUDE}/{path.relative_to(folder)}"
+            if path.is_file() and name not in texts:
+                texts[name] = read_text(path, str(path.relative_to(folder)))
+    return texts
+
+
+def frozen_catalogue(files: KernelFiles, cache: Path) -> Catalogue:
+    """A catalogue of the frozen kernel alone. Its files are written below `cache`, once a content.
+
+    Its reference.py is run like that of any kernel on the template path: it comes from our own
+    database, which is trusted as the data folder is. What lies in the cache is compared with the
+    database each time, and written again if it differs.
+    """
+    kernel, headers = (_written(part, cache) for part in files.parts())
+    return Catalogue([kernel], [headers / INCLUDE])
+
+
+def _written(files: KernelFiles, cache: Path) -> Path:
+    folder = cache / "kernels" / files.digest[:32]
+    if not _holds(folder, files):
+        _write(folder, files)
+    return folder
+
+
+def _holds(folder: Path, files: KernelFiles) -> bool:
+    try:
+        present = {str(path.relative_to(folder)) for path in _files_below(folder)}
+        return present == {path for path, _ in files.files} and all(
+            (folder / path).read_text("utf-8") == text for path, text in files.files)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*")
+            if path.is_file() and path.parent.name != "__pycache__")
+
+
+def _write(folder: Path, files: KernelFiles) -> None:
+    """Whole or not at all; another process may write the same at the same time."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=folder.parent))
+        for path, text in files.files:
+            place = (fresh / path).resolve()
+            if not place.is_relative_to(fresh.resolve()):
+                raise Fault(f"the stored file {path!r} lies outside its kernel",
+                            code="record_unreadable")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, "utf-8", newline="")
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            os.rename(fresh, folder)
+        except OSError:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if not _holds(folder, files):
+                raise
+    except OSError as error:
+        raise Fault("the files that the search ran with cannot be written below "
+                    f"{folder.parent}: {error.strerror}", code="disk_full",
+                    mend="free some space in the data folder") from error

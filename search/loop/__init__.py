@@ -1,0 +1,1 @@
+"""A search from plan to closing sentence: plan, evaluate, run, confirm."""

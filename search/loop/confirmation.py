@@ -1,0 +1,224 @@
+"""The end of a search that measures: its fastest against the baseline and the runner-up, in fresh processes.
+
+Each process draws a new secret seed: the programs are checked on new inputs, then timed in turns over all blocks. The
+process is the unit (greenfast.search.timing.across_processes); the best of many candidates looks better in the
+search that chose it than it is, which is why what is published comes from here.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import Bench, time_us_of
+from greenfast.search.gates import Subject
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.gates.performance import left_wrong, measured_decision, timed_problems
+from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.render import RenderedSource
+from greenfast.search.targets.base import Failure, Rival
+from greenfast.search.timing import Decision, Interval, across_processes
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import (Accepted, GateResult, Green, Outcome, Stage, TimeKind, Timing, Trial, gate_result,
+                            performance_of)
+
+PROCESSES = 3
+BASELINE, RUNNER_UP = "baseline", "runner-up"
+LARGEST_SEED = 2**31
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A right candidate with a measured time."""
+
+    number: int
+    candidate: Candidate
+    time_us: float                   # geometric mean over the workloads
+    spared: bool = False             # its safety was not looked at, because a faster one was accepted already
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Who is timed again at a search's end."""
+
+    baseline: Contender
+    winner: Contender
+    runner_up: Contender | None
+
+    def by_role(self) -> dict[str, Contender]:
+        """Whom the winner is compared with."""
+        return {BASELINE: self.baseline} | ({RUNNER_UP: self.runner_up} if self.runner_up else {})
+
+
+Settle = Callable[[int, GateResult], None]       # hears of a trial's number, and what a gate found of it since
+
+
+class _Wrong(Exception):
+    """The winner, or what it is compared with, did not hold on new inputs."""
+
+
+def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
+    """None for what was not measured, was wrong, or was not shown to be faster than the baseline."""
+    if not isinstance(trial.verdict, (Accepted, Green)):
+        return None
+    evidence, result = performance_of(trial.verdict), gate_result(trial.verdict, "performance")
+    if evidence is None or not evidence.timings:
+        return None
+    if any(one.time_kind is not TimeKind.MEASURED for one in evidence.timings):
+        return None
+    if not is_baseline and result.outcome is not Outcome.PASSED:
+        return None
+    safety = gate_result(trial.verdict, Stage.SAFETY)
+    return Contender(trial.number, trial.candidate, time_us_of(evidence.timings),
+                     safety is not None and safety.outcome is Outcome.SKIPPED)
+
+
+def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
+    """By the times of the search that found them; of equals the first."""
+    return sorted(contenders, key=lambda one: (one.time_us, one.number))[:count]
+
+
+def standing(baseline: Contender, contenders: Iterable[Contender]) -> Standing | None:
+    """The fastest two; None while nothing was faster than the baseline."""
+    ranked = fastest(contenders, 2)
+    return Standing(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None) if ranked else None
+
+
+def safety_of(bench: Bench, contender: Contender) -> GateResult:
+    """The verdict that a spared contender lacks."""
+    return SafetyGate().judge(prepared(bench, contender.candidate))
+
+
+def is_beaten(confirmation: Confirmation) -> bool:
+    """Whether fresh processes showed the runner-up to be faster."""
+    return any(one.against == RUNNER_UP and one.decision == Decision.SLOWER for one in confirmation.comparisons)
+
+
+def confirm(bench: Bench, who: Standing, processes: int = PROCESSES,
+            new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
+            settle: Settle = lambda number, result: None) -> Confirmation:
+    """Time the winner again. What goes wrong here by our doing is raised as Fault; who proves wrong is told to `settle`."""
+    found: dict[str, list[ProcessTimes]] = {role: [] for role in who.by_role()}
+    lost = ""                            # why the winner is not compared with the runner-up
+    try:
+        for _ in range(processes):
+            for role, times in _process_or_another(bench, who, tuple(found), new_seed, settle).items():
+                if isinstance(times, ProcessTimes):
+                    found[role].append(times)
+                else:
+                    del found[role]
+                    lost = times
+    except _Wrong as wrong:
+        return Confirmation(who.winner.number, False, f"trial {who.winner.number} is not confirmed: on new inputs "
+                                                      f"{wrong}", ())
+    comparisons = tuple(_comparison(role, who.by_role()[role].number, tuple(times)) for role, times in found.items())
+    confirmed = comparisons[0].decision == Decision.FASTER
+    return Confirmation(who.winner.number, confirmed, _sentence(who, comparisons, lost, confirmed, processes),
+                        comparisons)
+
+
+def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
+    """What the stored samples of several processes say: anybody can compute it again."""
+    return across_processes([measured_decision(one.timings)[1] for one in processes])
+
+
+def prepared(bench: Bench, candidate: Candidate) -> Subject:
+    """A candidate that was right before, compiled and ready to be checked and timed."""
+    source = bench.render(candidate)
+    cubin = bench.toolchain.compile(source, bench.target.device.arch) if isinstance(source, RenderedSource) else None
+    if not isinstance(cubin, Cubin):
+        raise Fault(f"a {candidate.template} candidate that was right before can no longer be compiled",
+                    code="contender_lost")
+    return bench.subject(candidate, source, cubin)
+
+
+def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int],
+                        settle: Settle) -> dict[str, ProcessTimes | str]:
+    """A process, and another in its place when a fault of ours ended it."""
+    try:
+        return _process(bench, who, roles, new_seed(), settle)
+    except Fault:
+        if bench.cancelled():
+            raise
+    return _process(bench, who, roles, new_seed(), settle)
+
+
+def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int,
+             settle: Settle) -> dict[str, ProcessTimes | str]:
+    """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
+    out differently from one process to the next."""
+    bench.target.fresh()
+    seeded, order = replace(bench, seed=seed, siblings=None), random.Random(seed)
+    winner = prepared(seeded, who.winner.candidate)
+    others = {role: prepared(seeded, who.by_role()[role].candidate) for role in roles}
+    found: dict[str, ProcessTimes | str] = {}
+    for role, subject in _shuffled(order, [("", winner), *others.items()]):
+        _not_cancelled(bench)
+        result = CorrectnessGate().judge(subject)
+        if result.outcome is Outcome.FAILED and role != BASELINE:
+            settle((who.by_role()[role] if role else who.winner).number, result)
+        if result.outcome is Outcome.FAILED and role != RUNNER_UP:
+            raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
+        if result.outcome is Outcome.FAILED:
+            found[role] = result.sentence
+    for role, other in _shuffled(order, [one for one in others.items() if one[0] not in found]):
+        _not_cancelled(bench)
+        times = timed_in_turns(winner, other)
+        if isinstance(times, Failure):
+            raise _Wrong(times.sentence)
+        found[role] = ProcessTimes(seed, times)
+    return found
+
+
+def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
+    """All blocks of each workload; what the winner's timed launches left is held to the reference."""
+    rival = Rival(other.program, timed_problems(other), to_the_end=True)
+    return winner.target.measure(winner.program, winner.cubin, timed_problems(winner), rival,
+                                 lambda execution: left_wrong(winner, execution))
+
+
+def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> Comparison:
+    decision, interval = compared(processes)
+    low, ratio, high = interval.ratios
+    return Comparison(role, number, decision.value, ratio, low, high, processes)
+
+
+def _sentence(who: Standing, comparisons: tuple[Comparison, ...], lost: str, confirmed: bool,
+              processes: int) -> str:
+    against = {one.against: one for one in comparisons}
+    said = "confirmed" if confirmed else "not confirmed"
+    first = (f"trial {who.winner.number} is {said} in {processes} fresh processes on new inputs: "
+             f"{_ratio(against[BASELINE])} of the baseline's time")
+    if who.runner_up is None:
+        return first
+    name = f"trial {who.runner_up.number}, the runner-up"
+    if lost:
+        return f"{first}; {name}, fails on new inputs: {lost}"
+    one = against[RUNNER_UP]
+    words = {Decision.FASTER: "it is faster than", Decision.SLOWER: "it is slower than",
+             Decision.TOO_NOISY: "it was too noisy to judge against"}
+    return f"{first}; {words.get(Decision(one.decision), 'it ties with')} {name}: {_ratio(one)} of its time"
+
+
+def _ratio(one: Comparison) -> str:
+    return f"{one.ratio:.4f} [{one.ratio_low:.4f}, {one.ratio_high:.4f}]"
+
+
+def _shuffled(order: random.Random, all_of_them: list[tuple[str, Subject]]) -> list[tuple[str, Subject]]:
+    return order.sample(all_of_them, len(all_of_them))
+
+
+def _not_cancelled(bench: Bench) -> None:
+    if bench.cancelled():
+        raise Fault("the confirmation was stopped", code="interrupted")
+
+
+def unconfirmed(winner: Contender, fault: str) -> Confirmation:
+    """A fault of ours says nothing of the winner: it stays what the search found, and is not confirmed."""
+    return Confirmation(winner.number, False, f"trial {winner.number} is not confirmed, through no fault of its own: "
+                                              f"{fault}", ())

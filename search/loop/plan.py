@@ -1,0 +1,264 @@
+"""A search: what a person asks for (SearchRequest, optional fields) and what is run (SearchPlan, complete)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.devices.facts import Device, device
+from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.errors import UsageError, unknown_name
+from greenfast.search.gates.base import GateLimits
+from greenfast.search.recordings.shelf import find_recording
+from greenfast.search.recordings.space import RecordedSpace
+from greenfast.search.space.space import Space
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.targets import check_target_name
+from greenfast.search.targets.replay import on_record
+
+DEFAULT_TARGET = "emulator:h200"
+DEFAULT_STRATEGY = "tpe"
+DEFAULT_TRIALS = 40
+LARGEST_TRIALS = 1_000_000
+LARGEST_SECONDS = 30 * 24 * 3600.0
+NO_BASELINE = "none"
+# How a measured time finds the caches: by the workload's size; its data in L2; its data in memory (a ring of input sets).
+MODES = ("auto", "hot", "cold")
+CHAMPION = "champion"              # the baseline is what was promoted in the search's scope
+GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """One request; everything but the kernel has a default."""
+
+    kernel: str
+    name: str | None = None
+    workloads: tuple[str, ...] | None = None
+    templates: tuple[str, ...] | None = None
+    target: str | None = None
+    strategy: str | None = None
+    trials: int | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    baseline: str | None = None              # template:preset, "champion", or "none"
+    min_gain: float | None = None            # a share: 0.02 asks for 2 % less time
+    confirm: bool = True                     # where times are measured, time the winner again in fresh processes
+    mode: str | None = None                  # how measured times find the caches: one of MODES
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A request with nothing left open. Past app/, nobody handles a missing setting."""
+
+    name: str
+    kernel: str
+    kernel_digest: str
+    workloads: tuple[str, ...]
+    templates: tuple[str, ...]
+    target: str
+    strategy: str
+    trials: int | None                       # at least one of trials and seconds is set
+    seconds: float | None
+    seed: int
+    baseline: str
+    min_gain: float
+    limits: GateLimits
+    window: int                              # candidates in flight; part of the plan, so that a search repeats
+    compiled: Items = ()                     # compile-time dims and options, the same for all workloads
+    champion: Candidate | None = None        # the baseline, when it is no preset
+    confirm: bool = True
+    mode: str = "auto"                       # of measured times; modes are never compared
+    shapes: tuple[Items, ...] = ()           # dims and options of each workload; plans of earlier versions hold none
+
+
+ChampionOf = Callable[[SearchPlan], tuple[str, Candidate] | None]      # its name and point, in the plan's scope
+
+
+def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
+              champion_of: ChampionOf = lambda plan: None) -> SearchPlan:
+    """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices.
+
+    Where times are measured, the default baseline is the champion of the plan's scope, if there is one.
+    """
+    kernel = catalogue.kernel(request.kernel)
+    target = request.target or DEFAULT_TARGET
+    family, which = check_target_name(target)
+    if family == "replay":
+        request = on_record(which, request, kernel, catalogue.include_dirs)
+    strategy = request.strategy or DEFAULT_STRATEGY
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
+    compiled = shared_compile_time(kernel, workloads)
+    baseline = _default_baseline(kernel, workloads[0]) if request.baseline in (None, CHAMPION) else request.baseline
+    if baseline != NO_BASELINE:
+        kernel.preset(baseline)[0].check_supports(workloads[0])
+    trials, seconds = _budget(request)
+    plan = SearchPlan(
+        name=_name(request.name, kernel, workloads), kernel=kernel.name, kernel_digest=kernel_identity(kernel),
+        workloads=tuple(one.name for one in workloads),
+        templates=_templates(request, kernel, workloads[0], compiled, target), target=target, strategy=strategy,
+        trials=trials, seconds=seconds, seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
+        baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window,
+        compiled=compiled, confirm=request.confirm, mode=_mode(request.mode),
+        shapes=tuple(one.dims + one.options for one in workloads))
+    if request.baseline == CHAMPION or request.baseline is None and family == "cuda":
+        return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
+    return plan
+
+
+def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
+    """The kernel's own choice; where its template does not serve the workload, the first preset that may."""
+    presets = [kernel.baseline, *(f"{template.name}:{preset.name}" for template in kernel.templates
+                                  for preset in template.presets)]
+    compiled = dict(workload.compile_time(kernel))
+    for one in presets:
+        template = kernel.preset(one)[0]
+        if all(compiled[name] in values for name, values in template.supports if name in compiled):
+            return one
+    return kernel.baseline
+
+
+def _against_champion(plan: SearchPlan, champion: tuple[str, Candidate] | None, *, required: bool) -> SearchPlan:
+    """The plan with the champion, as it is now, for its baseline."""
+    if champion is not None:
+        return replace(plan, baseline=champion[0], champion=champion[1])
+    if required:
+        raise UsageError(f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} on {plan.target} "
+                         "with these files and this toolchain", code="no_champion",
+                         mend=f"name no baseline for the default, {plan.baseline}; `greenfast champions` lists them")
+    return plan
+
+
+def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
+    """The kernel's first workload, when nobody names one."""
+    if not kernel.workloads:
+        raise UsageError(f"kernel {kernel.name} has no workloads", code="no_workloads")
+    return (kernel.workloads[0].name,)
+
+
+def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
+    """The compile-time values that one candidate's text serves; workloads that differ need searches of their own."""
+    first = workloads[0].compile_time(kernel)
+    for other in workloads[1:]:
+        if other.compile_time(kernel) != first:
+            raise UsageError(
+                f"workloads {workloads[0].name} and {other.name} differ in compile-time values, so no one kernel "
+                "serves both", code="mixed_workloads", mend="start one search for each")
+    if len({one.name for one in workloads}) != len(workloads):
+        raise UsageError("a workload is named twice", code="repeated_workload")
+    return first
+
+
+def target_device(target: str):
+    """The device whose limits bound the space before a target is opened."""
+    family, which = check_target_name(target)
+    if family == "emulator":
+        return device(which)
+    if family == "replay":
+        return find_recording(which).heading.device
+    from greenfast.search.targets.cuda import open_device
+    return open_device(which).device
+
+
+def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
+    """The points that can be asked for on a target, before it is opened."""
+    family, which = check_target_name(target)
+    if family == "replay":
+        return RecordedSpace(template, compiled, find_recording(which))
+    return Space(template, compiled, target_device(target))
+
+
+def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items,
+               target: str) -> tuple[str, ...]:
+    names = request.templates or tuple(one.name for one in kernel.templates)
+    if len(set(names)) != len(names):
+        raise UsageError("a template is named twice", code="repeated_template")
+    chosen, refusals = [], []
+    for name in names:
+        template = kernel.template(name)
+        try:
+            template.check_supports(workload)
+        except UsageError:
+            if request.templates:
+                raise
+            continue
+        space = target_space(target, template, compiled)
+        if next(space.each_point(), None) is not None:
+            _require_walkable(space.template, space.compiled, space.device)
+            chosen.append(name)
+        else:
+            refusals.append(f"{name}: {_why_defaults_fail(space)}")
+    if refusals and (request.templates or not chosen):
+        raise UsageError("no parameter values satisfy the constraints of template " + "; ".join(refusals),
+                         code="empty_space")
+    if not chosen:
+        raise UsageError(f"no template of kernel {kernel.name} supports workload {workload.name}",
+                         code="unsupported_workload")
+    return tuple(chosen)
+
+
+@lru_cache(maxsize=32)
+def _require_walkable(template: TemplateSpec, compiled: Items, device: Device) -> None:
+    """SpecError for a space that is too large to run; of one that is not, the walk is not repeated."""
+    Space(template, compiled, device).points
+
+
+def _why_defaults_fail(space: Space) -> str:
+    """Why the defaults are outside the space: one sentence to start from."""
+    defaults = tuple((one.name, one.default) for one in space.template.parameters)
+    return space.why_not(defaults) or "unknown"
+
+
+def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
+    trials, seconds = request.trials, request.seconds
+    if trials is None and seconds is None:
+        return DEFAULT_TRIALS, None
+    if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
+        raise UsageError(f"a budget of {trials} trials", code="bad_budget", mend=f"1 to {LARGEST_TRIALS}")
+    if seconds is not None and not 0 < seconds <= LARGEST_SECONDS:
+        raise UsageError(f"a budget of {seconds:g} seconds", code="bad_budget", mend="more than 0, at most 30 days")
+    return trials, seconds
+
+
+def _min_gain(value: float | None) -> float:
+    gain = 0.01 if value is None else value
+    if not 0 <= gain < 1:
+        raise UsageError(f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1")
+    return gain
+
+
+def _mode(value: str | None) -> str:
+    if value is not None and value not in MODES:
+        raise unknown_name("mode", value, MODES)
+    return value or MODES[0]
+
+
+def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:
+    values: dict[str, Any] = {}
+    for gate, settings in gates.items():
+        if gate not in GATE_LIMITS:
+            raise unknown_name("gate", gate, GATE_LIMITS, where="those with settings")
+        for name, value in settings.items():
+            if name not in GATE_LIMITS[gate]:
+                raise unknown_name("setting", name, GATE_LIMITS[gate], where=f"gate {gate}")
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise UsageError(f"gates.{gate}.{name} is {value!r}", code="bad_limit",
+                                 mend="a whole number of 0 or more, or null for no limit")
+            values[name] = value
+    return GateLimits(**values)
+
+
+def _name(given: str | None, kernel: KernelSpec, workloads: list[Workload]) -> str:
+    name = (given or f"{kernel.name} {' '.join(one.name for one in workloads)}").strip()
+    if not 0 < len(name) <= 200 or not name.isprintable():
+        raise UsageError("the name of a search is 1 to 200 printable characters", code="bad_name")
+    return name

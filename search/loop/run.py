@@ -1,0 +1,365 @@
+"""The loop of one search: ask -> evaluate -> record -> tell, until the budget is spent or somebody says stop.
+
+Candidates are evaluated `window` at a time, and are recorded and told in the order in which they were asked, so that
+a search with the same plan makes the same choices however fast each candidate was. The baseline is the first of them: the
+others are compiled and checked beside it, and wait for its times where their own are compared with it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.loop.closing import Closing, closing
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.confirmation import Contender, contender_of
+from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
+from greenfast.search.errors import Fault
+from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.kernels.identity import passed_checks
+from greenfast.search.gates.promises import Siblings
+from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
+from greenfast.search.oracle.reference import use_children
+from greenfast.search.render import RenderedSource
+from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
+from greenfast.search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, PerformanceEvidence, Reason, Rejected, Stage,
+                            Timing, Trial, Verdict, no_baseline, performance_of)
+
+CONTROL_INTERVAL_S = 0.25
+FAILED = "The search failed"
+FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
+DEATHS = 3                       # a candidate that was in flight when a worker died this often is not tried again
+
+
+class Control(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class Ended(StrEnum):
+    COMPLETED = "completed"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial that was begun and never recorded: its worker died or was stopped."""
+
+    number: int
+    candidate: Candidate
+    sampler: dict
+    attempts: int
+
+
+@dataclass(frozen=True)
+class History:
+    """What is stored of a search that goes on."""
+
+    trials: tuple[Trial, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    spent_s: float = 0.0
+    checks_of: Callable[[int], Sequence[CheckEvidence]] = field(default=lambda number: (), compare=False)    # of a trial
+
+
+class Sink(Protocol):
+    """Where trials go. Each call is durable when it returns; all raise Fault when the lease was lost."""
+
+    def begin(self, number: int, proposal: Proposal) -> None: ...
+    def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
+    def settle(self, number: int, result: GateResult) -> None:
+        """What a gate found of a recorded trial since: it had been spared it, or proved wrong on new inputs."""
+    def confirm(self, confirmation: Confirmation) -> None: ...
+    def beside(self, peer: Peer) -> None: ...
+    def control(self, spent_s: float) -> Control:
+        """Renew the lease and read the flags."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    ended: Ended
+    why: str
+
+
+@dataclass
+class _Flight:
+    number: int
+    proposal: Proposal
+    source: RenderedSource | None
+    future: Future[Evaluated]
+
+
+class SearchRun:
+    """One search being run by this process."""
+
+    def __init__(self, plan: SearchPlan, bench: Bench, sink: Sink, history: History,
+                 on_trial: Callable[[Trial], None] = lambda trial: None,
+                 on_closing: Callable[[], None] = lambda: None) -> None:
+        self.stop = threading.Event()
+        self.plan, self.sink, self.history = plan, sink, history
+        self.on_trial, self.on_closing = on_trial, on_closing
+        baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
+        self.siblings = Siblings(bench.kernel, history.checks_of)
+        self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
+                             mode=plan.mode, best_time_us=lambda: self.best_time_us, siblings=self.siblings)
+        self.strategy = make_strategy(plan, bench)
+        self.next_number = 0
+        self.baseline: tuple[Timing, ...] | None = None
+        self._baseline_known = threading.Event()
+        self.measured_baseline: Contender | None = None
+        self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
+        self.best_time_us = math.inf                     # of those that were accepted
+        self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
+        self.faults_in_a_row = 0
+        self.last_fault: Faulted | None = None
+        self.redo = deque(sorted(history.pending, key=lambda one: one.number))
+        if plan.baseline == NO_BASELINE:
+            self._baseline_known.set()
+        self._restore(history)
+
+    def run(self) -> RunResult:
+        """Run until the budget is spent, the space is exhausted, or control says otherwise."""
+        self._started = time.monotonic()
+        use_children()
+        self.bench.target.prepare()
+        flights: deque[_Flight] = deque()
+        with LocalExecutor(self.plan.window) as executor:
+            try:
+                result = self._loop(executor, flights)
+                return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
+            finally:
+                if flights:                      # cancelled, interrupted or broken: nobody waits for these any more
+                    self._interrupt()
+
+    def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
+        exhausted = False
+        while True:
+            control = self.sink.control(self._spent_s())
+            if control is Control.CANCEL:
+                return RunResult(Ended.CANCELLED, "cancelled")
+            while control is Control.RUN and not exhausted and len(flights) < self.plan.window and self._budget_left():
+                flight = self._launch(executor)
+                exhausted = flight is None
+                if flight is not None:
+                    flights.append(flight)
+            if not flights:
+                return self._ended(control, exhausted)
+            if (done := self._wait(flights[0])) is not None:
+                self._record(flights.popleft(), done)
+                if self.faults_in_a_row >= FAULTS_IN_A_ROW:
+                    return RunResult(Ended.FAILED, self._failure())
+
+    def _failure(self) -> str:
+        message = self.last_fault.message.rstrip(".")
+        return f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. Last fault ({self.last_fault.code}): {message}."
+
+    def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
+        """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
+        bench = self.bench
+        if bench.closing_checks is not None:
+            bench = replace(bench, kernel=replace(bench.kernel, checks=bench.closing_checks))
+        work = closing(bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+        if work is None:
+            return result
+        self.on_closing()
+        future: Future[Closing] = executor.submit(work)
+        try:
+            while not future.done():
+                match self.sink.control(self._spent_s()):
+                    case Control.CANCEL:
+                        return RunResult(Ended.CANCELLED, "cancelled while its winner was confirmed")
+                    case Control.PAUSE:
+                        return RunResult(Ended.PAUSED, "paused before its winner was confirmed")
+                wait((future,), CONTROL_INTERVAL_S)
+        finally:
+            if not future.done():
+                self._interrupt()
+        done = future.result()
+        for number, judged in done.settled:
+            self.sink.settle(number, judged)
+        for confirmation in done.confirmations:
+            self.sink.confirm(replace(confirmation, checks=passed_checks(bench.kernel)))
+        for peer in done.peers:
+            self.sink.beside(peer)
+        return RunResult(result.ended, f"{result.why}; {done.said}")
+
+    def _interrupt(self) -> None:
+        self.stop.set()
+        self.bench.toolchain.interrupt()
+        self.bench.target.interrupt()
+        if self.bench.checker is not None:
+            self.bench.checker.interrupt()
+
+    def _ended(self, control: Control, exhausted: bool) -> RunResult:
+        if control is Control.PAUSE:
+            return RunResult(Ended.PAUSED, "paused")
+        return RunResult(Ended.COMPLETED, "every valid candidate was tried" if exhausted else "the budget is spent")
+
+    def _is_baseline(self, number: int) -> bool:
+        return number == 0 and self.plan.baseline != NO_BASELINE
+
+    def _timed_baseline(self) -> tuple[Timing, ...] | None:
+        """Of trial 0, once they are taken or it is recorded; it was begun before any other."""
+        while not self._baseline_known.wait(CONTROL_INTERVAL_S):
+            if self.stop.is_set():
+                raise Fault("interrupted while the baseline was evaluated", code="interrupted")
+        return self.baseline
+
+    def _spent_s(self) -> float:
+        return self.history.spent_s + time.monotonic() - self._started
+
+    def _budget_left(self) -> bool:
+        if self.redo:
+            return True
+        if self.plan.trials is not None and self.next_number >= self.plan.trials:
+            return False
+        return self.plan.seconds is None or self._spent_s() < self.plan.seconds
+
+    def _hear_baseline(self, result: GateResult) -> None:
+        """Its safety takes longer than all else, and nobody's time waits for that."""
+        if isinstance(result.evidence, PerformanceEvidence):
+            self.baseline = result.evidence.timings
+            self._baseline_known.set()
+
+    def _launch(self, executor: LocalExecutor) -> _Flight | None:
+        """Begin the next trial: one that a dead worker left, the baseline, or the strategy's choice."""
+        if self.redo:
+            return self._redo(executor, self.redo.popleft())
+        while True:
+            proposal = self._next_proposal()
+            if proposal is None:
+                return None
+            rendered = self.bench.render(proposal.candidate)
+            if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
+                told = self.sources[rendered.digest]     # another spelling of a source that was tried: no new trial
+                if told is not None:
+                    self.strategy.tell(proposal, told)
+                continue
+            number, self.next_number = self.next_number, self.next_number + 1
+            self.sink.begin(number, proposal)
+            return self._submit(executor, number, proposal, rendered)
+
+    def _redo(self, executor: LocalExecutor, pending: Pending) -> _Flight:
+        proposal = Proposal(pending.candidate, pending.sampler)
+        self.sink.begin(pending.number, proposal)
+        if pending.attempts >= DEATHS:
+            future: Future[Evaluated] = Future()
+            future.set_result(Evaluated(Faulted(
+                Stage.COMPILE, "worker_died", f"the worker died {pending.attempts} times with this candidate in "
+                "flight; it is not tried again"), None, 0.0))
+            return _Flight(pending.number, proposal, None, future)
+        return self._submit(executor, pending.number, proposal, self.bench.render(pending.candidate))
+
+    def _submit(self, executor: LocalExecutor, number: int, proposal: Proposal, rendered) -> _Flight:
+        source = rendered if isinstance(rendered, RenderedSource) else None
+        if source is not None:
+            self.sources[source.digest] = None
+        bench, baseline = self.bench, self._timed_baseline
+        if self._is_baseline(number):
+            bench, baseline = replace(bench, on_result=self._hear_baseline), no_baseline
+        future = executor.submit(evaluate, proposal.candidate, bench, baseline, rendered)
+        return _Flight(number, proposal, source, future)
+
+    def _next_proposal(self) -> Proposal | None:
+        if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
+            return Proposal(baseline_candidate(self.plan, self.bench))
+        return self.strategy.ask()
+
+    def _wait(self, flight: _Flight) -> Evaluated | None:
+        try:
+            return flight.future.result(timeout=CONTROL_INTERVAL_S)
+        except FutureTimeout:
+            return None
+
+    def _record(self, flight: _Flight, done: Evaluated) -> None:
+        trial = self.siblings.held(Trial(
+            flight.number, flight.proposal.candidate, done.verdict, flight.source.digest if flight.source else None,
+            done.duration_s, flight.proposal.sampler))
+        self.sink.record(trial, flight.source)
+        self._learn(trial, self.strategy.tell)
+        self.on_trial(trial)
+
+    def _learn(self, trial: Trial, tell: Callable[[Proposal, Told], None]) -> None:
+        if self._is_baseline(trial.number):
+            self.baseline = timings_of(trial.verdict)
+            self.measured_baseline = contender_of(trial, is_baseline=True)
+            self._baseline_known.set()
+        elif (contender := contender_of(trial, is_baseline=False)) is not None:
+            self.contenders.append(contender)
+            if isinstance(trial.verdict, Accepted):
+                self.best_time_us = min(self.best_time_us, contender.time_us)
+        self.siblings.learn(trial)
+        told = told_of(trial, self.plan)
+        if isinstance(trial.verdict, Faulted):
+            self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
+        else:
+            self.faults_in_a_row = 0
+        if trial.source_digest is not None:
+            self.sources[trial.source_digest] = told
+        if told is not None:
+            tell(Proposal(trial.candidate, trial.sampler), told)
+
+    def _restore(self, history: History) -> None:
+        past: list[Past] = []
+        for trial in sorted(history.trials, key=lambda one: one.number):
+            self._learn(trial, lambda proposal, told: None)
+            past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
+        self.faults_in_a_row = 0
+        self.strategy.restore([*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)])
+        numbers = [one.number for one in history.trials] + [one.number for one in history.pending]
+        self.next_number = max(numbers, default=-1) + 1
+
+
+def failure_sentence(why: str) -> str:
+    """What is said of a search that failed: its own sentence, or the reason as one."""
+    return why if why.startswith(FAILED) else f"{FAILED}: {why}"
+
+
+def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
+    """The plan's strategy over its templates' spaces, with every preset as a seed."""
+    spaces = {name: bench.target.space(bench.kernel.template(name), bench.compiled) for name in plan.templates}
+    seeds = [preset_candidate(space.template, preset.name, bench.compiled)
+             for space in spaces.values() for preset in space.template.presets]
+    valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
+    return STRATEGIES[plan.strategy](bench.kernel.name, spaces, valid, plan.seed)
+
+
+def baseline_candidate(plan: SearchPlan, bench: Bench) -> Candidate:
+    if plan.champion is not None:
+        return plan.champion
+    template, preset = bench.kernel.preset(plan.baseline)
+    return preset_candidate(template, preset.name, bench.compiled)
+
+
+def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
+    """What a strategy hears of a trial: an objective for a right candidate, infeasible for a wrong one, else nothing."""
+    match trial.verdict:
+        case Faulted():
+            return None
+        case Accepted() | Green():
+            is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
+            return Objective(0.0) if is_baseline else _objective(trial.verdict)
+        case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
+            return _objective(trial.verdict) or Infeasible()
+    return Infeasible()
+
+
+def _objective(verdict: Verdict) -> Objective | None:
+    evidence = performance_of(verdict)
+    if evidence is None:
+        return None
+    if evidence.ratio_to_baseline is not None:
+        return Objective(math.log(evidence.ratio_to_baseline))
+    logs = [math.log(one.time_median_us) for one in evidence.timings]     # no right baseline: plain times
+    return Objective(sum(logs) / len(logs))

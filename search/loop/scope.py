@@ -1,0 +1,41 @@
+"""Where a finding holds: operation and sources, workloads' values, compile-time values, device model and toolchain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from greenfast.search.digest import digest
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.kernels.spec import Items
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Times of one scope may be compared. The kernel's digest covers its operation, reference and templates.
+
+    Workloads are named by their values; what they are called counts only where a scope of an earlier version holds no
+    values (its kernel digest covers them then).
+    """
+
+    kernel: str
+    kernel_digest: str
+    workloads: tuple[str, ...]           # in the order of their names: a geometric mean has no order
+    values: Items                        # compile-time dims and options (D, dtype, mask)
+    device: str
+    toolchain: str
+    mode: str = "auto"                   # of timing: hot and cold are never compared
+    shapes: tuple[Items, ...] = ()       # dims and options of each workload, in an order of their own
+
+    DIGEST_WHEN_SET = frozenset({"shapes"})
+
+    @property
+    def digest(self) -> str:
+        return digest(replace(self, workloads=()) if self.shapes else self)
+
+
+def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
+    """The scope of a search that ran in `environment`, of which the entries `device` and `toolchain` count."""
+    return Scope(plan.kernel, plan.kernel_digest, tuple(sorted(plan.workloads)), plan.compiled,
+                 environment.get("device", ""), environment.get("toolchain", ""), plan.mode,
+                 tuple(sorted(plan.shapes, key=repr)))

@@ -1,0 +1,1 @@
+"""What a correct output is: cases, problems laid out in memory, references."""

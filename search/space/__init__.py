@@ -1,0 +1,1 @@
+"""Candidates, and the valid points of a template on a device."""

@@ -1,0 +1,109 @@
+"""Walking a template's parameters without trying every combination: a rule is asked as soon as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import Expression, Value
+from greenfast.search.kernels.spec import Items, Parameter, TemplateSpec
+
+LARGEST_WALK = 5_000_000             # values tried
+Fits = Callable[[dict[str, Value]], bool]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One parameter, and what can be computed once it and those before it have values."""
+
+    parameter: Parameter
+    when_is_known: bool                              # `when` needs only parameters before this one
+    locals: tuple[tuple[str, Expression], ...]
+    constraints: tuple[Expression, ...]
+    launches_are_known: bool
+
+
+def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterator[Items]:
+    """Values of all parameters in a fixed order, without those that a constraint or `fits` refuses on the way.
+
+    `fits` judges the launches; it is asked once for all points that differ only in what no launch needs.
+    Every rule holds for what is given out, unless some `when` looks ahead (`looks_ahead`): then it may still fail,
+    and a point may come twice. SpecError when the walk is too long.
+    """
+    budget = iter(range(LARGEST_WALK))
+    yield from _below(levels_of(template), 0, dict(compiled), fits, budget)
+    if next(budget, None) is None:
+        raise too_large(template)
+
+
+def too_large(template: TemplateSpec) -> SpecError:
+    return SpecError(f"the space of template {template.name} of kernel {template.kernel} is too large: walking it "
+                     f"takes more than {LARGEST_WALK:,} steps", code="space_too_large",
+                     mend="give its parameters fewer values, or constraints that need only the first parameters")
+
+
+def looks_ahead(template: TemplateSpec) -> bool:
+    """A parameter's `when` needs one that comes after it."""
+    return not all(one.when_is_known for one in levels_of(template))
+
+
+def _below(levels: list[Level], depth: int, values: dict[str, Value], fits: Fits,
+           budget: Iterator[int]) -> Iterator[Items]:
+    if depth == len(levels):
+        yield tuple((one.parameter.name, values[one.parameter.name]) for one in levels)
+        return
+    level = levels[depth]
+    for value in _choices(level, values):
+        if next(budget, None) is None:
+            return
+        here = {**values, level.parameter.name: value}
+        for name, local in level.locals:
+            here[name] = local(here)
+        if all(one(here) for one in level.constraints) and (not level.launches_are_known or fits(here)):
+            yield from _below(levels, depth + 1, here, fits, budget)
+
+
+def _choices(level: Level, values: dict[str, Value]) -> tuple[Value, ...]:
+    parameter = level.parameter
+    if parameter.when is None or not level.when_is_known or parameter.when(values):
+        return parameter.values
+    return (parameter.default,)
+
+
+def levels_of(template: TemplateSpec) -> list[Level]:
+    """A constraint is never asked before one that stands above it, which may guard it."""
+    known = _Known(template)
+    asked, constraints = 0, []
+    for one in template.constraints:
+        asked = max(asked, known.at(one.expression.names))
+        constraints.append((asked, one.expression))
+    launches = max(asked, known.at(launch_names(template)))
+    return [Level(parameter, parameter.when is None or known.at(parameter.when.names) < number,
+                  tuple(one for one in template.locals if known.level[one[0]] == number),
+                  tuple(one for level, one in constraints if level == number), launches == number)
+            for number, parameter in enumerate(template.parameters)]
+
+
+def launch_names(template: TemplateSpec) -> frozenset[str]:
+    """What block, cluster, shared memory and presence of the launches are computed from."""
+    return frozenset().union(*(one.names for launch in template.launches
+                               for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
+                                           *([launch.when] if launch.when else []))))
+
+
+class _Known:
+    """At which level a name has its final value."""
+
+    def __init__(self, template: TemplateSpec) -> None:
+        self.level: dict[str, int] = {}
+        for number, parameter in enumerate(template.parameters):
+            self.level[parameter.name] = number
+        for parameter in template.parameters:        # one whose `when` looks ahead is never final on the way
+            if parameter.when is not None and self.at(parameter.when.names) >= self.level[parameter.name]:
+                self.level[parameter.name] = len(template.parameters)
+        for name, local in template.locals:
+            self.level[name] = self.at(local.names)
+
+    def at(self, names: frozenset[str]) -> int:
+        return max((self.level.get(one, 0) for one in names), default=0)      # compile-time values: from the start

@@ -1,0 +1,129 @@
+"""A template's space on one device: its valid points, and for any other point the sentence that says why not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.devices.clusters import Shape, device_lacks
+from greenfast.search.space.columns import encoded_points
+from greenfast.search.devices.facts import Device
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.space.lattice import combinations, launch_names, looks_ahead
+from greenfast.search.space.points import Points
+from greenfast.search.kernels.spec import Items, TemplateSpec
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A point with everything that rendering and launching need."""
+
+    parameters: Items
+    values: Mapping[str, Value]          # compile-time values, parameters, locals
+    tiles: Mapping[str, int]
+    threads_per_block: int
+    smem_dynamic_bytes: int
+    clusters: tuple[tuple[str, Shape], ...] = ()     # by entry, in blocks
+
+
+def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resolved:
+    """Compute a point's locals, tiles and block; the point need not be valid."""
+    values: dict[str, Value] = {**dict(compiled), **dict(parameters)}
+    for name, local in template.locals:
+        values[name] = local(values)
+    figures = _figures(template, values)
+    return Resolved(parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures)
+
+
+def _figures(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
+    """Threads a block, bytes of dynamic shared memory, and each entry's cluster."""
+    launches = template.launched(values)
+    return (max(prod(int(one(values)) for one in launch.block) for launch in launches),
+            max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
+            tuple((launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches))
+
+
+class Space:
+    """The points of `template` that hold its constraints and the device's launch limits."""
+
+    def __init__(self, template: TemplateSpec, compiled: Items, device: Device) -> None:
+        self.template, self.compiled, self.device = template, compiled, device
+
+    def why_not(self, parameters: Items) -> str | None:
+        """None for a valid point, else one sentence with the computed numbers."""
+        template, device = self.template, self.device
+        if device.sm < template.minimum_sm:
+            return f"template {template.name} needs sm_{template.minimum_sm} and {device.name} is {device.arch}"
+        point = resolve(template, parameters, self.compiled)
+        for constraint in template.constraints:
+            if not constraint.expression(point.values):
+                return _because(constraint.because, point.values)
+        return self._misfit((point.threads_per_block, point.smem_dynamic_bytes, point.clusters))
+
+    def _fits(self, values: Mapping[str, Value]) -> bool:
+        return self._misfit(_figures(self.template, values)) is None
+
+    def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
+        """Why the device cannot launch such blocks; None when it can."""
+        device, (threads, smem_bytes, clusters) = self.device, figures
+        if not 1 <= threads <= device.threads_per_block:
+            return f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"
+        if smem_bytes > device.smem_per_block_bytes:
+            return (f"{smem_bytes} bytes of dynamic shared memory; a block may have "
+                    f"{device.smem_per_block_bytes} on {device.name}")
+        return next(filter(None, (device_lacks(cluster, device) for _, cluster in clusters)), None)
+
+    def require(self, parameters: Items) -> Resolved:
+        """The point, or UsageError with the sentence that says why it is outside."""
+        reason = self.why_not(parameters)
+        if reason is not None:
+            raise UsageError(f"template {self.template.name} cannot have "
+                             + ", ".join(f"{k}={v}" for k, v in parameters) + f": {reason}", code="invalid_candidate")
+        return resolve(self.template, parameters, self.compiled)
+
+    @cached_property
+    def points(self) -> Points:
+        """Every valid point once, in a fixed order."""
+        if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
+            return Points(self.template.parameters, self.each_point())
+        return Points(self.template.parameters, encoded_points(self.template, self.compiled, self._fits,
+                                                               launch_names(self.template)))
+
+    def each_point(self) -> Iterator[Items]:
+        """The valid points one by one: the first is cheap."""
+        if self.device.sm < self.template.minimum_sm:
+            return
+        walk = combinations(self.template, self.compiled, self._fits)
+        if not looks_ahead(self.template):
+            yield from walk
+            return
+        seen: set[Items] = set()
+        for values in walk:
+            point = complete_parameters(self.template, dict(values), self.compiled)
+            if point not in seen and self.why_not(point) is None:
+                seen.add(point)
+                yield point
+
+    def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
+        """A valid point closest to `parameters` (which may be invalid) among those that `allowed` marks.
+
+        Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
+        """
+        distance = self.points.distances(parameters)
+        distance[~allowed] = np.iinfo(distance.dtype).max
+        nearest = np.flatnonzero(distance == distance.min())
+        return self.points[int(nearest[rng.randrange(len(nearest))])]
+
+
+def _because(sentence: str, values: Mapping[str, Value]) -> str:
+    try:
+        return sentence.format_map(dict(values))
+    except (KeyError, ValueError, IndexError, AttributeError):
+        return sentence

@@ -1,0 +1,204 @@
+"""How often each instruction of a PTX entry is executed, without executing it whole.
+
+Loops and branches of a kernel mostly follow from thread indices and arguments. So only the instructions that decide
+branches are evaluated, on integers, for all threads of some blocks at once; everything else is passed by and counted.
+Threads that part meet again as they do on the GPU: loops are gone through before what follows them, and both sides of
+a branch before their join. What memory, floats or votes decide is not known here: such a branch is counted as not
+jumping, and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.integer_ptx import Lanes, evaluate, is_evaluated, registers_in, written_by
+from greenfast.search.toolchain.ptx import Entry, Instruction
+
+WARP = 32
+MOST_VISITS = 400_000                # of basic blocks: some 5 s
+LEAVING = ("ret", "exit", "trap")
+JUMPING = ("bra", "brx", *LEAVING)
+
+
+@dataclass(frozen=True)
+class Executions:
+    """Warp executions over the blocks that were followed."""
+
+    by_instruction: tuple[int, ...]      # in the entry's order
+    by_block: tuple[tuple[int, ...], ...]        # the same of each block, in the order of `blocks`
+    blocks: int
+    branches: int                        # conditional ones
+    undecided: int                       # of these: data decide, counted as not jumping
+
+
+def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
+               block: tuple[int, int, int], blocks: Sequence[int],
+               cluster: tuple[int, int, int] = (1, 1, 1)) -> Executions:
+    """Follow `blocks`, numbers in the grid with x fastest. `arguments` are in the entry's order, None: a null pointer.
+
+    Fault when the walk does not come to its end.
+    """
+    values = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
+    lanes = Lanes(grid, block, blocks, values, cluster)
+    walk = _Walk(entry, lanes, len(blocks))
+    while walk.step():
+        pass
+    by_block = walk.by_block()
+    return Executions(tuple(by_block.sum(axis=0).tolist()), tuple(map(tuple, by_block.tolist())), len(blocks),
+                      walk.branches, walk.undecided)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A basic block: instructions first to last - 1; `deciding` are those that are evaluated."""
+
+    first: int
+    last: int
+    deciding: tuple[Instruction, ...]
+    jump: Instruction | None
+    target: int                          # a span's number
+
+
+class _Walk:
+    """Where each thread stands, and how often warps came to each span."""
+
+    def __init__(self, entry: Entry, lanes: Lanes, blocks: int) -> None:
+        self.entry, self.lanes, self.blocks = entry, lanes, blocks
+        self.spans = _spans(entry)
+        self.done = len(self.spans)
+        order = _ordered([self.done, *range(self.done)], _successors(self.spans))
+        self.order = np.array(order)                        # spans as they are gone through
+        self.rank = np.argsort(self.order)                  # of each span in it
+        self.at = np.where(lanes.exists, self.rank[0], self.rank[self.done])
+        self.visits = np.zeros((self.done, blocks), np.int64)
+        self.registers: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.steps = self.branches = self.undecided = 0
+
+    def step(self) -> bool:
+        """Take the threads that are furthest behind through their span; False when all have left."""
+        rank = int(self.at.min())
+        number = int(self.order[rank])
+        if number == self.done:
+            return False
+        self.steps += 1
+        if self.steps > MOST_VISITS:
+            raise Fault(f"the branches of {self.entry.name} were not followed to their end", code="mix_too_long")
+        here = self.at == rank
+        warps = here.reshape(self.blocks, -1, WARP).any(axis=2).sum(axis=1)
+        span = self.spans[number]
+        self.visits[number] += warps
+        for one in span.deciding:
+            evaluate(one, self.lanes, self.registers, here)
+        self.at[here] = self.rank[number + 1]
+        if span.jump is not None:
+            jumps = here if not span.jump.guard else here & self._taken(span.jump, here, int(warps.sum()))
+            self.at[jumps] = self.rank[span.target]
+        return True
+
+    def _taken(self, jump: Instruction, here: np.ndarray, warps: int) -> np.ndarray:
+        value, known = self.registers.get(jump.guard, self.lanes.unknown)
+        self.branches += warps
+        self.undecided += int((here & ~known).reshape(-1, WARP).any(axis=1).sum())
+        return known & ((value == 0) if jump.negated else (value != 0))
+
+    def by_block(self) -> np.ndarray:
+        """Warp executions: a row a block, a column an instruction."""
+        counts = np.zeros((self.blocks, len(self.entry.instructions)), np.int64)
+        for span, visits in zip(self.spans, self.visits):
+            counts[:, span.first:span.last] = visits[:, np.newaxis]
+        return counts
+
+
+def _spans(entry: Entry) -> tuple[_Span, ...]:
+    """The entry cut at labels and behind jumps."""
+    instructions = entry.instructions
+    cuts = {0, len(instructions), *entry.labels.values()}
+    cuts |= {number + 1 for number, one in enumerate(instructions) if one.name in JUMPING}
+    edges = sorted(cuts)
+    number_at = {position: number for number, position in enumerate(edges)}
+    needed = _deciding_registers(instructions)
+    found = []
+    for first, last in zip(edges, edges[1:]):
+        jump = instructions[last - 1] if instructions[last - 1].name in JUMPING else None
+        to = last                                           # a branch by a table is taken to go on
+        if jump is not None and jump.name != "brx":
+            to = len(instructions) if jump.name in LEAVING else entry.labels[jump.operands[0]]
+        deciding = tuple(one for one in instructions[first:last] if written_by(one) & needed)
+        found.append(_Span(first, last, deciding, jump, number_at[to]))
+    return tuple(found)
+
+
+def _successors(spans: Sequence[_Span]) -> dict[int, set[int]]:
+    """By span; the number behind the last one stands for the end."""
+    found: dict[int, set[int]] = {len(spans): set()}
+    for number, span in enumerate(spans):
+        found[number] = {span.target} if span.jump is not None else set()
+        if span.jump is None or span.jump.guard or span.jump.name == "brx":
+            found[number].add(number + 1)
+    return found
+
+
+def _ordered(nodes: Sequence[int], successors: Mapping[int, set[int]]) -> list[int]:
+    """The nodes so that each loop stands together behind its head, and a join behind all that it joins.
+
+    A weak topological order (Bourdoncle 1993): strongly connected components in order, and each of them, but for its
+    head, ordered in the same way.
+    """
+    inside = set(nodes)
+    before: dict[int, set[int]] = {node: set() for node in nodes}
+    for node in nodes:
+        for one in successors[node] & inside:
+            before[one].add(node)
+    result: list[int] = []
+    placed: set[int] = set()
+    for head in reversed(_postorder(nodes, successors, inside)):
+        if head not in placed:
+            loop = _postorder([head], before, inside - placed)
+            placed.update(loop)
+            result.append(head)
+            result += _ordered(sorted(set(loop) - {head}), successors) if len(loop) > 1 else ()
+    return result
+
+
+def _postorder(starts: Sequence[int], successors: Mapping[int, set[int]], inside: set[int]) -> list[int]:
+    """What can be reached from the starts, each node behind its successors (but for loops)."""
+    seen: set[int] = set()
+    found: list[int] = []
+    for start in starts:
+        path = [] if start in seen else [(start, iter(sorted(successors[start] & inside)))]
+        seen.add(start)
+        while path:
+            node, rest = path[-1]
+            following = next((one for one in rest if one not in seen), None)
+            if following is None:
+                found.append(node)
+                path.pop()
+            else:
+                seen.add(following)
+                path.append((following, iter(sorted(successors[following] & inside))))
+    return found
+
+
+def _deciding_registers(instructions: Sequence[Instruction]) -> frozenset[str]:
+    """Registers that branches depend on, through whatever is evaluated."""
+    writers: dict[str, list[Instruction]] = {}
+    for one in instructions:
+        for register in written_by(one):
+            writers.setdefault(register, []).append(one)
+    open_ones = [one.guard for one in instructions if one.name in JUMPING and one.guard]
+    needed: set[str] = set()
+    while open_ones:
+        register = open_ones.pop()
+        if register in needed:
+            continue
+        needed.add(register)
+        for one in writers.get(register, ()):
+            if one.guard:
+                open_ones.append(one.guard)
+            if is_evaluated(one):
+                open_ones += registers_in(one)
+    return frozenset(needed)
