@@ -31,7 +31,7 @@ from greenfast.search.space.space import resolve
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
 from greenfast.search.targets import check_target_name
 
-STATIC_FILES = Path(__file__).parent / "bundle_files"
+STATIC_FILES = Path(__file__).parent / "files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 RIGHT = ("accepted", "green")
 UNSTORED_ARCH = "sm_90"              # of trials without one, on a GPU of no known model

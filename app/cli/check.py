@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from greenfast.app.cli.check_run import CheckOutcome, check_candidate, check_file, check_json
-from greenfast.app.cli.output import console, print_json, table, visible
+from greenfast.app.cli.output import console, print_json, table
+from greenfast.search.text import visible
 from greenfast.app.cli.trial import AsJson, Output, Seed, Target, Workloads, require_folder, write_text
 from greenfast.app.cli.sarif import sarif_text
 from greenfast.app.settings import Settings

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.output import console, duration, microseconds, print_json, say, styled, table, visible
+from greenfast.app.cli.output import console, duration, microseconds, print_json, say, styled, table
+
+from greenfast.search.text import visible
 from greenfast.app.cli.trial import AsJson, Output, write_text
 from greenfast.app.bundle.download import bundle
 from greenfast.app.views.listings import list_targets, list_templates

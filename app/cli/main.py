@@ -14,9 +14,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from greenfast import __version__
 from greenfast.app.cli.champions import add_champion_commands
 from greenfast.app.cli.check import add_check_commands
 from greenfast.app.cli.doctor import add_doctor_commands
@@ -47,12 +49,26 @@ COMMAND_LINE_ERROR = next(one for one in typer.BadParameter.__mro__ if one.__nam
 def make_app() -> typer.Typer:
     made = typer.Typer(name="greenfast", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
                        pretty_exceptions_enable=False,
-                       help="Search for the fastest CUDA kernel that is also right.")
+                       help="Search for the fastest CUDA kernel that is also correct.")
+    made.callback()(_global_options)
     for add in (add_record_commands, add_trial_commands, add_check_commands, add_search_commands,
                 add_service_commands, add_list_commands, add_verify_commands, add_profile_commands, add_probe_commands,
                 add_doctor_commands, add_champion_commands):
         add(made)
     return made
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"greenfast {__version__}")
+        raise typer.Exit
+
+
+def _global_options(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True,
+                                          help="Show the version and exit.")] = False,
+) -> None:
+    """Options before the command; the help text is the application's own."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,22 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from greenfast.app.views.terminal import say
 from greenfast.search.errors import GreenfastError
 from greenfast.search.json_values import json_text
+from greenfast.search.text import visible
 
-HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")      # controls, direction marks, lone surrogates, odd line ends
 
 WIDTH_WITHOUT_TERMINAL = 140
-
-
-def visible(text: object) -> str:
-    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
-    return "".join(one if one in "\n\t" or unicodedata.category(one) not in HIDDEN_CATEGORIES
-                   else one.encode("unicode_escape", "surrogatepass").decode("ascii") for one in str(text))
-
-
-def one_line(text: object) -> str:
-    return " ".join(visible(text).split())
 
 
 class _Console(Console):
@@ -44,11 +34,6 @@ def console(*, stderr: bool = False) -> Console:
 
 def _is_terminal(stderr: bool) -> bool:
     return (sys.stderr if stderr else sys.stdout).isatty()
-
-
-def say(text: object) -> None:
-    """One line for a person, on stderr."""
-    print(one_line(text), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.output import console, print_json, styled, table, visible
+from greenfast.app.cli.output import console, print_json, styled, table
+
+from greenfast.search.text import visible
 from greenfast.app.cli.trial import AsJson, Kernel, Seed, Target, Workloads
 from greenfast.app.settings import Settings
 from greenfast.app.cli.trial_run import TrialRequest, requested_candidate

@@ -14,7 +14,8 @@ import typer
 
 from greenfast.app.bundle import profile_driver
 from greenfast.app.cli.lists import opened_services
-from greenfast.app.cli.output import console, print_json, table, visible
+from greenfast.app.cli.output import console, print_json, table
+from greenfast.search.text import visible
 from greenfast.app.cli.trial import AsJson
 from greenfast.app.bundle.download import bundle, workload_description
 from greenfast.app.bundle.opened import open_bundle

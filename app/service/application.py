@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from greenfast.app.dashboard.router import router
 from greenfast.app.service.admission import Admission
 from greenfast.app.routes.auth import Guard
 from greenfast.app.views.problems import add_problem_handlers
@@ -31,9 +31,7 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(api())
     app.include_router(health.router)
     app.include_router(login.router)
-    if importlib.util.find_spec("greenfast.app.dashboard") is not None:
-        from greenfast.app.dashboard.router import router
-        app.include_router(router)
+    app.include_router(router)
     app.add_middleware(Admission)
     app.add_middleware(Guard, settings=services.settings)
     return app

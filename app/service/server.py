@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from greenfast.app.cli.output import say
 from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
+from greenfast.app.views.terminal import say
 from greenfast.app.service.application import create_app
 from greenfast.app.settings import Settings, is_loopback
 from greenfast.app.wiring import Services

@@ -9,7 +9,7 @@ from greenfast.app.views.schemas import (ChampionOut, ComparisonOut, Confirmatio
 from greenfast.db.rows import ChampionRow, ConfirmationRow, PeerRow
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.comparison import Comparison, ProcessTimes
-from greenfast.search.gates.performance import measured_decision
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.loop.scope import Scope
 from greenfast.search.timing import median
 

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.app.cli.output import one_line
+from greenfast.search.text import one_line
 from greenfast.app.views.schemas import (Budget, ChampionsQuery, NegativesQuery, PageQuery, Problem, SearchesQuery, SearchSubmission,
                          TrialsQuery)
 from greenfast.search.errors import Fault, GreenfastError

@@ -37,7 +37,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.gates.performance import measured_decision
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target

@@ -29,7 +29,8 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
-from greenfast.search.gates.performance import measured_decision, timed_problems
+from greenfast.search.gates.performance import timed_problems
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
@@ -31,7 +31,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.oracle.reference import _computed
 from greenfast.search.space.space import Space
 
-OUT = Path(__file__).resolve().parents[1] / "results" / "computing.json"
+OUT = Path(__file__).resolve().parents[1] / "results" / "compute_turns.json"
 THREADS, SECONDS = 16, 6.0
 TILES = {"tile_q": 32, "tile_kv": 256, "depth": 1, "parts": 2, "blocks": 1}
 
@@ -54,7 +54,7 @@ def measured(threads: int, at_once: int) -> dict[str, float]:
     space, rng = Space(kernel.template("mma"), compiled, device("h200")), random.Random(1)
     point, allowed = space.points[len(space.points) // 3], np.ones(len(space.points), bool)
     cases = derived_cases(kernel, compiled, TILES, 7)
-    computing._turns, stop, done = threading.BoundedSemaphore(at_once), threading.Event(), [0] * threads
+    compute_turns._turns, stop, done = threading.BoundedSemaphore(at_once), threading.Event(), [0] * threads
 
     def compute(which: int) -> None:
         while not stop.is_set():

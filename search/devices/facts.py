@@ -10,7 +10,7 @@ from greenfast.search.errors import unknown_name
 from greenfast.search.kernels.tables import Table
 
 TENSOR_FORMATS = ("fp16", "bf16", "tf32", "e4m3", "e5m2", "int8")
-FOLDER = Path(__file__).parent / "targets" / "devices"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,13 @@ from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.safety import checked_problems
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import ALBUM
 from greenfast.search.kernels.spec import TemplateSpec
 from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Cubin, Toolchain
 from greenfast.search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Trial, Verdict, verdict_name
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "kernels"
+FOLDER = ALBUM
 PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}      # unless the entry names another
 
 

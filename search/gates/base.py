@@ -12,18 +12,9 @@ from greenfast.search.gates.promises import Siblings
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.space import Resolved
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
-from greenfast.search.targets.base import Target
+from greenfast.search.targets.base import GateLimits, Target
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import BaselineTimings, GateResult, Outcome, no_baseline
-
-
-@dataclass(frozen=True)
-class GateLimits:
-    """What a request may ask of the assembler's figures; None: no limit beyond the device's."""
-
-    max_registers: int | None = None
-    max_spill_bytes: int | None = 0
-    max_smem_bytes: int | None = None
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.gates.base import Subject, passed
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
@@ -97,7 +97,7 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
     cases = list(cases)
     expect(subject.kernel, cases)
     answers = [(case, subject.target.answer(subject.kernel, case)) for case in cases]
-    with computing.turn(max((one.nbytes for _, one in answers), default=0)):
+    with compute_turns.turn(max((one.nbytes for _, one in answers), default=0)):
         return [problem(subject.kernel, subject.template, subject.point, *one) for one in answers]
 
 
@@ -125,7 +125,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     right = subject.target.answer(subject.kernel, case)
     images = [(one, execution.outputs[one.name]) for one in execution.problem.tensors
               if one.role != "input" and execution.outputs.get(one.name) is not None]
-    with computing.turn(max((one.nbytes for _, one in images), default=0)):
+    with compute_turns.turn(max((one.nbytes for _, one in images), default=0)):
         compared = [_compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
                     for tensor, image in images]
     return [evidence for evidence, _ in compared], next((why for _, why in compared if why), None)

@@ -10,15 +10,9 @@ from greenfast.search.gates.base import Subject, passed, unavailable
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.targets.base import Execution, Failure, Rival
-from greenfast.search.timing import LOOKS, SCREEN_RATIO, Decision, Interval, block_log_ratios, combined, decide
+from greenfast.search.acceptance import REASONS, WORDS, measured_decision
+from greenfast.search.timing import LOOKS, SCREEN_RATIO, Decision
 from greenfast.search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
-
-REASONS = {Decision.SLOWER: Reason.SLOWER, Decision.SAME: Reason.SAME, Decision.AMBIGUOUS: Reason.AMBIGUOUS,
-           Decision.TOO_NOISY: Reason.TOO_NOISY}
-WORDS = {Decision.FASTER: "faster than the baseline", Decision.SLOWER: "slower than the baseline",
-         Decision.SAME: "as fast as the baseline", Decision.AMBIGUOUS: "neither faster nor slower for certain",
-         Decision.TOO_NOISY: "too noisy to judge"}
-
 
 BINDING_SHARE = 0.8              # of the longest resource's time
 
@@ -80,11 +74,6 @@ def bound_of(timing: Timing) -> float:
 def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
     """The first time that no device of this kind can reach."""
     return next((timing for timing in timings if timing.time_median_us < bound_of(timing)), None)
-
-
-def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
-    """What the stored samples say, over all workloads: anybody can compute it again."""
-    return decide(combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings]))
 
 
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:

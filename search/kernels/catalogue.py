@@ -16,8 +16,8 @@ from greenfast.search.kernels.spec import (Argument, Check, Constraint, Dim, Ker
                          TemplateSpec, Workload, Workspace, tile_names)
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import read_template_text, read_text
+from greenfast.search.shipped import KERNEL_TEMPLATES as REPOSITORY_TEMPLATES
 
-REPOSITORY_TEMPLATES = Path(__file__).resolve().parent.parent / "kernel_templates"
 PATH_VARIABLE = "GREENFAST_TEMPLATE_PATH"
 LAYOUTS = ("contiguous", "padded", "bshd")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")

@@ -18,7 +18,8 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import Bench, time_us_of
 from greenfast.search.gates import Subject
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.gates.performance import left_wrong, measured_decision, timed_problems
+from greenfast.search.gates.performance import left_wrong, timed_problems
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Failure, Rival

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 from greenfast.search.oracle.cases import Case
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
@@ -109,7 +109,7 @@ class Answers:
         mine: dict[Case, Future[Answer]] = {}
         with self._lock:
             for case in cases:
-                if (id(kernel), case) not in self._futures and _size_bytes(kernel, case) < computing.LARGE_BYTES:
+                if (id(kernel), case) not in self._futures and _size_bytes(kernel, case) < compute_turns.LARGE_BYTES:
                     mine[case] = Future()
                     self._futures[id(kernel), case] = kernel, mine[case]
         if not mine:
@@ -175,11 +175,11 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
     module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
     try:
-        with computing.turn(size_bytes):
+        with compute_turns.turn(size_bytes):
             inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
         found = compute(kernel, case) if compute is not None else None
         if not found:
-            with computing.turn(size_bytes):
+            with compute_turns.turn(size_bytes):
                 found = module.reference(dims, options, inputs)
     except Fault:
         raise

@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+import greenfast
+import greenfast.search
+
 from greenfast.search.children import child_environment, kill_group
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.errors import Fault
@@ -30,7 +33,7 @@ from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.timing import LOOKS, default_mode
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"       # an interpreter with torch, cupy, numpy and ml_dtypes
-ROOT = Path(__file__).resolve().parents[2]       # where the package `search` is imported from
+BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 CHILD_DEADLINE_S = 300.0                         # of all peers in one process, imports included
 WAIT_DEADLINE_S = 20.0                           # of one wait on the GPU
 LARGEST_SEED = 2**31 - 1
@@ -129,12 +132,11 @@ def _child(request: Mapping[str, Any], target: CudaTarget, cancelled: Callable[[
 def run_child(interpreter: str, request: Path, replies: Path, deadline_s: float = CHILD_DEADLINE_S,
               cancelled: Callable[[], bool] = lambda: False) -> str:
     """Run the child to its end; one phrase on how it ended, empty when well. Fault when it cannot be started."""
-    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [interpreter, "-m", "greenfast.search.peers.child", str(request), str(replies)]
+    command = [interpreter, str(BOOTSTRAP), json.dumps(_packages()), str(request), str(replies)]
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-                                       env=child_environment({"PYTHONPATH": paths, "HOME": os.path.expanduser("~")}),
+                                       env=child_environment({"HOME": os.path.expanduser("~")}),
                                        cwd=request.parent, start_new_session=True)
         except OSError as error:
             raise Fault(f"{interpreter} cannot be run: {error.strerror}", code="peers_child",
@@ -151,6 +153,11 @@ def run_child(interpreter: str, request: Path, replies: Path, deadline_s: float 
         errors.seek(0)
         tail = errors.read()[-4000:].decode(errors="replace").strip().rpartition("\n")[2][:300]
     return "" if code == 0 else f"exit code {code}" + (f": {tail}" if tail else "")
+
+
+def _packages() -> dict[str, str]:
+    """The packages that the child imports, and where they lie."""
+    return {package.__name__: str(Path(next(iter(package.__path__)))) for package in (greenfast, greenfast.search)}
 
 
 def heard(lines: Iterable[str]) -> Heard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from greenfast.search.gates.performance import REASONS, WORDS, measured_decision
+from greenfast.search.acceptance import REASONS, WORDS, measured_decision
 from greenfast.search.recordings.contents import Times
 from greenfast.search.recordings.file import rounded
 from greenfast.search.timing import LOOKS, Decision

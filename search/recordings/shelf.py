@@ -10,10 +10,10 @@ from pathlib import Path
 from greenfast.search.errors import unknown_name
 from greenfast.search.recordings.contents import Heading, Recording
 from greenfast.search.recordings.file import SUFFIX, read, read_heading
+from greenfast.search.shipped import RECORDINGS as SHIPPED
 
 PATH_VARIABLE = "GREENFAST_RECORDINGS"
 DATA_VARIABLE, DATA_DEFAULT = "GREENFAST_DATA", "greenfast-data"
-SHIPPED = Path(__file__).resolve().parents[2] / "recordings"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
 
 

@@ -58,13 +58,22 @@ class Rival:
 
 
 @dataclass(frozen=True)
+class GateLimits:
+    """What a request may ask of the assembler's figures; None: no limit beyond the device's."""
+
+    max_registers: int | None = None
+    max_spill_bytes: int | None = 0
+    max_smem_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Question:
     """A rendered candidate, asked of a target that may know the answer without compiling it."""
 
     candidate: Candidate
     source_digest: str
     workloads: tuple[str, ...]
-    limits: Any                          # GateLimits
+    limits: GateLimits
     baseline: BaselineTimings = no_baseline
     against: Candidate | None = None     # the baseline
 

@@ -15,7 +15,6 @@ from typing import Any
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
-from greenfast.search.gates.base import GateLimits
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
 from greenfast.search.recordings.rules import standing, time_us
 from greenfast.search.recordings.shelf import find_recording
@@ -23,7 +22,7 @@ from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
-from greenfast.search.targets.base import Execution, Question, Target
+from greenfast.search.targets.base import Execution, GateLimits, Question, Target
 from greenfast.search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, PtxasEvidence, Reason,
                             Rejected, Stage, TimeKind, Timing, Verdict)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.loop.evaluate import evaluate
-from greenfast.search.gates.performance import measured_decision
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.timing import LOOKS, SCREEN_BLOCKS, Decision
 from greenfast.search.verdict import Green, Outcome, Reason, Rejected, TimeKind, performance_of
 from spins import spin

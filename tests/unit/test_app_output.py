@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from greenfast.app.cli.output import duration, one_line, print_json, visible
+from greenfast.app.cli.output import duration, print_json
+
+from greenfast.search.text import one_line, visible
 from greenfast.app.routes.login import _own_path
 from greenfast.app.cli.trial_run import capped, geometric_mean
 from greenfast.search.verdict import Stage

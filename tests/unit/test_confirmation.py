@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -474,11 +473,10 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
 # ---- what was measured on an H200 ----
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200"
-sys.path.insert(0, str(RESULTS.parents[1]))
 
 
 def test_the_study_of_processes_follows_from_its_stored_samples():
-    from gpu_confirm import analysed
+    from bench.gpu.confirm import analysed
     stored = json.loads((RESULTS / "confirm.json").read_text())
     for one in stored["rows"]:
         found = decide(block_log_ratios(one["samples"], one["baseline_samples"]))[1]

@@ -200,7 +200,7 @@ def test_it_hands_a_kernel_what_kernel_toml_says(name):
 
 
 def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
-    for path in Path(bench.independent.__file__).parent.glob("*.py"):
+    for path in Path(bench.correctness.independent.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

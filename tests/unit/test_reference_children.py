@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 from greenfast.search.oracle import reference
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.errors import SpecError
@@ -71,12 +71,12 @@ def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, wo
 def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, here, monkeypatch):
     kernel, asked = catalogue.kernel("attention"), []
     cases, answers = cases_of(kernel, "mission_bf16"), Answers(2**30, children)
-    monkeypatch.setattr(computing, "LARGE_BYTES", sorted(reference._size_bytes(kernel, one) for one in cases)[-1])
+    monkeypatch.setattr(compute_turns, "LARGE_BYTES", sorted(reference._size_bytes(kernel, one) for one in cases)[-1])
     compute = children.computed
     monkeypatch.setattr(children, "computed", lambda kernel, cases: asked.extend(cases) or compute(kernel, cases))
     answers.get(kernel, cases[0], None)
     answers.fill(kernel, cases)
-    largest = [one for one in cases[1:] if reference._size_bytes(kernel, one) >= computing.LARGE_BYTES]
+    largest = [one for one in cases[1:] if reference._size_bytes(kernel, one) >= compute_turns.LARGE_BYTES]
     assert largest and set(asked) == set(cases[1:]) - set(largest)
     answers.fill(kernel, cases)
     assert len(asked) == len(set(asked)) and here == cases[:1]

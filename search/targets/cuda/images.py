@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 from greenfast.search.oracle.problem import Problem
 
 KEPT_BYTES = 2**30
@@ -34,7 +34,7 @@ class ImageFiles:
     @contextmanager
     def held(self, problems: Sequence[Problem]) -> Iterator[list[Path]]:
         """The file of each problem; they stay until the block ends."""
-        with computing.turn(max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)):
+        with compute_turns.turn(max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)):
             keys = [images_key(one) for one in problems]
         with self._lock:
             files = [self._entry(key, one) for key, one in zip(keys, problems)]

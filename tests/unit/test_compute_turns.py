@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from greenfast.search import compute_turns as computing
+from greenfast.search import compute_turns
 
 
 def test_two_compute_at_once_and_no_more():
@@ -14,7 +14,7 @@ def test_two_compute_at_once_and_no_more():
 
     def compute(_):
         nonlocal inside, most
-        with computing.turn(8):
+        with compute_turns.turn(8):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -23,14 +23,14 @@ def test_two_compute_at_once_and_no_more():
                 inside -= 1
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(compute, range(24)))
-    assert most == computing.AT_ONCE == 2 and inside == 0
+    assert most == compute_turns.AT_ONCE == 2 and inside == 0
 
 
 def test_large_data_needs_no_turn():
     together = threading.Barrier(6, timeout=20.0)
 
     def compute(_):
-        with computing.turn(computing.LARGE_BYTES):
+        with compute_turns.turn(compute_turns.LARGE_BYTES):
             return together.wait()
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(compute, range(6))) == list(range(6))
@@ -39,9 +39,9 @@ def test_large_data_needs_no_turn():
 def test_a_turn_is_given_back_by_who_fails():
     for _ in range(5):
         try:
-            with computing.turn(8):
+            with compute_turns.turn(8):
                 raise ValueError
         except ValueError:
             pass
-    with computing.turn(8), computing.turn(8):
-        assert not computing._turns.acquire(blocking=False)
+    with compute_turns.turn(8), compute_turns.turn(8):
+        assert not compute_turns._turns.acquire(blocking=False)

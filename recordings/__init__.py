@@ -1,0 +1,1 @@
+"""The recordings that ship: data, answered from by `replay:NAME`."""

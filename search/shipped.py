@@ -1,0 +1,15 @@
+"""Where the data lies that ships with the package: in a checkout, an editable install or a wheel."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+
+def _folder(package: str) -> Path:
+    return Path(next(iter(import_module(package).__path__)))
+
+
+KERNEL_TEMPLATES = _folder("greenfast.kernel_templates")
+RECORDINGS = _folder("greenfast.recordings")
+ALBUM = _folder("greenfast.album")

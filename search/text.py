@@ -1,0 +1,19 @@
+"""Text for people: made harmless for terminals and logs, and kept short."""
+
+from __future__ import annotations
+
+import unicodedata
+
+HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")      # controls, direction marks, lone surrogates, odd line ends
+
+
+def visible(text: object) -> str:
+    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
+    return "".join(character if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
+                   else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+                   for character in str(text))
+
+
+def one_line(text: object) -> str:
+    """`text` made visible, on a single line."""
+    return " ".join(visible(text).split())
