@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 # docs/architecture.md; their order within a group matters, too.
 PACKAGES = ("search", "db", "app")
 SEARCH = (
-    "errors", "text", "digest", "children", "cores", "compute_turns", "shipped", "verdict", "timing", "acceptance",
+    "errors", "text", "json_values", "digest", "cpu_time", "children", "cores", "compute_turns", "shipped", "verdict", "timing", "acceptance",
     "kernels", "devices", "space", "oracle", "render", "toolchain", "strategies", "recordings", "targets", "gates",
     "loop", "diagnose", "peers",
 )
-APP = ("settings", "wiring", "views", "bundle", "routes", "dashboard", "service", "cli")
+APP = ("settings", "history", "wiring", "views", "bundle", "routes", "dashboard", "service", "cli")
 ROOMS = {"search": SEARCH, "app": APP}
 
 THIRD_PARTIES = {
