@@ -6,15 +6,20 @@ from dataclasses import replace
 
 from greenfast.db.rows import ChampionRow
 from greenfast.db.store import Store
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.errors import GreenfastError, UsageError
-from greenfast.search.kernels.identity import (earlier_form, kernel_identity, newer_checks, passed_checks,
-                             semantics_digest)
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.identity import (
+    earlier_form,
+    kernel_identity,
+    newer_checks,
+    passed_checks,
+    semantics_digest,
+)
+from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import resolve
-from greenfast.search.kernels.spec import Check, KernelSpec
 
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:
@@ -25,29 +30,38 @@ def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> N
     """
     plan = store.plan(search_id)
     if plan.kernel not in catalogue.names():
-        raise _changed(f"kernel {plan.kernel} is gone",
-                       "put its folder back, or start a new search")
+        raise _changed(
+            f"kernel {plan.kernel} is gone", "put its folder back, or start a new search"
+        )
     kernel = catalogue.kernel(plan.kernel)
     if plan.kernel_digest == kernel_identity(kernel):
         return
     if earlier_form(kernel, plan.kernel_digest) is not None:
         return
-    templates = [name for name in plan.templates
-                 if not _renders_the_same(store, search_id, plan, catalogue, name)]
+    templates = [
+        name
+        for name in plan.templates
+        if not _renders_the_same(store, search_id, plan, catalogue, name)
+    ]
     files = [f"{plan.kernel}/{name}.toml, its .cu.j2 or a header" for name in templates]
     what = " and ".join(files)
     what = what or f"{plan.kernel}/kernel.toml, reference.py or a template that was not tried"
-    raise _changed(f"{what} has changed since this search began",
-                   "undo the change, or start a new search")
+    raise _changed(
+        f"{what} has changed since this search began", "undo the change, or start a new search"
+    )
 
 
 def _changed(what: str, mend: str) -> UsageError:
-    return UsageError(f"{what}, and this search was submitted before searches kept their files",
-                      code="kernel_changed", mend=mend)
+    return UsageError(
+        f"{what}, and this search was submitted before searches kept their files",
+        code="kernel_changed",
+        mend=mend,
+    )
 
 
-def _renders_the_same(store: Store, search_id: str, plan: SearchPlan, catalogue: Catalogue,
-                      name: str) -> bool:
+def _renders_the_same(
+    store: Store, search_id: str, plan: SearchPlan, catalogue: Catalogue, name: str
+) -> bool:
     """Whether the first trial of template `name` still has its source; True without a trial."""
     trials = store.trials(search_id, template=name, sort="number", limit=1).items
     if not trials or trials[0].source_digest is None:

@@ -59,40 +59,96 @@ def _within(value: Any, low: Any, high: Any) -> Any:
 class Settings:
     """Read once from the environment; the command line may replace single ones."""
 
-    data: Path = _setting("GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept")
-    database_url: str = _setting("GREENFAST_DATABASE_URL", "", str,
-                                 "SQLAlchemy URL of the database; empty: SQLite in the data folder")
-    database_busy_s: float = _setting("GREENFAST_DATABASE_BUSY_S", DEFAULT_TIMEOUTS.busy_s, _seconds,
-                                      "seconds to wait for another writer of an SQLite database")
-    database_connect_s: float = _setting("GREENFAST_DATABASE_CONNECT_S", DEFAULT_TIMEOUTS.connect_s,
-                                         _seconds, "seconds to wait for a connection to PostgreSQL, "
-                                         "in whole seconds and at least 2")
-    database_statement_s: float = _setting("GREENFAST_DATABASE_STATEMENT_S", DEFAULT_TIMEOUTS.statement_s,
-                                           _seconds, "seconds that PostgreSQL may take for one statement")
+    data: Path = _setting(
+        "GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept"
+    )
+    database_url: str = _setting(
+        "GREENFAST_DATABASE_URL",
+        "",
+        str,
+        "SQLAlchemy URL of the database; empty: SQLite in the data folder",
+    )
+    database_busy_s: float = _setting(
+        "GREENFAST_DATABASE_BUSY_S",
+        DEFAULT_TIMEOUTS.busy_s,
+        _seconds,
+        "seconds to wait for another writer of an SQLite database",
+    )
+    database_connect_s: float = _setting(
+        "GREENFAST_DATABASE_CONNECT_S",
+        DEFAULT_TIMEOUTS.connect_s,
+        _seconds,
+        "seconds to wait for a connection to PostgreSQL, in whole seconds and at least 2",
+    )
+    database_statement_s: float = _setting(
+        "GREENFAST_DATABASE_STATEMENT_S",
+        DEFAULT_TIMEOUTS.statement_s,
+        _seconds,
+        "seconds that PostgreSQL may take for one statement",
+    )
     host: str = _setting("GREENFAST_HOST", "127.0.0.1", str, "address that `serve` listens on")
-    port: int = _setting("GREENFAST_PORT", 8741, _port, "port that `serve` listens on; 0: any free one")
-    token: str = _setting("GREENFAST_TOKEN", "", str,
-                          f"secret that clients must send, {SHORTEST_TOKEN} characters or more; needed off loopback")
-    allowed_hosts: tuple[str, ...] = _setting("GREENFAST_ALLOWED_HOSTS", (), _names,
-                                              "further host names that browsers may use, separated by commas")
-    workers: int = _setting("GREENFAST_WORKERS", 1, _count, "worker processes that `serve` keeps running")
-    window: int = _setting("GREENFAST_WINDOW", max(2, min(usable_cores(), 8)), _at_least_one,
-                           "candidates that one search evaluates at a time")
-    lease_s: float = _setting("GREENFAST_LEASE_S", 30.0, _seconds,
-                              "seconds without a sign of life after which a worker's search goes to another")
-    poll_s: float = _setting("GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search")
-    drain_s: float = _setting("GREENFAST_DRAIN_S", 10.0, _seconds,
-                              "seconds that a stopping worker has for the trials in flight")
-    run_deadline_s: float = _setting("GREENFAST_RUN_DEADLINE_S", RUN_DEADLINE_S, _seconds,
-                                     "seconds of processor time that one run of a candidate may take on the emulator, four times "
-                                     "as many under checks; on a GPU, of wall time, and one wait takes 10 at most")
-    connections: int = _setting("GREENFAST_CONNECTIONS", 4096, _connections,
-                                "connections at a time, as far as file descriptors allow; a new one replaces the "
-                                "one that waited longest without a request")
-    request_timeout_s: float = _setting("GREENFAST_REQUEST_TIMEOUT_S", 10.0, _seconds,
-                                        "seconds that a client has to send a request's headers; then the "
-                                        "connection is closed")
-    debug: bool = _setting("GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs")
+    port: int = _setting(
+        "GREENFAST_PORT", 8741, _port, "port that `serve` listens on; 0: any free one"
+    )
+    token: str = _setting(
+        "GREENFAST_TOKEN",
+        "",
+        str,
+        f"secret that clients must send, {SHORTEST_TOKEN} characters or more; needed off loopback",
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        "GREENFAST_ALLOWED_HOSTS",
+        (),
+        _names,
+        "further host names that browsers may use, separated by commas",
+    )
+    workers: int = _setting(
+        "GREENFAST_WORKERS", 1, _count, "worker processes that `serve` keeps running"
+    )
+    window: int = _setting(
+        "GREENFAST_WINDOW",
+        max(2, min(usable_cores(), 8)),
+        _at_least_one,
+        "candidates that one search evaluates at a time",
+    )
+    lease_s: float = _setting(
+        "GREENFAST_LEASE_S",
+        30.0,
+        _seconds,
+        "seconds without a sign of life after which a worker's search goes to another",
+    )
+    poll_s: float = _setting(
+        "GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search"
+    )
+    drain_s: float = _setting(
+        "GREENFAST_DRAIN_S",
+        10.0,
+        _seconds,
+        "seconds that a stopping worker has for the trials in flight",
+    )
+    run_deadline_s: float = _setting(
+        "GREENFAST_RUN_DEADLINE_S",
+        RUN_DEADLINE_S,
+        _seconds,
+        "seconds of processor time that one run of a candidate may take on the emulator, four times "
+        "as many under checks; on a GPU, of wall time, and one wait takes 10 at most",
+    )
+    connections: int = _setting(
+        "GREENFAST_CONNECTIONS",
+        4096,
+        _connections,
+        "connections at a time, as far as file descriptors allow; a new one replaces the "
+        "one that waited longest without a request",
+    )
+    request_timeout_s: float = _setting(
+        "GREENFAST_REQUEST_TIMEOUT_S",
+        10.0,
+        _seconds,
+        "seconds that a client has to send a request's headers; then the connection is closed",
+    )
+    debug: bool = _setting(
+        "GREENFAST_DEBUG", False, _yes, "1: show tracebacks of greenfast's own bugs"
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -107,17 +163,26 @@ class Settings:
                 given[one.name] = one.metadata["read"](text)
             except ValueError as error:
                 shown = "(hidden)" if one.name == "token" else repr(text)
-                raise UsageError(f"{one.metadata['variable']} is {shown}", code="bad_setting",
-                                 mend=f"{one.metadata['doc']} ({error})") from error
+                raise UsageError(
+                    f"{one.metadata['variable']} is {shown}",
+                    code="bad_setting",
+                    mend=f"{one.metadata['doc']} ({error})",
+                ) from error
         return replace(cls(), **given).checked()
 
     def checked(self) -> Settings:
         if self.token and len(self.token) < SHORTEST_TOKEN:
-            raise UsageError(f"GREENFAST_TOKEN has {len(self.token)} characters", code="weak_token",
-                             mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`")
+            raise UsageError(
+                f"GREENFAST_TOKEN has {len(self.token)} characters",
+                code="weak_token",
+                mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
+            )
         if not self.token.isascii() or any(one.isspace() for one in self.token):
-            raise UsageError("GREENFAST_TOKEN holds characters that an HTTP header cannot", code="weak_token",
-                             mend="use letters and digits")
+            raise UsageError(
+                "GREENFAST_TOKEN holds characters that an HTTP header cannot",
+                code="weak_token",
+                mend="use letters and digits",
+            )
         return self
 
     @property
@@ -139,11 +204,17 @@ class Settings:
             self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
             writable = os.access(self.data, os.W_OK | os.X_OK)
         except OSError as error:
-            raise UsageError(f"the data folder {self.data} cannot be made: {error.strerror}", code="bad_data_folder",
-                             mend="set GREENFAST_DATA to a folder that can be written") from error
+            raise UsageError(
+                f"the data folder {self.data} cannot be made: {error.strerror}",
+                code="bad_data_folder",
+                mend="set GREENFAST_DATA to a folder that can be written",
+            ) from error
         if not writable:
-            raise UsageError(f"the data folder {self.data} cannot be written", code="bad_data_folder",
-                             mend="set GREENFAST_DATA to a folder that can be written")
+            raise UsageError(
+                f"the data folder {self.data} cannot be written",
+                code="bad_data_folder",
+                mend="set GREENFAST_DATA to a folder that can be written",
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -158,4 +229,7 @@ def is_loopback(host: str) -> bool:
 
 def setting_table() -> tuple[tuple[str, str, str], ...]:
     """(variable, default, doc) of every setting, for documentation."""
-    return tuple((one.metadata["variable"], str(one.default), one.metadata["doc"]) for one in fields(Settings))
+    return tuple(
+        (one.metadata["variable"], str(one.default), one.metadata["doc"])
+        for one in fields(Settings)
+    )

@@ -19,17 +19,23 @@ from greenfast.db.device_turns import DeviceTurns
 from greenfast.db.rows import Claim, SearchRow
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
 from greenfast.search.gates.safety import like
-from greenfast.search.peers import compare_peers
-from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan, target_device
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.plan import (
+    DEFAULT_TARGET,
+    SearchPlan,
+    SearchRequest,
+    make_plan,
+    target_device,
+)
 from greenfast.search.loop.run import History, SearchRun, Sink
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.peers import compare_peers
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
 from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Toolchain
@@ -43,10 +49,10 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.stopping = threading.Event()        # set when the process is about to end: streams close
+        self.stopping = threading.Event()  # set when the process is about to end: streams close
         self.open_streams = 0
-        self.feeds: dict[str, Any] = {}          # of searches that somebody follows (app/routes/feeds.py)
-        self.readiness: asyncio.Future[dict[str, Any]] | None = None    # a look at the database
+        self.feeds: dict[str, Any] = {}  # of searches that somebody follows (app/routes/feeds.py)
+        self.readiness: asyncio.Future[dict[str, Any]] | None = None  # a look at the database
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None
         self._lock = threading.RLock()
@@ -73,27 +79,44 @@ class Services:
         self.settings.prepare_data()
         return Toolchain(self.settings.cache, max(self.settings.window, usable_cores()))
 
-    def target(self, name: str, run_deadline_s: float | None = None,
-               include_dirs: tuple[Path, ...] | None = None) -> Target:
+    def target(
+        self,
+        name: str,
+        run_deadline_s: float | None = None,
+        include_dirs: tuple[Path, ...] | None = None,
+    ) -> Target:
         """The target of that name, opened once for each deadline (the setting's unless given), and where it compiles
         candidates itself for each set of headers (today's unless given); not prepared yet."""
         run_deadline_s = self.settings.run_deadline_s if run_deadline_s is None else run_deadline_s
         include_dirs = self.catalogue.include_dirs if include_dirs is None else include_dirs
-        key = (name, run_deadline_s, include_dirs if check_target_name(name)[0] == "emulator" else ())
+        key = (
+            name,
+            run_deadline_s,
+            include_dirs if check_target_name(name)[0] == "emulator" else (),
+        )
         with self._lock:
             if key not in self._targets:
                 self.settings.prepare_data()
                 workers = max(1, usable_cores() // self.settings.window)
                 self._targets[key] = open_target(
-                    name, TargetSettings(self.settings.cache, include_dirs, workers, run_deadline_s,
-                                         lambda uuid: self._turns().turn(uuid)))
+                    name,
+                    TargetSettings(
+                        self.settings.cache,
+                        include_dirs,
+                        workers,
+                        run_deadline_s,
+                        lambda uuid: self._turns().turn(uuid),
+                    ),
+                )
             return self._targets[key]
 
     def _turns(self) -> DeviceTurns:
         """This process's turns on GPUs that other workers of the database use too."""
         with self._lock:
             if self._gpu_turns is None:
-                self._gpu_turns = DeviceTurns(self.store, f"{platform.node()}:{os.getpid()}:{secrets.token_hex(2)}")
+                self._gpu_turns = DeviceTurns(
+                    self.store, f"{platform.node()}:{os.getpid()}:{secrets.token_hex(2)}"
+                )
             return self._gpu_turns
 
     def give_back_gpus(self) -> None:
@@ -121,15 +144,28 @@ class Services:
     def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
         if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
-            raise UsageError(f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}")
-        return make_plan(request, catalogue or self.catalogue, window=self._window(request.target or DEFAULT_TARGET),
-                         champion_of=self._champion_of)
+            raise UsageError(
+                f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}"
+            )
+        return make_plan(
+            request,
+            catalogue or self.catalogue,
+            window=self._window(request.target or DEFAULT_TARGET),
+            champion_of=self._champion_of,
+        )
 
     def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:
         """The champion of the scope that the plan's search will have."""
-        environment = {"device": target_device(plan.target).name, "toolchain": toolchain_name(self.toolchain)}
+        environment = {
+            "device": target_device(plan.target).name,
+            "toolchain": toolchain_name(self.toolchain),
+        }
         found = self.store.champion(scope_of(plan, environment))
-        return (f"champion {found.trial.search_id}/{found.trial.number}", found.candidate) if found else None
+        return (
+            (f"champion {found.trial.search_id}/{found.trial.number}", found.candidate)
+            if found
+            else None
+        )
 
     def _window(self, target: str) -> int:
         """Candidates in flight. All of them wait for one GPU, which all cores together keep busy; twice as many, because
@@ -144,28 +180,67 @@ class Services:
         kernel = files.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
-        if check_target_name(plan.target)[0] != "replay":        # which compiles nothing
+        if check_target_name(plan.target)[0] != "replay":  # which compiles nothing
             self.toolchain.require_right()
-        measuring = {"checker": self.target(f"emulator:{like(target.device).name}", include_dirs=files.include_dirs),
-                     "compare_peers": compare_peers} if target.measures else {}
-        return Bench(kernel, workloads[0].compile_time(kernel), workloads, target, self.toolchain,
-                     files.include_dirs, plan.limits, plan.seed, closing_checks=todays_checks(self.catalogue, kernel),
-                     **measuring)
+        measuring = (
+            {
+                "checker": self.target(
+                    f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
+                ),
+                "compare_peers": compare_peers,
+            }
+            if target.measures
+            else {}
+        )
+        return Bench(
+            kernel,
+            workloads[0].compile_time(kernel),
+            workloads,
+            target,
+            self.toolchain,
+            files.include_dirs,
+            plan.limits,
+            plan.seed,
+            closing_checks=todays_checks(self.catalogue, kernel),
+            **measuring,
+        )
 
-    def search_run(self, search_id: str, sink: Sink, history: History,
-                   on_trial: Callable[[Trial], None] = lambda trial: None,
-                   on_closing: Callable[[], None] = lambda: None) -> SearchRun:
+    def search_run(
+        self,
+        search_id: str,
+        sink: Sink,
+        history: History,
+        on_trial: Callable[[Trial], None] = lambda trial: None,
+        on_closing: Callable[[], None] = lambda: None,
+    ) -> SearchRun:
         """The search with the files that it began with."""
         plan = self.store.plan(search_id)
-        return SearchRun(plan, self.bench(plan, self.catalogue_of(search_id)), sink, history, on_trial, on_closing)
+        return SearchRun(
+            plan,
+            self.bench(plan, self.catalogue_of(search_id)),
+            sink,
+            history,
+            on_trial,
+            on_closing,
+        )
 
     def environment(self, bench: Bench) -> dict[str, str]:
         """What results depend on beside the candidate; the target has been prepared."""
         found = dict(bench.target.identity())
-        if "toolchain" not in found:             # a recording names the one that it was made with
-            found = {**dict(bench.toolchain.identity), "toolchain": toolchain_name(bench.toolchain), **found}
-        return {"device": bench.target.device.name, "arch": bench.target.device.arch, **found, "greenfast": own_version(),
-                "python": platform.python_version(), "machine": f"{platform.machine()}, {usable_cores()} cores"}
+        if "toolchain" not in found:  # a recording names the one that it was made with
+            found = {
+                **dict(bench.toolchain.identity),
+                "toolchain": toolchain_name(bench.toolchain),
+                **found,
+            }
+        return {
+            "device": bench.target.device.name,
+            "arch": bench.target.device.arch,
+            **found,
+            "greenfast": own_version(),
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {usable_cores()} cores",
+        }
 
     def sink(self, claim: Claim) -> StoreSink:
         return StoreSink(self.store, claim, self.settings.lease_s)

@@ -22,9 +22,13 @@ WHEELS = ("optuna", "numpy", "sqlalchemy", "cuda-core", "nvidia-cuda-nvrtc")
 def environment() -> dict[str, Any]:
     """Machine, versions and commit; no host names, no paths."""
     return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": _first_line("git", "rev-parse", "--short", "HEAD"),
-        "processor": _processor(), "cores": usable_cores(), "load_1m": round(os.getloadavg()[0], 2),
-        "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "commit": _first_line("git", "rev-parse", "--short", "HEAD"),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "load_1m": round(os.getloadavg()[0], 2),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
         "compiler": _first_line(os.environ.get("GREENFAST_CXX", "g++"), "--version"),
         **{name: importlib.metadata.version(name) for name in WHEELS},
     }

@@ -31,8 +31,11 @@ def found_search(session: Session, search_id: str, *, lock: bool = False) -> Sea
         query = select(SearchRecord).where(SearchRecord.id == search_id)
         record = session.scalar(query.with_for_update() if lock else query)
     if record is None:
-        raise UsageError(f"no search {str(search_id)[:80]!r}", code="unknown_search",
-                         mend="`greenfast searches` lists them")
+        raise UsageError(
+            f"no search {str(search_id)[:80]!r}",
+            code="unknown_search",
+            mend="`greenfast searches` lists them",
+        )
     return record
 
 
@@ -55,4 +58,8 @@ def utc(seconds: float | None) -> str | None:
     """2026-11-20T18:50:00.123Z"""
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

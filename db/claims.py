@@ -17,7 +17,12 @@ from greenfast.search.digest import digest
 from greenfast.search.loop.run import Control, Ended, History, Pending
 from greenfast.search.verdict import CheckEvidence, Stage, Trial, gate_result
 
-_CONTROLS = {None: Control.RUN, "resume": Control.RUN, "pause": Control.PAUSE, "cancel": Control.CANCEL}
+_CONTROLS = {
+    None: Control.RUN,
+    "resume": Control.RUN,
+    "pause": Control.PAUSE,
+    "cancel": Control.CANCEL,
+}
 
 
 class Claims(Part):
@@ -25,22 +30,40 @@ class Claims(Part):
 
     def claim(self, worker: str, lease_s: float, search_id: str | None = None) -> Claim | None:
         """Take the oldest search that is queued or whose worker was silent for its lease, if there is one."""
-        waiting = select(SearchRecord.key).where(SearchRecord.status.in_(("queued", "running")),
-                                                 is_claimable())
+        waiting = select(SearchRecord.key).where(
+            SearchRecord.status.in_(("queued", "running")), is_claimable()
+        )
         if search_id is not None:
-            waiting = waiting.where(SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""))
+            waiting = waiting.where(
+                SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else "")
+            )
         waiting = waiting.order_by(SearchRecord.key).limit(1)
-        with self._database.reading() as session:        # idle workers ask often and should hold up no writer
+        with (
+            self._database.reading() as session
+        ):  # idle workers ask often and should hold up no writer
             if session.scalar(waiting) is None:
                 return None
         oldest = waiting.with_for_update(skip_locked=True).scalar_subquery()
-        statement = update(SearchRecord).where(SearchRecord.key == oldest, is_claimable()).values(
-            status="running", worker=convert.storable(worker), fence=SearchRecord.fence + 1,
-            renewed_at=now_s(), lease_s=lease_s, started_at=func.coalesce(SearchRecord.started_at, now_s()),
-            finished_at=None, why="", environment_digest=None)
+        statement = (
+            update(SearchRecord)
+            .where(SearchRecord.key == oldest, is_claimable())
+            .values(
+                status="running",
+                worker=convert.storable(worker),
+                fence=SearchRecord.fence + 1,
+                renewed_at=now_s(),
+                lease_s=lease_s,
+                started_at=func.coalesce(SearchRecord.started_at, now_s()),
+                finished_at=None,
+                why="",
+                environment_digest=None,
+            )
+        )
         with self._database.writing() as session:
-            row = session.execute(statement.returning(SearchRecord.id, SearchRecord.fence),
-                                  execution_options={"synchronize_session": False}).first()
+            row = session.execute(
+                statement.returning(SearchRecord.id, SearchRecord.fence),
+                execution_options={"synchronize_session": False},
+            ).first()
         return Claim(row.id, worker, row.fence) if row else None
 
     def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
@@ -60,10 +83,14 @@ class Claims(Part):
         """Of the worker that holds the search; None when nobody does."""
         quiet_s = func.abs(now_s() - SearchRecord.renewed_at)
         query = select(SearchRecord.worker, quiet_s.label("quiet_s"), SearchRecord.lease_s).where(
-            SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""), SearchRecord.status == "running")
+            SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""),
+            SearchRecord.status == "running",
+        )
         with self._database.reading() as session:
             row = session.execute(query).first()
-        return Silence(row.worker, row.quiet_s, max(0.0, row.lease_s - row.quiet_s)) if row else None
+        return (
+            Silence(row.worker, row.quiet_s, max(0.0, row.lease_s - row.quiet_s)) if row else None
+        )
 
     def describe(self, claim: Claim, environment: Mapping[str, str]) -> None:
         """Say what the trials of this claim are run on. Lists show the entries `device` and `toolchain`."""
@@ -72,8 +99,11 @@ class Claims(Part):
         with self._database.writing() as session:
             hold(session, claim, environment_digest=name)
             document = convert.pairs_json("environment", pairs)
-            insert_once(session, EnvironmentRecord, {
-                "digest": name, "environment": document, "created_at": now_s()})
+            insert_once(
+                session,
+                EnvironmentRecord,
+                {"digest": name, "environment": document, "created_at": now_s()},
+            )
 
     def finish(self, claim: Claim, ended: Ended, why: str) -> None:
         """The search is over, or paused. A cancel or resume that came while it was being paused is obeyed."""
@@ -94,46 +124,97 @@ class Claims(Part):
     def history(self, claim: Claim) -> History:
         """What is stored of the search, for going on with it: verdicts without the single checks and logs."""
         with self._database.reading() as session:
-            held = session.execute(select(SearchRecord.key, SearchRecord.spent_s).where(is_held()),
-                                   claimed(claim)).first()
+            held = session.execute(
+                select(SearchRecord.key, SearchRecord.spent_s).where(is_held()), claimed(claim)
+            ).first()
             if held is None:
                 raise lease_lost(claim)
             key = held.key
-            return History(_recorded(session, key), _pending(session, key), held.spent_s,
-                           lambda number: self._checks(key, number))
+            return History(
+                _recorded(session, key),
+                _pending(session, key),
+                held.spent_s,
+                lambda number: self._checks(key, number),
+            )
 
     def _checks(self, key: int, number: int) -> tuple[CheckEvidence, ...]:
         """The single checks of a recorded trial."""
         with self._database.reading() as session:
             evidence = session.get(EvidenceRecord, (key, number))
-            result = gate_result(convert.verdict_of(evidence.verdict, evidence.details), Stage.CORRECTNESS)
-            return result.evidence.checks if result is not None and result.evidence is not None else ()
+            result = gate_result(
+                convert.verdict_of(evidence.verdict, evidence.details), Stage.CORRECTNESS
+            )
+            return (
+                result.evidence.checks if result is not None and result.evidence is not None else ()
+            )
 
 
 def _recorded(session: Session, key: int) -> tuple[Trial, ...]:
-    its_own = and_(EvidenceRecord.search_key == TrialRecord.search_key,
-                   EvidenceRecord.number == TrialRecord.number)
-    query = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.source_digest,
-                   TrialRecord.duration_s, TrialRecord.sampler, EvidenceRecord.verdict)
-    rows = session.execute(query.join(EvidenceRecord, its_own).where(TrialRecord.search_key == key).order_by(
-        TrialRecord.number))
-    return tuple(Trial(row.number, convert.candidate_of(row.candidate), convert.verdict_of(row.verdict),
-                       row.source_digest, row.duration_s, convert.sampler_of(row.sampler)) for row in rows)
+    its_own = and_(
+        EvidenceRecord.search_key == TrialRecord.search_key,
+        EvidenceRecord.number == TrialRecord.number,
+    )
+    query = select(
+        TrialRecord.number,
+        TrialRecord.candidate,
+        TrialRecord.source_digest,
+        TrialRecord.duration_s,
+        TrialRecord.sampler,
+        EvidenceRecord.verdict,
+    )
+    rows = session.execute(
+        query.join(EvidenceRecord, its_own)
+        .where(TrialRecord.search_key == key)
+        .order_by(TrialRecord.number)
+    )
+    return tuple(
+        Trial(
+            row.number,
+            convert.candidate_of(row.candidate),
+            convert.verdict_of(row.verdict),
+            row.source_digest,
+            row.duration_s,
+            convert.sampler_of(row.sampler),
+        )
+        for row in rows
+    )
 
 
 def _pending(session: Session, key: int) -> tuple[Pending, ...]:
-    query = select(TrialRecord.number, TrialRecord.candidate, TrialRecord.sampler,
-                   TrialRecord.attempts).where(TrialRecord.search_key == key, TrialRecord.verdict.is_(None))
-    return tuple(Pending(row.number, convert.candidate_of(row.candidate), convert.sampler_of(row.sampler),
-                         row.attempts) for row in session.execute(query.order_by(TrialRecord.number)))
+    query = select(
+        TrialRecord.number, TrialRecord.candidate, TrialRecord.sampler, TrialRecord.attempts
+    ).where(TrialRecord.search_key == key, TrialRecord.verdict.is_(None))
+    return tuple(
+        Pending(
+            row.number,
+            convert.candidate_of(row.candidate),
+            convert.sampler_of(row.sampler),
+            row.attempts,
+        )
+        for row in session.execute(query.order_by(TrialRecord.number))
+    )
 
 
 def _leave(session: Session, claim: Claim, status: str, why: str) -> None:
     """Let the search go. What this worker had in flight is not counted as if it had died with it."""
     ended = status in ("completed", "cancelled", "failed")
-    (key,) = hold(session, claim, status=status, why=convert.storable(why), wanted=None, worker=None,
-                  finished_at=now_s() if ended else None)
-    session.execute(update(TrialRecord).where(
-        TrialRecord.search_key == key, TrialRecord.verdict.is_(None), TrialRecord.fence == claim.fence,
-        TrialRecord.attempts > 0).values(attempts=TrialRecord.attempts - 1),
-        execution_options={"synchronize_session": False})
+    (key,) = hold(
+        session,
+        claim,
+        status=status,
+        why=convert.storable(why),
+        wanted=None,
+        worker=None,
+        finished_at=now_s() if ended else None,
+    )
+    session.execute(
+        update(TrialRecord)
+        .where(
+            TrialRecord.search_key == key,
+            TrialRecord.verdict.is_(None),
+            TrialRecord.fence == claim.fence,
+            TrialRecord.attempts > 0,
+        )
+        .values(attempts=TrialRecord.attempts - 1),
+        execution_options={"synchronize_session": False},
+    )

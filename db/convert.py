@@ -20,12 +20,20 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from greenfast.search.space.candidate import Candidate, OriginKind
 from greenfast.search.errors import Fault
 from greenfast.search.json_values import number_name
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.verdict import (CheckEvidence, CorrectnessEvidence, Evidence, GateResult, LineCost, PerformanceEvidence,
-                            Rejected, Verdict)
+from greenfast.search.space.candidate import Candidate, OriginKind
+from greenfast.search.verdict import (
+    CheckEvidence,
+    CorrectnessEvidence,
+    Evidence,
+    GateResult,
+    LineCost,
+    PerformanceEvidence,
+    Rejected,
+    Verdict,
+)
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -82,12 +90,22 @@ def value_of(name: str, cls: type[T], document: str) -> T:
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
     """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
     details = Details(
-        {one.gate: one.evidence.checks for one in verdict.gates if isinstance(one.evidence, CorrectnessEvidence)},
-        {one.gate: tuple(timing.lines for timing in one.evidence.timings) for one in verdict.gates
-         if isinstance(one.evidence, PerformanceEvidence)},
-        verdict.log if isinstance(verdict, Rejected) else "")
-    document = _document({"checks": encode(details.checks), "lines": encode(details.lines), "log": details.log})
-    short = _with_details(verdict, Details({gate: () for gate in details.checks}, {}, ""))
+        {
+            one.gate: one.evidence.checks
+            for one in verdict.gates
+            if isinstance(one.evidence, CorrectnessEvidence)
+        },
+        {
+            one.gate: tuple(timing.lines for timing in one.evidence.timings)
+            for one in verdict.gates
+            if isinstance(one.evidence, PerformanceEvidence)
+        },
+        verdict.log if isinstance(verdict, Rejected) else "",
+    )
+    document = _document(
+        {"checks": encode(details.checks), "lines": encode(details.lines), "log": details.log}
+    )
+    short = _with_details(verdict, Details(dict.fromkeys(details.checks, ()), {}, ""))
     return _document({"verdict": encode(short)}), zlib.compress(document.encode(), level=1)
 
 
@@ -100,9 +118,14 @@ def verdict_of(document: str, details: bytes | None = None) -> Verdict:
         inflated = zlib.decompress(details).decode()
     except (zlib.error, UnicodeDecodeError) as error:
         raise _unreadable("its details are damaged") from error
-    checks = {gate: _read(tuple[CheckEvidence, ...], rows) for gate, rows in _content(inflated, "checks").items()}
-    lines = {gate: _read(tuple[tuple[LineCost, ...], ...], rows)
-             for gate, rows in _content(inflated, "lines", {}).items()}
+    checks = {
+        gate: _read(tuple[CheckEvidence, ...], rows)
+        for gate, rows in _content(inflated, "checks").items()
+    }
+    lines = {
+        gate: _read(tuple[tuple[LineCost, ...], ...], rows)
+        for gate, rows in _content(inflated, "lines", {}).items()
+    }
     return _with_details(verdict, Details(checks, lines, _content(inflated, "log")))
 
 
@@ -111,7 +134,7 @@ class Details:
     """What a verdict's short form leaves out, by gate."""
 
     checks: Mapping[str, tuple[CheckEvidence, ...]]
-    lines: Mapping[str, tuple[tuple[LineCost, ...], ...]]    # one of each timing
+    lines: Mapping[str, tuple[tuple[LineCost, ...], ...]]  # one of each timing
     log: str
 
 
@@ -128,8 +151,13 @@ def _evidence(result: GateResult, details: Details) -> Evidence:
         return replace(evidence, checks=details.checks[result.gate])
     if isinstance(evidence, PerformanceEvidence):
         lines = details.lines.get(result.gate) or ((),) * len(evidence.timings)
-        return replace(evidence, timings=tuple(replace(timing, lines=one)
-                                               for timing, one in zip(evidence.timings, lines, strict=True)))
+        return replace(
+            evidence,
+            timings=tuple(
+                replace(timing, lines=one)
+                for timing, one in zip(evidence.timings, lines, strict=True)
+            ),
+        )
     return evidence
 
 
@@ -142,14 +170,18 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
             evidence["max_abs_error"] = _without_types(encode(one.evidence.max_abs_error))
         for timing in evidence.get("timings", ()):
             timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
-        plain[one.gate] = {"outcome": one.outcome.value, "sentence": storable(one.sentence),
-                           "reason": one.reason.value if one.reason else None, **evidence}
+        plain[one.gate] = {
+            "outcome": one.outcome.value,
+            "sentence": storable(one.sentence),
+            "reason": one.reason.value if one.reason else None,
+            **evidence,
+        }
     return plain
 
 
 def _is_plain(value: Any) -> bool:
     kind = type(value)
-    return kind in _AS_IT_IS or kind is float and math.isfinite(value)
+    return kind in _AS_IT_IS or (kind is float and math.isfinite(value))
 
 
 def storable(text: str) -> str:
@@ -175,13 +207,17 @@ def encode(value: Any) -> Any:
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise Fault("a record holds a mapping whose keys are not text", code="record_unwritable")
+            raise Fault(
+                "a record holds a mapping whose keys are not text", code="record_unwritable"
+            )
         return {key: encode(one) for key, one in value.items()}
     if hasattr(value, "item"):
         return encode(value.item())
     if isinstance(value, (str, int)):
         return encode((str if isinstance(value, str) else int)(value))
-    raise Fault(f"a record holds a {type(value).__name__}, which has no JSON form", code="record_unwritable")
+    raise Fault(
+        f"a record holds a {type(value).__name__}, which has no JSON form", code="record_unwritable"
+    )
 
 
 @cache
@@ -202,8 +238,11 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
 def _dataclass(cls: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(cls)
     fields = {name: decoder(hints[name]) for name in _names(cls)}
-    required = {one.name for one in dataclasses.fields(cls)
-                if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING}
+    required = {
+        one.name
+        for one in dataclasses.fields(cls)
+        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+    }
 
     def decode(value: Any) -> Any:
         if not isinstance(value, dict) or value.get("type") != cls.__name__:
@@ -213,12 +252,17 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
             unknown = sorted((given - fields.keys()) | (required - given))
             raise _unreadable(f"{cls.__name__} has other fields: {', '.join(unknown)}")
         return cls(**{name: fields[name](value[name]) for name in given})
+
     return decode
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     tagged = {one.__name__: decoder(one) for one in members if dataclasses.is_dataclass(one)}
-    others = [decoder(one) for one in members if one is not type(None) and not dataclasses.is_dataclass(one)]
+    others = [
+        decoder(one)
+        for one in members
+        if one is not type(None) and not dataclasses.is_dataclass(one)
+    ]
 
     def decode(value: Any) -> Any:
         if value is None:
@@ -228,6 +272,7 @@ def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
                 raise _unreadable(f"its type {value['type']!r} is not known")
             return tagged[value["type"]](value)
         return others[0](value) if len(others) == 1 else _plain(value)
+
     return decode
 
 
@@ -287,8 +332,11 @@ def _content(document: str, name: str, default: Any = None) -> Any:
     if name not in found:
         raise _unreadable(f"it holds no {name}")
     if found["schema"] > SCHEMA:
-        raise Fault(f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",
-                    code="record_newer", mend="use the greenfast that wrote it, or a newer one")
+        raise Fault(
+            f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",
+            code="record_newer",
+            mend="use the greenfast that wrote it, or a newer one",
+        )
     return found[name]
 
 
@@ -300,7 +348,8 @@ def _read(hint: Any, value: Any) -> Any:
 
 
 def _unreadable(why: str) -> Fault:
-    return Fault(f"a stored record cannot be read: {why}", code="record_unreadable",
-                 mend="use the greenfast that wrote it, or a newer one")
-
-
+    return Fault(
+        f"a stored record cannot be read: {why}",
+        code="record_unreadable",
+        mend="use the greenfast that wrote it, or a newer one",
+    )

@@ -14,22 +14,31 @@ from greenfast.db.rows import DeviceLease
 from greenfast.search.errors import Fault
 
 LEASE_S = 30.0
-FRESH_S = 2.0                    # a lease is renewed, and lent to whoever waits, not more often
+FRESH_S = 2.0  # a lease is renewed, and lent to whoever waits, not more often
 POLL_S = 0.1
-DEADLINE_S = 120.0               # of waiting for other workers
+DEADLINE_S = 120.0  # of waiting for other workers
 
 
 class DeviceTurns:
     """Holds the leases of one worker between its uses of a GPU, so that most uses ask the database nothing."""
 
-    def __init__(self, store: Devices, worker: str, *, lease_s: float = LEASE_S, fresh_s: float = FRESH_S,
-                 deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        store: Devices,
+        worker: str,
+        *,
+        lease_s: float = LEASE_S,
+        fresh_s: float = FRESH_S,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
         self._store, self._worker = store, worker
         self._lease_s, self._fresh_s, self._deadline_s = lease_s, fresh_s, deadline_s
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[DeviceLease, float]] = {}        # by UUID: the lease, and when it was renewed
-        self._uses: Counter[str] = Counter()                         # by UUID: turns in progress
-        self._idle: threading.Event | None = None                    # ends the thread that renews, while there is one
+        self._held: dict[
+            str, tuple[DeviceLease, float]
+        ] = {}  # by UUID: the lease, and when it was renewed
+        self._uses: Counter[str] = Counter()  # by UUID: turns in progress
+        self._idle: threading.Event | None = None  # ends the thread that renews, while there is one
 
     @contextmanager
     def turn(self, uuid: str) -> Iterator[None]:
@@ -46,7 +55,7 @@ class DeviceTurns:
                 self._uses[uuid] -= 1
         with self._lock:
             lease, renewed = self._held[uuid]
-            if time.monotonic() - renewed >= self._lease_s:          # so long that another may have had it
+            if time.monotonic() - renewed >= self._lease_s:  # so long that another may have had it
                 self._held[uuid] = lease, time.monotonic()
                 self._store.renew_device(lease, self._lease_s)
 
@@ -64,8 +73,11 @@ class DeviceTurns:
         while not self._have(uuid):
             if time.monotonic() >= end:
                 holder = self._store.device_holder(uuid) or "others"
-                raise Fault(f"another worker ({holder}) has used the GPU for {self._deadline_s:g} s", code="gpu_busy",
-                            mend="wait for it, or choose another target")
+                raise Fault(
+                    f"another worker ({holder}) has used the GPU for {self._deadline_s:g} s",
+                    code="gpu_busy",
+                    mend="wait for it, or choose another target",
+                )
             time.sleep(POLL_S)
 
     def _have(self, uuid: str) -> bool:
@@ -89,7 +101,9 @@ class DeviceTurns:
         self._held[uuid] = taken, now
         if self._idle is None:
             self._idle = threading.Event()
-            threading.Thread(target=self._keep_alive, args=(self._idle,), name="gpu leases", daemon=True).start()
+            threading.Thread(
+                target=self._keep_alive, args=(self._idle,), name="gpu leases", daemon=True
+            ).start()
 
     def _renew_or_let_go(self, uuid: str, lease: DeviceLease, now: float) -> None:
         in_use = self._uses[uuid] > 0
@@ -98,13 +112,13 @@ class DeviceTurns:
         except DeviceLost:
             if in_use:
                 raise
-            del self._held[uuid]                 # nothing was in progress: it is asked for anew
+            del self._held[uuid]  # nothing was in progress: it is asked for anew
             return
         self._held[uuid] = lease, now
         if wanted and not in_use:
             del self._held[uuid]
             self._store.release_device(lease)
-            time.sleep(3 * POLL_S)               # whoever waits looks sooner than we do
+            time.sleep(3 * POLL_S)  # whoever waits looks sooner than we do
 
     def _keep_alive(self, idle: threading.Event) -> None:
         """Renew the leases in use: some uses take longer than a lease."""
@@ -113,6 +127,6 @@ class DeviceTurns:
                 for uuid, (lease, renewed) in self._held.items():
                     now = time.monotonic()
                     if self._uses[uuid] and self._lease_s / 3 <= now - renewed < self._lease_s:
-                        with suppress(Fault):    # the end of the use looks again
+                        with suppress(Fault):  # the end of the use looks again
                             self._store.renew_device(lease, self._lease_s)
                             self._held[uuid] = lease, now

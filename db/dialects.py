@@ -21,12 +21,12 @@ from greenfast.db.faults import fault_of
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.errors import Fault, UsageError
 
-LARGEST_CHECKED_BYTES = 64 * 2**20   # quick_check reads about 300 MiB a second: 0.2 s at most
-SQLITE_HEADER_BYTES = 100            # Database File Format, section 1.3
-APPLICATION_ID = 0x67726673      # "grfs", in the header of every SQLite file of ours
-WRITER = "greenfast_writer"      # execution option of engines whose transactions will write
+LARGEST_CHECKED_BYTES = 64 * 2**20  # quick_check reads about 300 MiB a second: 0.2 s at most
+SQLITE_HEADER_BYTES = 100  # Database File Format, section 1.3
+APPLICATION_ID = 0x67726673  # "grfs", in the header of every SQLite file of ours
+WRITER = "greenfast_writer"  # execution option of engines whose transactions will write
 KNOWN = ("sqlite", "postgresql")
-POOL_TIMEOUT_S = 10.0            # how long a thread waits for one of the pool's connections
+POOL_TIMEOUT_S = 10.0  # how long a thread waits for one of the pool's connections
 
 
 class now_s(FunctionElement[float]):
@@ -56,27 +56,38 @@ def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None
 def one_at_a_time(session: Session, name: str) -> None:
     """Wait until no other transaction that named itself so is open; SQLite's writers are alone anyway."""
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(text("SELECT pg_advisory_xact_lock(:space, hashtext(:name))"),
-                        {"space": APPLICATION_ID, "name": name})
+        session.execute(
+            text("SELECT pg_advisory_xact_lock(:space, hashtext(:name))"),
+            {"space": APPLICATION_ID, "name": name},
+        )
 
 
 def parse_url(url: str) -> URL:
     """UsageError `database_url` for what is no URL of a database that is known."""
     scheme, separator, rest = url.partition("://")
-    if scheme in ("postgres", "postgresql"):         # SQLAlchemy's default driver would be psycopg2
+    if scheme in ("postgres", "postgresql"):  # SQLAlchemy's default driver would be psycopg2
         url = f"postgresql+psycopg{separator}{rest}"
     try:
         parsed = make_url(url)
         family = parsed.get_backend_name()
-    except (ArgumentError, ValueError) as error:         # ValueError: the port is not a number
-        raise UsageError("the database URL cannot be read", code="database_url",      # it may hold a password
-                         mend="for example sqlite:////var/lib/greenfast/greenfast.sqlite") from error
+    except (ArgumentError, ValueError) as error:  # ValueError: the port is not a number
+        raise UsageError(
+            "the database URL cannot be read",
+            code="database_url",  # it may hold a password
+            mend="for example sqlite:////var/lib/greenfast/greenfast.sqlite",
+        ) from error
     if family not in KNOWN:
-        raise UsageError(f"no database {family!r} is known", code="database_url",
-                         mend="known: " + ", ".join(KNOWN))
+        raise UsageError(
+            f"no database {family!r} is known",
+            code="database_url",
+            mend="known: " + ", ".join(KNOWN),
+        )
     if family == "sqlite" and (parsed.database or ":memory:").startswith((":memory:", "file:")):
-        raise UsageError("an SQLite database has to be a plain file", code="database_url",
-                         mend="for example sqlite:///greenfast.sqlite")
+        raise UsageError(
+            "an SQLite database has to be a plain file",
+            code="database_url",
+            mend="for example sqlite:///greenfast.sqlite",
+        )
     return parsed
 
 
@@ -86,8 +97,11 @@ def make_engine(url: URL, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Engine:
             return _sqlite_engine(url, timeouts)
         return _postgresql_engine(url, timeouts)
     except (ImportError, NoSuchModuleError) as error:
-        raise UsageError(f"the driver for {url.get_backend_name()} is not installed", code="database_driver",
-                         mend="pip install 'psycopg[binary]'") from error
+        raise UsageError(
+            f"the driver for {url.get_backend_name()} is not installed",
+            code="database_driver",
+            mend="pip install 'psycopg[binary]'",
+        ) from error
 
 
 def reader_options(engine: Engine) -> dict[str, str]:
@@ -102,8 +116,14 @@ def sqlite_path(url: URL) -> Path | None:
 
 def _postgresql_engine(url: URL, timeouts: Timeouts) -> Engine:
     """Every wait for the server has an end: for a connection, in the server, and for its answer."""
-    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=POOL_TIMEOUT_S,
-                           pool_pre_ping=True, connect_args=_libpq_parameters(url, timeouts))
+    engine = create_engine(
+        url,
+        pool_size=5,
+        max_overflow=35,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args=_libpq_parameters(url, timeouts),
+    )
     if engine.driver == "psycopg":
         from greenfast.db.postgres import bounded_connection
 
@@ -120,8 +140,13 @@ def _libpq_parameters(url: URL, timeouts: Timeouts) -> dict[str, Any]:
     """Connection parameters that bound every wait; what the URL sets itself takes precedence."""
     statement_ms = math.ceil(timeouts.statement_s * 1000)
     parameters: dict[str, Any] = {
-        "connect_timeout": math.ceil(timeouts.connect_s), "tcp_user_timeout": statement_ms,
-        "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        "connect_timeout": math.ceil(timeouts.connect_s),
+        "tcp_user_timeout": statement_ms,
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
     parameters = {name: value for name, value in parameters.items() if name not in url.query}
     options = url.query.get("options", "")
     options = options if isinstance(options, str) else " ".join(options)
@@ -130,9 +155,17 @@ def _libpq_parameters(url: URL, timeouts: Timeouts) -> dict[str, Any]:
 
 def _sqlite_engine(url: URL, timeouts: Timeouts) -> Engine:
     # No transactions of the driver's own: begun late, as readers, they fail when they turn to writing.
-    engine = create_engine(url, pool_size=5, max_overflow=35, pool_timeout=POOL_TIMEOUT_S,
-                           connect_args={"timeout": timeouts.busy_s, "isolation_level": None,
-                                         "check_same_thread": False})
+    engine = create_engine(
+        url,
+        pool_size=5,
+        max_overflow=35,
+        pool_timeout=POOL_TIMEOUT_S,
+        connect_args={
+            "timeout": timeouts.busy_s,
+            "isolation_level": None,
+            "check_same_thread": False,
+        },
+    )
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, record: Any) -> None:
@@ -163,27 +196,38 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             (identity,) = connection.execute("PRAGMA application_id").fetchone()
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             names = {name for (name,) in tables}
-            found = connection.execute("SELECT version_num FROM alembic_version").fetchone() \
-                if "alembic_version" in names else None
+            found = (
+                connection.execute("SELECT version_num FROM alembic_version").fetchone()
+                if "alembic_version" in names
+                else None
+            )
             damage = _damage(connection, path) if identity == APPLICATION_ID else None
         finally:
             connection.close()
     except sqlite3.Error as error:
         fault = fault_of(error)
-        if quiet and log.exists():               # somebody began to write meanwhile
+        if quiet and log.exists():  # somebody began to write meanwhile
             return sqlite_identity(path, busy_s)
         if fault.code == "database_locked":
             raise fault from error
         damaged = fault.code == "database_damaged"
         reason = "it is not an SQLite database, or it is damaged" if damaged else fault.message
-        raise UsageError(f"{path} cannot be read: {reason}", code="database_unreadable",
-                         mend="name another file, or move this one away") from error
+        raise UsageError(
+            f"{path} cannot be read: {reason}",
+            code="database_unreadable",
+            mend="name another file, or move this one away",
+        ) from error
     if damage is not None:
-        if _modified(path) != modified:          # the file changed under the check, so its result means nothing
+        if (
+            _modified(path) != modified
+        ):  # the file changed under the check, so its result means nothing
             return sqlite_identity(path, busy_s)
-        raise Fault(f"the database {path} is damaged: {damage}", code="database_damaged",
-                    mend="restore it from a backup copy, or delete it with its -wal and -shm files "
-                         "to start with an empty database")
+        raise Fault(
+            f"the database {path} is damaged: {damage}",
+            code="database_damaged",
+            mend="restore it from a backup copy, or delete it with its -wal and -shm files "
+            "to start with an empty database",
+        )
     return identity, found[0] if found else None, len(names)
 
 
@@ -205,10 +249,11 @@ def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
     if path.stat().st_size <= LARGEST_CHECKED_BYTES:
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         return None if result == "ok" else " ".join(result.split())
-    (pages,), (page_bytes,) = (connection.execute(f"PRAGMA {name}").fetchone()
-                               for name in ("page_count", "page_size"))
+    (pages,), (page_bytes,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+    )
     missing_bytes = pages * page_bytes - path.stat().st_size
-    if missing_bytes > 0 and not Path(f"{path}-wal").exists():       # a log may hold the pages
+    if missing_bytes > 0 and not Path(f"{path}-wal").exists():  # a log may hold the pages
         return f"{missing_bytes} bytes are missing at its end"
     return None
 
@@ -216,7 +261,7 @@ def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
 def sqlite_use_wal(engine: Engine, busy_s: float) -> None:
     """Turn write-ahead logging on; UsageError where the file system cannot."""
     deadline = time.monotonic() + busy_s
-    while True:                  # SQLite does not wait by itself when two processes switch at once
+    while True:  # SQLite does not wait by itself when two processes switch at once
         raw = engine.raw_connection()
         try:
             mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
@@ -230,8 +275,11 @@ def sqlite_use_wal(engine: Engine, busy_s: float) -> None:
         finally:
             raw.close()
         if mode != "wal":
-            raise UsageError("the file system of the database does not support write-ahead logging",
-                             code="database_unreadable", mend="put the database on a local disk")
+            raise UsageError(
+                "the file system of the database does not support write-ahead logging",
+                code="database_unreadable",
+                mend="put the database on a local disk",
+            )
         return
 
 
@@ -259,10 +307,18 @@ def sqlite_backup(path: Path, copy: Path, busy_s: float) -> None:
 def server_identity(engine: Engine) -> tuple[str | None, bool, int]:
     """(schema revision, whether our tables are there, number of tables) of a server's database."""
     with engine.connect() as connection:
-        names = set(connection.scalars(text(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()")))
-        revision = connection.scalar(text("SELECT version_num FROM alembic_version")) \
-            if "alembic_version" in names else None
+        names = set(
+            connection.scalars(
+                text(
+                    "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+                )
+            )
+        )
+        revision = (
+            connection.scalar(text("SELECT version_num FROM alembic_version"))
+            if "alembic_version" in names
+            else None
+        )
         return revision, {"searches", "trials"} <= names, len(names)
 
 

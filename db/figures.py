@@ -9,8 +9,17 @@ from typing import Any
 from greenfast.db.convert import storable
 from greenfast.db.rows import Change
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.verdict import (CorrectnessEvidence, Faulted, PtxasEvidence, Rejected, Trial, Verdict,
-                            gate_result, performance_of, verdict_name)
+from greenfast.search.verdict import (
+    CorrectnessEvidence,
+    Faulted,
+    PtxasEvidence,
+    Rejected,
+    Trial,
+    Verdict,
+    gate_result,
+    performance_of,
+    verdict_name,
+)
 
 
 def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> dict[str, Any]:
@@ -18,12 +27,17 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> dict[str,
     verdict = trial.verdict
     judged = isinstance(verdict, (Rejected, Faulted))
     return {
-        "verdict": verdict_name(verdict), "stage": str(verdict.stage) if judged else None,
+        "verdict": verdict_name(verdict),
+        "stage": str(verdict.stage) if judged else None,
         "reason": str(verdict.reason) if isinstance(verdict, Rejected) else None,
         "fault_code": verdict.code if isinstance(verdict, Faulted) else None,
         "outcomes": " ".join(f"{one.gate}={one.outcome}" for one in verdict.gates),
         "sentence": storable(sentence(verdict, changed, baseline)),
-        "duration_s": _finite(trial.duration_s), **_time(verdict), **_ptxas(verdict), **_errors(verdict)}
+        "duration_s": _finite(trial.duration_s),
+        **_time(verdict),
+        **_ptxas(verdict),
+        **_errors(verdict),
+    }
 
 
 def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, ...]:
@@ -33,8 +47,11 @@ def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, .
     if baseline.template != candidate.template:
         return (Change("template", baseline.template, candidate.template),)
     before = baseline.values()
-    return tuple(Change(name, before.get(name), value) for name, value in candidate.parameters
-                 if before.get(name) != value)
+    return tuple(
+        Change(name, before.get(name), value)
+        for name, value in candidate.parameters
+        if before.get(name) != value
+    )
 
 
 def sentence(verdict: Verdict, changed: Sequence[Change], baseline: str) -> str:
@@ -53,9 +70,13 @@ def _time(verdict: Verdict) -> dict[str, Any]:
     if evidence is None or not evidence.timings:
         return {}
     times = [one.time_median_us for one in evidence.timings]
-    return {"time_median_us": _mean(times), "time_kind": str(evidence.timings[0].time_kind),
-            "time_mode": evidence.mode or None,
-            "time_band": _finite(evidence.band), "ratio_to_baseline": _finite(evidence.ratio_to_baseline)}
+    return {
+        "time_median_us": _mean(times),
+        "time_kind": str(evidence.timings[0].time_kind),
+        "time_mode": evidence.mode or None,
+        "time_band": _finite(evidence.band),
+        "ratio_to_baseline": _finite(evidence.ratio_to_baseline),
+    }
 
 
 def _mean(times: Sequence[float]) -> float | None:
@@ -72,8 +93,11 @@ def _ptxas(verdict: Verdict) -> dict[str, Any]:
     evidence = found.evidence if found else None
     if not isinstance(evidence, PtxasEvidence):
         return {}
-    return {"registers": evidence.registers, "spill_bytes": evidence.spill_bytes,
-            "smem_bytes": evidence.smem_static_bytes + evidence.smem_dynamic_bytes}
+    return {
+        "registers": evidence.registers,
+        "spill_bytes": evidence.spill_bytes,
+        "smem_bytes": evidence.smem_static_bytes + evidence.smem_dynamic_bytes,
+    }
 
 
 def _errors(verdict: Verdict) -> dict[str, Any]:

@@ -34,11 +34,16 @@ def counts_of(groups: Sequence[Group]) -> Counts:
                 passed[one] += count * (outcome == "passed")
                 unavailable[one] += count * (outcome == "unavailable")
     return Counts(
-        total=sum(verdicts.values()), running=running, by_verdict=dict(verdicts), by_stage=dict(stages),
-        by_reason=dict(reasons), funnel=tuple((str(one), reached[one], passed[one]) for one in STAGES),
-        unavailable={str(one): number for one, number in unavailable.items() if number})
+        total=sum(verdicts.values()),
+        running=running,
+        by_verdict=dict(verdicts),
+        by_stage=dict(stages),
+        by_reason=dict(reasons),
+        funnel=tuple((str(one), reached[one], passed[one]) for one in STAGES),
+        unavailable={str(one): number for one, number in unavailable.items() if number},
+    )
 
 
 def reached_stages(ended_at: str | None) -> tuple[Stage, ...]:
     """The stages up to the one that said no; all of them when none did."""
-    return STAGES if ended_at is None else STAGES[:STAGES.index(Stage(ended_at)) + 1]
+    return STAGES if ended_at is None else STAGES[: STAGES.index(Stage(ended_at)) + 1]

@@ -29,8 +29,11 @@ def is_claimable() -> ColumnElement[bool]:
 
 def is_held() -> ColumnElement[bool]:
     """Nobody claimed the search later or ended it. That the lease ran out meanwhile does not matter then."""
-    return and_(_searches.c.id == bindparam("claimed"), _searches.c.fence == bindparam("claimed_fence"),
-                _searches.c.status == "running")
+    return and_(
+        _searches.c.id == bindparam("claimed"),
+        _searches.c.fence == bindparam("claimed_fence"),
+        _searches.c.status == "running",
+    )
 
 
 def claimed(claim: Claim) -> dict[str, Any]:
@@ -38,10 +41,14 @@ def claimed(claim: Claim) -> dict[str, Any]:
     return {"claimed": claim.search_id, "claimed_fence": claim.fence}
 
 
-def hold(session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), **values: Any) -> Row[Any]:
+def hold(
+    session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), **values: Any
+) -> Row[Any]:
     """The fence, first in a transaction: renew the lease, or LeaseLost before anything is written."""
     statement = _hold(returning)
-    row = session.execute(statement.values(**values) if values else statement, claimed(claim)).first()
+    row = session.execute(
+        statement.values(**values) if values else statement, claimed(claim)
+    ).first()
     if row is None:
         raise lease_lost(claim)
     return row
@@ -49,11 +56,17 @@ def hold(session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), 
 
 @cache
 def _hold(returning: tuple[str, ...]) -> ReturningUpdate[Any]:
-    return update(_searches).where(is_held()).values(renewed_at=now_s()).returning(
-        *(_searches.c[name] for name in returning))
+    return (
+        update(_searches)
+        .where(is_held())
+        .values(renewed_at=now_s())
+        .returning(*(_searches.c[name] for name in returning))
+    )
 
 
 def lease_lost(claim: Claim) -> LeaseLost:
-    return LeaseLost(f"worker {claim.worker} does not hold search {claim.search_id} any more: another worker "
-                     "has taken it over, or it was ended",
-                     mend="what this worker had in flight is tried again by the other")
+    return LeaseLost(
+        f"worker {claim.worker} does not hold search {claim.search_id} any more: another worker "
+        "has taken it over, or it was ended",
+        mend="what this worker had in flight is tried again by the other",
+    )

@@ -17,8 +17,10 @@ from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.errors import Fault, UsageError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-START_ANEW = ("restore the file from a backup, or delete it with its -wal and -shm files to start with "
-              "an empty database")
+START_ANEW = (
+    "restore the file from a backup, or delete it with its -wal and -shm files to start with "
+    "an empty database"
+)
 
 
 def prepare(url: URL, engine: Engine, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
@@ -57,11 +59,14 @@ def upgrade(connection: Connection, to: str = REVISION) -> None:
 def _is_new(path: Path) -> bool:
     """Whether there is no database; UsageError when only the side files of a lost one are left."""
     left = [file for file in (Path(f"{path}-wal"), Path(f"{path}-journal")) if file.exists()]
-    if path.exists():            # asked after its side files: another process may be creating all of them
+    if path.exists():  # asked after its side files: another process may be creating all of them
         return False
     if left:
-        raise UsageError(f"the database {path} is missing, but its log {left[0].name} is still there",
-                         code="database_unreadable", mend=START_ANEW)
+        raise UsageError(
+            f"the database {path} is missing, but its log {left[0].name} is still there",
+            code="database_unreadable",
+            mend=START_ANEW,
+        )
     return True
 
 
@@ -77,7 +82,7 @@ def _create(path: Path, url: URL, timeouts: Timeouts) -> None:
         dialects.sqlite_use_wal(engine, timeouts.busy_s)
         with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
             upgrade(connection)
-        engine.dispose()         # the last connection writes the log into the file and deletes it
+        engine.dispose()  # the last connection writes the log into the file and deletes it
         _publish(draft, path)
     finally:
         engine.dispose()
@@ -91,7 +96,7 @@ def _publish(draft: Path, path: Path) -> None:
         os.link(draft, path)
     except FileExistsError:
         return
-    except OSError:              # a file system without hard links
+    except OSError:  # a file system without hard links
         if not path.exists():
             draft.rename(path)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -104,20 +109,30 @@ def _publish(draft: Path, path: Path) -> None:
 def _check_file(path: Path, busy_s: float) -> str | None:
     """The file's revision; None for a database without tables."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a database", code="database_unreadable",
-                         mend="name a file")
-    if path.stat().st_size == 0:         # SQLite would take it for an empty database and delete its log
-        raise UsageError(f"the database {path} is an empty file of 0 bytes: its contents were lost",
-                         code="database_unreadable", mend=START_ANEW)
+        raise UsageError(
+            f"{path} is a folder, not a database", code="database_unreadable", mend="name a file"
+        )
+    if path.stat().st_size == 0:  # SQLite would take it for an empty database and delete its log
+        raise UsageError(
+            f"the database {path} is an empty file of 0 bytes: its contents were lost",
+            code="database_unreadable",
+            mend=START_ANEW,
+        )
     if path.stat().st_size < dialects.SQLITE_HEADER_BYTES:
-        raise UsageError(f"{path} is no database: it holds {path.stat().st_size} bytes", code="database_unreadable",
-                         mend="name another file, or move this one away")
+        raise UsageError(
+            f"{path} is no database: it holds {path.stat().st_size} bytes",
+            code="database_unreadable",
+            mend="name another file, or move this one away",
+        )
     identity, revision, tables = dialects.sqlite_identity(path, busy_s)
     if identity == 0 and tables == 0:
         return None
     if identity != dialects.APPLICATION_ID:
-        raise UsageError(f"{path} is a database of another program", code="database_not_ours",
-                         mend="name another file")
+        raise UsageError(
+            f"{path} is a database of another program",
+            code="database_not_ours",
+            mend="name another file",
+        )
     return _check_revision(str(path), revision)
 
 
@@ -127,8 +142,11 @@ def _check_server(engine: Engine) -> str | None:
     if tables == 0:
         return None
     if not ours or revision is None:
-        raise UsageError("the database holds tables of another program", code="database_not_ours",
-                         mend="name an empty database or schema")
+        raise UsageError(
+            "the database holds tables of another program",
+            code="database_not_ours",
+            mend="name an empty database or schema",
+        )
     return _check_revision("the database", revision)
 
 
@@ -136,9 +154,12 @@ def _check_revision(where: str, revision: str | None) -> str | None:
     if revision is None or revision == REVISION:
         return revision
     if revision not in _known_revisions():
-        raise UsageError(f"{where} was written by a newer greenfast: its schema is {revision}, and this one "
-                         f"knows up to {REVISION}", code="database_newer",
-                         mend="use the newer greenfast, or another database")
+        raise UsageError(
+            f"{where} was written by a newer greenfast: its schema is {revision}, and this one "
+            f"knows up to {REVISION}",
+            code="database_newer",
+            mend="use the newer greenfast, or another database",
+        )
     return revision
 
 
@@ -160,8 +181,11 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the folder {path.parent} cannot be made: {error.strerror}",
-                         code="database_unreadable", mend="name another folder") from error
+        raise UsageError(
+            f"the folder {path.parent} cannot be made: {error.strerror}",
+            code="database_unreadable",
+            mend="name another folder",
+        ) from error
 
 
 def _back_up(path: Path, revision: str, busy_s: float) -> None:
@@ -170,6 +194,8 @@ def _back_up(path: Path, revision: str, busy_s: float) -> None:
     try:
         dialects.sqlite_backup(path, copy, busy_s)
     except OSError as error:
-        raise Fault(f"no backup copy can be made before the database is migrated: {error.strerror}",
-                    code="disk_full",
-                    mend="free some space beside the database; it was not changed") from error
+        raise Fault(
+            f"no backup copy can be made before the database is migrated: {error.strerror}",
+            code="disk_full",
+            mend="free some space beside the database; it was not changed",
+        ) from error

@@ -6,10 +6,19 @@ then it was only begun. Its evidence lies beside it, so that lists and sorting n
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, MetaData, Text, text
+from sqlalchemy import (
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    MetaData,
+    Text,
+    text,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0006"                # the newest of migrations/versions, which a test compares
+REVISION = "0006"  # the newest of migrations/versions, which a test compares
 
 SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
 # Written as text, not as a bound value: only then do planners see that a partial index serves the query.
@@ -17,10 +26,15 @@ IS_REJECTED = text("trials.verdict = 'rejected'")
 
 
 class Base(DeclarativeBase):
-    metadata = MetaData(naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s", "fk": "fk_%(table_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s"})
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
     type_annotation_map = {str: Text(), float: Double()}
 
 
@@ -29,15 +43,15 @@ class SearchRecord(Base):
 
     __tablename__ = "searches"
 
-    key: Mapped[int] = mapped_column(primary_key=True)                # in order of arrival
+    key: Mapped[int] = mapped_column(primary_key=True)  # in order of arrival
     id: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str]
     kernel: Mapped[str]
     target: Mapped[str]
     strategy: Mapped[str]
-    plan: Mapped[str]                                                 # JSON
+    plan: Mapped[str]  # JSON
     status: Mapped[str]
-    wanted: Mapped[str | None]                                        # pause | resume | cancel, until seen
+    wanted: Mapped[str | None]  # pause | resume | cancel, until seen
     why: Mapped[str] = mapped_column(default="")
     created_at: Mapped[float]
     started_at: Mapped[float | None]
@@ -45,15 +59,17 @@ class SearchRecord(Base):
     spent_s: Mapped[float] = mapped_column(default=0.0)
     trials_done: Mapped[int] = mapped_column(default=0)
     worker: Mapped[str | None]
-    fence: Mapped[int] = mapped_column(default=0)                     # grows with each claim
+    fence: Mapped[int] = mapped_column(default=0)  # grows with each claim
     renewed_at: Mapped[float | None]
     lease_s: Mapped[float | None]
     environment_digest: Mapped[str | None]
-    manifest_digest: Mapped[str | None]                               # null: submitted before files were frozen
+    manifest_digest: Mapped[str | None]  # null: submitted before files were frozen
 
     __table_args__ = (
-        CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
-                        "status"),
+        CheckConstraint(
+            "status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
+            "status",
+        ),
         CheckConstraint("(status = 'running') = (worker IS NOT NULL)", "worker"),
         Index(None, "status", "key"),
         {"sqlite_autoincrement": True},
@@ -67,14 +83,14 @@ class TrialRecord(Base):
 
     search_key: Mapped[int] = mapped_column(ForeignKey("searches.key"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    fence: Mapped[int]                                                # of the claim that began it last
+    fence: Mapped[int]  # of the claim that began it last
     attempts: Mapped[int]
     kernel: Mapped[str]
     template: Mapped[str]
     preset: Mapped[str]
     candidate_digest: Mapped[str]
-    candidate: Mapped[str]                                            # JSON
-    sampler: Mapped[str]                                              # JSON
+    candidate: Mapped[str]  # JSON
+    sampler: Mapped[str]  # JSON
     is_baseline: Mapped[bool]
     created_at: Mapped[float]
     recorded_at: Mapped[float | None]
@@ -82,9 +98,9 @@ class TrialRecord(Base):
     stage: Mapped[str | None]
     reason: Mapped[str | None]
     fault_code: Mapped[str | None]
-    outcomes: Mapped[str | None]                                      # of gates: "ptxas=passed safety=..."
+    outcomes: Mapped[str | None]  # of gates: "ptxas=passed safety=..."
     sentence: Mapped[str] = mapped_column(default="")
-    changed: Mapped[str | None]                                       # JSON: against the baseline
+    changed: Mapped[str | None]  # JSON: against the baseline
     time_median_us: Mapped[float | None]
     time_kind: Mapped[str | None]
     time_mode: Mapped[str | None]
@@ -101,17 +117,47 @@ class TrialRecord(Base):
     __table_args__ = (
         CheckConstraint("verdict IN ('accepted', 'green', 'rejected', 'faulted')", "verdict"),
         CheckConstraint("(verdict IS NULL) = (recorded_at IS NULL)", "recorded"),
-        CheckConstraint("verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)", "reason"),
+        CheckConstraint(
+            "verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)", "reason"
+        ),
         CheckConstraint("attempts >= 0", "attempts"),
         Index("ix_trials_counts", "search_key", "verdict", "stage", "reason", "outcomes"),
-        *(Index(f"ix_trials_{name}", "search_key", name, "number", sqlite_where=text(f"{name} IS NOT NULL"),
-                postgresql_where=text(f"{name} IS NOT NULL")) for name in SORTABLE),
-        Index("ix_trials_negatives", "recorded_at", "search_key", "number",
-              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
-        Index("ix_trials_negatives_reason", "reason", "recorded_at", "search_key", "number",
-              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
-        Index("ix_trials_negatives_search", "search_key", "recorded_at", "number",
-              sqlite_where=text("verdict = 'rejected'"), postgresql_where=text("verdict = 'rejected'")),
+        *(
+            Index(
+                f"ix_trials_{name}",
+                "search_key",
+                name,
+                "number",
+                sqlite_where=text(f"{name} IS NOT NULL"),
+                postgresql_where=text(f"{name} IS NOT NULL"),
+            )
+            for name in SORTABLE
+        ),
+        Index(
+            "ix_trials_negatives",
+            "recorded_at",
+            "search_key",
+            "number",
+            sqlite_where=text("verdict = 'rejected'"),
+            postgresql_where=text("verdict = 'rejected'"),
+        ),
+        Index(
+            "ix_trials_negatives_reason",
+            "reason",
+            "recorded_at",
+            "search_key",
+            "number",
+            sqlite_where=text("verdict = 'rejected'"),
+            postgresql_where=text("verdict = 'rejected'"),
+        ),
+        Index(
+            "ix_trials_negatives_search",
+            "search_key",
+            "recorded_at",
+            "number",
+            sqlite_where=text("verdict = 'rejected'"),
+            postgresql_where=text("verdict = 'rejected'"),
+        ),
     )
 
 
@@ -122,10 +168,12 @@ class EvidenceRecord(Base):
 
     search_key: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    verdict: Mapped[str]                                              # JSON
-    details: Mapped[bytes]                                            # JSON, deflated
+    verdict: Mapped[str]  # JSON
+    details: Mapped[bytes]  # JSON, deflated
 
-    __table_args__ = (ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),)
+    __table_args__ = (
+        ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
+    )
 
 
 class SourceRecord(Base):
@@ -156,7 +204,7 @@ class ManifestRecord(Base):
     __tablename__ = "kernel_manifests"
 
     digest: Mapped[str] = mapped_column(primary_key=True)
-    files: Mapped[str]                                                # JSON
+    files: Mapped[str]  # JSON
     created_at: Mapped[float]
 
 
@@ -166,7 +214,7 @@ class EnvironmentRecord(Base):
     __tablename__ = "environments"
 
     digest: Mapped[str] = mapped_column(primary_key=True)
-    environment: Mapped[str]                                          # JSON
+    environment: Mapped[str]  # JSON
     created_at: Mapped[float]
 
 
@@ -177,9 +225,9 @@ class ConfirmationRecord(Base):
 
     key: Mapped[int] = mapped_column(primary_key=True)
     search_key: Mapped[int]
-    number: Mapped[int]                                               # the winner's trial
+    number: Mapped[int]  # the winner's trial
     confirmed: Mapped[bool]
-    confirmation: Mapped[str]                                         # JSON
+    confirmation: Mapped[str]  # JSON
     environment_digest: Mapped[str | None]
     recorded_at: Mapped[float]
 
@@ -198,7 +246,7 @@ class PeerRecord(Base):
     search_key: Mapped[int] = mapped_column(ForeignKey("searches.key"), primary_key=True)
     workload: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    peer: Mapped[str]                                                 # JSON
+    peer: Mapped[str]  # JSON
     environment_digest: Mapped[str | None]
     recorded_at: Mapped[float]
 
@@ -211,20 +259,25 @@ class ChampionRecord(Base):
     key: Mapped[int] = mapped_column(primary_key=True)
     scope_digest: Mapped[str]
     kernel: Mapped[str]
-    scope: Mapped[str]                                                # JSON
+    scope: Mapped[str]  # JSON
     search_key: Mapped[int]
     number: Mapped[int]
     confirmation_key: Mapped[int] = mapped_column(ForeignKey("confirmations.key"))
     promoted_at: Mapped[float]
     replaced_at: Mapped[float | None]
-    checks: Mapped[str | None]                                        # JSON: that it passed; null: not recorded
-    earlier_digest: Mapped[str | None]                                # of the scope as an earlier version wrote it
+    checks: Mapped[str | None]  # JSON: that it passed; null: not recorded
+    earlier_digest: Mapped[str | None]  # of the scope as an earlier version wrote it
 
     __table_args__ = (
         ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
         # One champion a scope, whoever promotes at the same time.
-        Index("ix_champions_scope", "scope_digest", unique=True, sqlite_where=text("replaced_at IS NULL"),
-              postgresql_where=text("replaced_at IS NULL")),
+        Index(
+            "ix_champions_scope",
+            "scope_digest",
+            unique=True,
+            sqlite_where=text("replaced_at IS NULL"),
+            postgresql_where=text("replaced_at IS NULL"),
+        ),
         Index(None, "kernel", "key"),
         {"sqlite_autoincrement": True},
     )
@@ -237,10 +290,10 @@ class DeviceLeaseRecord(Base):
 
     uuid: Mapped[str] = mapped_column(primary_key=True)
     worker: Mapped[str | None]
-    fence: Mapped[int]                                                # grows with each lease
+    fence: Mapped[int]  # grows with each lease
     renewed_at: Mapped[float]
     lease_s: Mapped[float]
-    wanted_at: Mapped[float | None]                                   # when another worker last asked in vain
+    wanted_at: Mapped[float | None]  # when another worker last asked in vain
 
 
 class WorkerRecord(Base):

@@ -16,17 +16,28 @@ from greenfast.search.verdict import Reason
 class Negatives(Part):
     """The part of the store that knows what did not help."""
 
-    def negatives(self, *, kernel: str | None = None, search_id: str | None = None, reason: str | None = None,
-                  limit: int = 50, cursor: str | None = None) -> Page[NegativeRow]:
+    def negatives(
+        self,
+        *,
+        kernel: str | None = None,
+        search_id: str | None = None,
+        reason: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[NegativeRow]:
         """Newest first."""
         check_limit(limit)
         reason = check_name("reason", reason, Reason)
         behind = values_of(cursor, "negatives", (float, int, int))
         keys = (TrialRecord.recorded_at, TrialRecord.search_key, TrialRecord.number)
-        query = select(TrialRecord, SearchRecord, EnvironmentRecord).join(
-            SearchRecord, SearchRecord.key == TrialRecord.search_key).outerjoin(
-            EnvironmentRecord, EnvironmentRecord.digest == TrialRecord.environment_digest).where(
-            IS_REJECTED, after(keys, behind, descending=True))
+        query = (
+            select(TrialRecord, SearchRecord, EnvironmentRecord)
+            .join(SearchRecord, SearchRecord.key == TrialRecord.search_key)
+            .outerjoin(
+                EnvironmentRecord, EnvironmentRecord.digest == TrialRecord.environment_digest
+            )
+            .where(IS_REJECTED, after(keys, behind, descending=True))
+        )
         if reason is not None:
             query = query.where(TrialRecord.reason == reason)
         if kernel is not None:
@@ -34,20 +45,40 @@ class Negatives(Part):
         with self._database.reading() as session:
             if search_id is not None:
                 query = query.where(TrialRecord.search_key == search_key(session, search_id))
-            rows = session.execute(query.order_by(*(one.desc() for one in keys)).limit(limit + 1)).all()
-            return page_of(rows, limit, "negatives",
-                           lambda row: (row[0].recorded_at, row[0].search_key, row[0].number),
-                           lambda row: _row(*row))
+            rows = session.execute(
+                query.order_by(*(one.desc() for one in keys)).limit(limit + 1)
+            ).all()
+            return page_of(
+                rows,
+                limit,
+                "negatives",
+                lambda row: (row[0].recorded_at, row[0].search_key, row[0].number),
+                lambda row: _row(*row),
+            )
 
 
-def _row(trial: TrialRecord, search: SearchRecord, environment: EnvironmentRecord | None) -> NegativeRow:
+def _row(
+    trial: TrialRecord, search: SearchRecord, environment: EnvironmentRecord | None
+) -> NegativeRow:
     plan = convert.plan_of(search.plan)
     known = environment_of(environment)
     return NegativeRow(
-        search_id=search.id, number=trial.number, kernel=trial.kernel, workloads=plan.workloads,
-        target=plan.target, device=known.get("device", plan.target), toolchain=known.get("toolchain", ""),
-        template=trial.template, parameters=convert.candidate_of(trial.candidate).values(),
-        baseline=plan.baseline, changed=", ".join(map(str, changed_of(trial))), stage=trial.stage,
-        reason=trial.reason, sentence=trial.sentence, ratio_to_baseline=trial.ratio_to_baseline,
-        candidate_digest=trial.candidate_digest, source_digest=trial.source_digest,
-        recorded_at=utc(trial.recorded_at))
+        search_id=search.id,
+        number=trial.number,
+        kernel=trial.kernel,
+        workloads=plan.workloads,
+        target=plan.target,
+        device=known.get("device", plan.target),
+        toolchain=known.get("toolchain", ""),
+        template=trial.template,
+        parameters=convert.candidate_of(trial.candidate).values(),
+        baseline=plan.baseline,
+        changed=", ".join(map(str, changed_of(trial))),
+        stage=trial.stage,
+        reason=trial.reason,
+        sentence=trial.sentence,
+        ratio_to_baseline=trial.ratio_to_baseline,
+        candidate_digest=trial.candidate_digest,
+        source_digest=trial.source_digest,
+        recorded_at=utc(trial.recorded_at),
+    )

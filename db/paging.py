@@ -41,8 +41,11 @@ def values_of(cursor: str | None, order: str, types: Sequence[type]) -> tuple[An
     except (ValueError, TypeError, RecursionError):
         good = False
     if not good:
-        raise UsageError("the cursor is not one of this list", code="bad_cursor",
-                         mend="start without a cursor, and keep sort and filters while paging")
+        raise UsageError(
+            "the cursor is not one of this list",
+            code="bad_cursor",
+            mend="start without a cursor, and keep sort and filters while paging",
+        )
     return tuple(values)
 
 
@@ -50,27 +53,43 @@ def _fits(value: Any, wanted: type) -> bool:
     if value is None:
         return wanted is float
     if wanted is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
+        return (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
+        )
     return type(value) is wanted and (wanted is not int or abs(value) <= LARGEST_INTEGER)
 
 
-def page_of(rows: Sequence[T], limit: int, order: str, key: Callable[[T], Sequence[Any]],
-            item: Callable[[T], Any]) -> Page[Any]:
+def page_of(
+    rows: Sequence[T],
+    limit: int,
+    order: str,
+    key: Callable[[T], Sequence[Any]],
+    item: Callable[[T], Any],
+) -> Page[Any]:
     """A page of rows that were fetched with one more than `limit`."""
     shown = rows[:limit]
     more = cursor_of(order, key(shown[-1])) if len(rows) > limit else None
     return Page(tuple(item(one) for one in shown), more)
 
 
-def after(columns: Sequence[Any], values: Sequence[Any] | None, descending: bool) -> ColumnElement[bool]:
+def after(
+    columns: Sequence[Any], values: Sequence[Any] | None, descending: bool
+) -> ColumnElement[bool]:
     """The rows behind `values` in the order of `columns`."""
     if values is None:
         return true()
     return tuple_(*columns) < tuple_(*values) if descending else tuple_(*columns) > tuple_(*values)
 
 
-def sorted_rows(session: Session, query: Select[Any], column: Any, number: Any, descending: bool,
-                behind: tuple[Any, int] | None, limit: int) -> list[Any]:
+def sorted_rows(
+    session: Session,
+    query: Select[Any],
+    column: Any,
+    number: Any,
+    descending: bool,
+    behind: tuple[Any, int] | None,
+    limit: int,
+) -> list[Any]:
     """Rows by `column`, then `number`; those without a value last, whichever the direction."""
     rows: list[Any] = []
     if behind is None or behind[0] is not None:
@@ -79,5 +98,7 @@ def sorted_rows(session: Session, query: Select[Any], column: Any, number: Any, 
         rows = list(session.execute(known.order_by(*keys).limit(limit)))
     if len(rows) < limit:
         past = number > behind[1] if behind is not None and behind[0] is None else true()
-        rows += session.execute(query.where(column.is_(None), past).order_by(number).limit(limit - len(rows)))
+        rows += session.execute(
+            query.where(column.is_(None), past).order_by(number).limit(limit - len(rows))
+        )
     return rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-LOOK_S = 0.1                     # psycopg wakes its generators this often while nothing arrives
+LOOK_S = 0.1  # psycopg wakes its generators this often while nothing arrives
 
 
 def bounded_connection(answer_s: float) -> type[psycopg.Connection[Any]]:
@@ -17,6 +17,7 @@ def bounded_connection(answer_s: float) -> type[psycopg.Connection[Any]]:
     The server ends slow statements itself, and TCP notices a dead host. Neither helps against a server
     process that is stopped: its kernel still acknowledges what we send.
     """
+
     class BoundedConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = LOOK_S, *rest: Any, **named: Any) -> Any:
             bounded = _with_deadline(gen, time.monotonic() + answer_s, self)
@@ -25,8 +26,9 @@ def bounded_connection(answer_s: float) -> type[psycopg.Connection[Any]]:
     return BoundedConnection
 
 
-def _with_deadline(waiting: Generator[Any, Any, Any], deadline: float,
-                   connection: psycopg.Connection[Any]) -> Generator[Any, Any, Any]:
+def _with_deadline(
+    waiting: Generator[Any, Any, Any], deadline: float, connection: psycopg.Connection[Any]
+) -> Generator[Any, Any, Any]:
     """The same generator, ended by a closed connection once nothing has arrived by the deadline."""
     try:
         state = next(waiting)

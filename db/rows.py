@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from greenfast.search.space.candidate import Candidate
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.scope import Scope
+from greenfast.search.space.candidate import Candidate
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class SearchRow:
     id: str
     name: str
     kernel: str
-    status: str                      # queued | running | paused | completed | cancelled | failed
+    status: str  # queued | running | paused | completed | cancelled | failed
     target: str
     strategy: str
     workloads: tuple[str, ...]
@@ -43,13 +43,13 @@ class SearchRow:
     finished_at: str | None
     spent_s: float
     why: str
-    wanted: str | None               # "pause" | "cancel" until the worker has seen it
+    wanted: str | None  # "pause" | "cancel" until the worker has seen it
     worker: str | None
     best_time_us: float | None
     time_kind: str | None
-    time_mode: str | None            # of that time
-    mode: str                        # as it was asked for
-    queue_position: int | None = None    # of a queued search, from 1
+    time_mode: str | None  # of that time
+    mode: str  # as it was asked for
+    queue_position: int | None = None  # of a queued search, from 1
 
 
 @dataclass(frozen=True)
@@ -84,24 +84,26 @@ class TrialRow:
 
     search_id: str
     number: int
-    state: str                       # running: begun and not recorded | done
+    state: str  # running: begun and not recorded | done
     template: str
     parameters: dict[str, Any]
     origin: str
     preset: str
-    parents: tuple[str, ...]         # digests of candidates
-    wanted: dict[str, Any]           # of a repaired candidate: the sampler's values that were replaced
+    parents: tuple[str, ...]  # digests of candidates
+    wanted: dict[str, Any]  # of a repaired candidate: the sampler's values that were replaced
     candidate_digest: str
     source_digest: str | None
     verdict: str | None
-    stage: str | None                # of a rejection or fault
+    stage: str | None  # of a rejection or fault
     reason: str | None
     fault_code: str | None
     sentence: str
-    time_median_us: float | None     # geometric mean over the workloads
+    time_median_us: float | None  # geometric mean over the workloads
     time_kind: str | None
-    time_mode: str | None            # of a measured time: "hot", "cold", or "hot and cold" for several workloads
-    time_band: float | None          # a factor: times closer than this are not told apart
+    time_mode: (
+        str | None
+    )  # of a measured time: "hot", "cold", or "hot and cold" for several workloads
+    time_band: float | None  # a factor: times closer than this are not told apart
     ratio_to_baseline: float | None
     registers: int | None
     spill_bytes: int | None
@@ -118,11 +120,11 @@ class TrialRow:
 class TrialDetail(TrialRow):
     """A trial with all its evidence."""
 
-    gates: dict[str, dict[str, Any]]     # by name: outcome, sentence, reason, the evidence's fields
-    log: str                             # hostile text: it may quote the candidate
+    gates: dict[str, dict[str, Any]]  # by name: outcome, sentence, reason, the evidence's fields
+    log: str  # hostile text: it may quote the candidate
     sampler: dict[str, Any]
-    changed: tuple[Change, ...]          # against the baseline
-    environment: dict[str, str]          # empty when the worker did not say
+    changed: tuple[Change, ...]  # against the baseline
+    environment: dict[str, str]  # empty when the worker did not say
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,14 @@ class Counts:
     """How many recorded trials came to what. `funnel` rows are (stage, reached, passed)."""
 
     total: int
-    running: int                     # begun and not recorded
+    running: int  # begun and not recorded
     by_verdict: dict[str, int]
-    by_stage: dict[str, int]         # rejections
+    by_stage: dict[str, int]  # rejections
     by_reason: dict[str, int]
     funnel: tuple[tuple[str, int, int], ...]
-    unavailable: dict[str, int]      # by gate: trials that went on although it could not judge them here
+    unavailable: dict[
+        str, int
+    ]  # by gate: trials that went on although it could not judge them here
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ class NegativeRow:
     workloads: tuple[str, ...]
     target: str
     device: str
-    toolchain: str                   # empty when the worker did not say
+    toolchain: str  # empty when the worker did not say
     template: str
     parameters: dict[str, Any]
     baseline: str
@@ -191,7 +195,7 @@ class ConfirmationRow:
     confirmation: Confirmation
     recorded_at: str
     environment_digest: str | None
-    environment: dict[str, str]      # empty when the worker did not say
+    environment: dict[str, str]  # empty when the worker did not say
 
 
 @dataclass(frozen=True)
@@ -213,10 +217,12 @@ class ChampionRow:
     trial: TrialRow
     candidate: Candidate
     confirmation: ConfirmationRow
-    peers: tuple[PeerRow, ...]       # of its search
+    peers: tuple[PeerRow, ...]  # of its search
     promoted_at: str
-    replaced_at: str | None          # None: it is the champion
-    checks: tuple[tuple[str, str], ...] | None = None    # name and digest of each that it passed; None: not recorded
+    replaced_at: str | None  # None: it is the champion
+    checks: tuple[tuple[str, str], ...] | None = (
+        None  # name and digest of each that it passed; None: not recorded
+    )
 
 
 @dataclass(frozen=True)
@@ -248,8 +254,11 @@ def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gai
         return False
     if best.time_median_us is None or not baseline.time_median_us:
         return False
-    ratio = best.ratio_to_baseline if best.ratio_to_baseline is not None \
+    ratio = (
+        best.ratio_to_baseline
+        if best.ratio_to_baseline is not None
         else best.time_median_us / baseline.time_median_us
+    )
     if best.time_kind == "measured":
         return best.verdict == "accepted" and ratio <= 1 - min_gain
     return ratio * band < 1 and ratio <= 1 - min_gain

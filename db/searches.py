@@ -29,10 +29,16 @@ WANTED = ("pause", "resume", "cancel")
 
 # What a request does to a search on which nobody works. The same request again is no error.
 _MOVES = {
-    ("pause", "queued"): "paused", ("pause", "paused"): "paused", ("pause", "running"): "paused",
-    ("resume", "paused"): "queued", ("resume", "failed"): "queued", ("resume", "queued"): "queued",
+    ("pause", "queued"): "paused",
+    ("pause", "paused"): "paused",
+    ("pause", "running"): "paused",
+    ("resume", "paused"): "queued",
+    ("resume", "failed"): "queued",
+    ("resume", "queued"): "queued",
     ("resume", "running"): "running",
-    ("cancel", "queued"): "cancelled", ("cancel", "paused"): "cancelled", ("cancel", "running"): "cancelled",
+    ("cancel", "queued"): "cancelled",
+    ("cancel", "paused"): "cancelled",
+    ("cancel", "running"): "cancelled",
     ("cancel", "cancelled"): "cancelled",
 }
 IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
@@ -44,9 +50,16 @@ class Searches(Part):
     def submit(self, plan: SearchPlan, files: KernelFiles | None = None) -> SearchRow:
         """Queue a search, with the files that it is to run with."""
         search_id = "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower()
-        values = {"id": search_id, "name": convert.storable(plan.name), "kernel": plan.kernel,
-                  "target": plan.target, "strategy": plan.strategy, "plan": convert.plan_json(plan),
-                  "status": "queued", "created_at": now_s()}
+        values = {
+            "id": search_id,
+            "name": convert.storable(plan.name),
+            "kernel": plan.kernel,
+            "target": plan.target,
+            "strategy": plan.strategy,
+            "plan": convert.plan_json(plan),
+            "status": "queued",
+            "created_at": now_s(),
+        }
         with self._database.writing() as session:
             manifest = store_files(session, files) if files is not None else None
             session.execute(insert(SearchRecord).values(**values, manifest_digest=manifest))
@@ -61,8 +74,14 @@ class Searches(Part):
         with self._database.reading() as session:
             return convert.plan_of(found_search(session, search_id).plan)
 
-    def searches(self, *, limit: int = 50, cursor: str | None = None,
-                 status: str | None = None, statuses: tuple[str, ...] = STATUSES) -> Page[SearchRow]:
+    def searches(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        status: str | None = None,
+        statuses: tuple[str, ...] = STATUSES,
+    ) -> Page[SearchRow]:
         """Newest first; of one status, or of any of `statuses`."""
         check_limit(limit)
         status = check_name("status", status, STATUSES)
@@ -75,7 +94,9 @@ class Searches(Part):
             query = query.where(SearchRecord.status.in_(statuses))
         with self._database.reading() as session:
             rows = session.execute(query.order_by(SearchRecord.key.desc()).limit(limit + 1)).all()
-            return page_of(rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row))
+            return page_of(
+                rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row)
+            )
 
     def request_control(self, search_id: str, wanted: Wanted) -> SearchRow:
         """Pause, resume or cancel: at once when nobody works on the search, else a flag that its worker sees.
@@ -101,13 +122,28 @@ class Searches(Part):
         with self._database.writing() as session:
             record = found_search(session, search_id, lock=True)
             if record.status != "completed":
-                raise UsageError(f"search {record.id} is {record.status}, so its winner cannot be confirmed now",
-                                 code="bad_transition", mend="a search that measures confirms its winner when it completes")
-            if session.scalar(select(TrialRecord.number).where(
-                    TrialRecord.search_key == record.key, TrialRecord.time_kind == TimeKind.MEASURED,
-                    IS_RIGHT).limit(1)) is None:
-                raise UsageError(f"search {record.id} measured no right candidate, so there is nothing to confirm",
-                                 code="not_measured", mend="search on a target that measures, such as cuda:0")
+                raise UsageError(
+                    f"search {record.id} is {record.status}, so its winner cannot be confirmed now",
+                    code="bad_transition",
+                    mend="a search that measures confirms its winner when it completes",
+                )
+            if (
+                session.scalar(
+                    select(TrialRecord.number)
+                    .where(
+                        TrialRecord.search_key == record.key,
+                        TrialRecord.time_kind == TimeKind.MEASURED,
+                        IS_RIGHT,
+                    )
+                    .limit(1)
+                )
+                is None
+            ):
+                raise UsageError(
+                    f"search {record.id} measured no right candidate, so there is nothing to confirm",
+                    code="not_measured",
+                    mend="search on a target that measures, such as cuda:0",
+                )
             record.plan = convert.plan_json(replace(convert.plan_of(record.plan), confirm=True))
             record.status, record.why, record.finished_at = "queued", "", None
             session.flush()
@@ -119,24 +155,32 @@ def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
     if wanted == "resume" and record.wanted is None:
         return None
     if wanted != "cancel" and record.wanted == "cancel":
-        raise UsageError(f"search {record.id} is being cancelled, so it cannot {wanted}",
-                         code="bad_transition", mend="start a new search")
+        raise UsageError(
+            f"search {record.id} is being cancelled, so it cannot {wanted}",
+            code="bad_transition",
+            mend="start a new search",
+        )
     return wanted
 
 
 def _move(record: SearchRecord, wanted: Wanted) -> None:
     status = _MOVES.get((wanted, record.status))
     if status is None:
-        allowed = [verb for verb in WANTED
-                   if _MOVES.get((verb, record.status), record.status) != record.status]
-        raise UsageError(f"search {record.id} is {record.status}, so it cannot {wanted}",
-                         code="bad_transition",
-                         mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search")
+        allowed = [
+            verb
+            for verb in WANTED
+            if _MOVES.get((verb, record.status), record.status) != record.status
+        ]
+        raise UsageError(
+            f"search {record.id} is {record.status}, so it cannot {wanted}",
+            code="bad_transition",
+            mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search",
+        )
     record.wanted = None
     if status == record.status:
         return
     if record.status == "running":
-        record.fence += 1                # its worker is gone; should it come back, it has lost the search
+        record.fence += 1  # its worker is gone; should it come back, it has lost the search
         record.worker = None
     record.status = status
     record.why = "" if status == "queued" else status
@@ -146,24 +190,43 @@ def _move(record: SearchRecord, wanted: Wanted) -> None:
 def _with_best() -> Any:
     """Searches with the time of their best trial, its kind and mode."""
     trial = aliased(TrialRecord, name="trials")
-    right = select(trial.time_median_us).where(
-        trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT).correlate(SearchRecord)
-    found = (right.where(trial.number == confirmed_number(SearchRecord.key)),
-             right.order_by(trial.time_median_us, trial.number).limit(1))
+    right = (
+        select(trial.time_median_us)
+        .where(trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT)
+        .correlate(SearchRecord)
+    )
+    found = (
+        right.where(trial.number == confirmed_number(SearchRecord.key)),
+        right.order_by(trial.time_median_us, trial.number).limit(1),
+    )
     ahead = aliased(SearchRecord, name="ahead")
-    position = select(func.count()).where(ahead.status == "queued", ahead.key <= SearchRecord.key).correlate(
-        SearchRecord).scalar_subquery()
-    return select(SearchRecord, *(
-        func.coalesce(*(one.with_only_columns(column).scalar_subquery() for one in found))
-        for column in (trial.time_median_us, trial.time_kind, trial.time_mode)),
-        case((SearchRecord.status == "queued", position), else_=None))
+    position = (
+        select(func.count())
+        .where(ahead.status == "queued", ahead.key <= SearchRecord.key)
+        .correlate(SearchRecord)
+        .scalar_subquery()
+    )
+    return select(
+        SearchRecord,
+        *(
+            func.coalesce(*(one.with_only_columns(column).scalar_subquery() for one in found))
+            for column in (trial.time_median_us, trial.time_kind, trial.time_mode)
+        ),
+        case((SearchRecord.status == "queued", position), else_=None),
+    )
 
 
 def confirmed_number(key: Any) -> Any:
     """The trial that the newest confirmation of the search with that `key` is about, null unless it confirmed it."""
     number = case((ConfirmationRecord.confirmed, ConfirmationRecord.number), else_=None)
-    return select(number).where(ConfirmationRecord.search_key == key).order_by(
-        ConfirmationRecord.key.desc()).limit(1).correlate(SearchRecord).scalar_subquery()
+    return (
+        select(number)
+        .where(ConfirmationRecord.search_key == key)
+        .order_by(ConfirmationRecord.key.desc())
+        .limit(1)
+        .correlate(SearchRecord)
+        .scalar_subquery()
+    )
 
 
 def _row(session: Session, search_id: str) -> SearchRow:
@@ -172,15 +235,39 @@ def _row(session: Session, search_id: str) -> SearchRow:
     return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())
 
 
-def _search_row(record: SearchRecord, best_time_us: float | None, time_kind: str | None,
-                time_mode: str | None, queue_position: int | None) -> SearchRow:
+def _search_row(
+    record: SearchRecord,
+    best_time_us: float | None,
+    time_kind: str | None,
+    time_mode: str | None,
+    queue_position: int | None,
+) -> SearchRow:
     plan = convert.plan_of(record.plan)
     return SearchRow(
-        id=record.id, name=record.name, kernel=record.kernel, status=record.status, target=record.target,
-        strategy=record.strategy, workloads=plan.workloads, templates=plan.templates, baseline=plan.baseline,
-        seed=plan.seed, min_gain=plan.min_gain, trials_budget=plan.trials, seconds_budget=plan.seconds,
-        trials_done=record.trials_done, created_at=utc(record.created_at), started_at=utc(record.started_at),
-        finished_at=utc(record.finished_at), spent_s=record.spent_s, why=record.why,
-        wanted=None if record.wanted == "resume" else record.wanted, worker=record.worker,
-        best_time_us=best_time_us, time_kind=time_kind, time_mode=time_mode, mode=plan.mode,
-        queue_position=queue_position)
+        id=record.id,
+        name=record.name,
+        kernel=record.kernel,
+        status=record.status,
+        target=record.target,
+        strategy=record.strategy,
+        workloads=plan.workloads,
+        templates=plan.templates,
+        baseline=plan.baseline,
+        seed=plan.seed,
+        min_gain=plan.min_gain,
+        trials_budget=plan.trials,
+        seconds_budget=plan.seconds,
+        trials_done=record.trials_done,
+        created_at=utc(record.created_at),
+        started_at=utc(record.started_at),
+        finished_at=utc(record.finished_at),
+        spent_s=record.spent_s,
+        why=record.why,
+        wanted=None if record.wanted == "resume" else record.wanted,
+        worker=record.worker,
+        best_time_us=best_time_us,
+        time_kind=time_kind,
+        time_mode=time_mode,
+        mode=plan.mode,
+        queue_position=queue_position,
+    )

@@ -7,12 +7,12 @@ import time
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.render import RenderedSource
 from greenfast.search.loop.run import Control
+from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
-LONGEST_SILENCE_S = 0.5          # flags are seen within this and the loop's own interval
+LONGEST_SILENCE_S = 0.5  # flags are seen within this and the loop's own interval
 
 
 class StoreSink:

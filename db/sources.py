@@ -23,18 +23,32 @@ class Sources(Part):
         prefix = str(digest).lower()
         rows = []
         if _PREFIX.fullmatch(prefix):
-            with self._database.reading() as session:      # "g" sorts behind every digit
-                rows = session.scalars(select(SourceRecord).where(
-                    SourceRecord.digest >= prefix, SourceRecord.digest < prefix + "g").limit(2)).all()
-                rows = [SourceRow(one.digest, one.text, one.kernel, one.template, utc(one.created_at))
-                        for one in rows]
+            with self._database.reading() as session:  # "g" sorts behind every digit
+                rows = session.scalars(
+                    select(SourceRecord)
+                    .where(SourceRecord.digest >= prefix, SourceRecord.digest < prefix + "g")
+                    .limit(2)
+                ).all()
+                rows = [
+                    SourceRow(one.digest, one.text, one.kernel, one.template, utc(one.created_at))
+                    for one in rows
+                ]
         if len(rows) > 1:
-            raise UsageError(f"more than one source begins with {prefix}", code="ambiguous_source",
-                             mend="give more digits")
+            raise UsageError(
+                f"more than one source begins with {prefix}",
+                code="ambiguous_source",
+                mend="give more digits",
+            )
         if not rows:
-            raise UsageError(f"no source {str(digest)[:80]!r}", code="unknown_source",
-                             mend="a digest is 64 hexadecimal digits; its first 8 are enough")
+            raise UsageError(
+                f"no source {str(digest)[:80]!r}",
+                code="unknown_source",
+                mend="a digest is 64 hexadecimal digits; its first 8 are enough",
+            )
         if text_digest(rows[0].text) != rows[0].digest:
-            raise Fault(f"the stored source {rows[0].digest[:12]} is not what its digest names",
-                        code="source_damaged", mend="restore the database from a backup copy")
+            raise Fault(
+                f"the stored source {rows[0].digest[:12]} is not what its digest names",
+                code="source_damaged",
+                mend="restore the database from a backup copy",
+            )
         return rows[0]

@@ -27,8 +27,8 @@ from greenfast.db.champions import Champions
 from greenfast.db.claims import Claims
 from greenfast.db.confirmations import Confirmations
 from greenfast.db.devices import Devices
-from greenfast.db.kernel_files import FrozenFiles
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
+from greenfast.db.kernel_files import FrozenFiles
 from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
@@ -41,7 +41,19 @@ from greenfast.db.trials import Trials
 from greenfast.db.workers import Workers
 
 
-class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles, Confirmations, Champions, Devices, Workers):
+class Store(
+    Searches,
+    Claims,
+    Recording,
+    Trials,
+    Negatives,
+    Sources,
+    FrozenFiles,
+    Confirmations,
+    Champions,
+    Devices,
+    Workers,
+):
     """The single truth about searches and trials."""
 
     @classmethod
@@ -70,7 +82,10 @@ class Store(Searches, Claims, Recording, Trials, Negatives, Sources, FrozenFiles
             found = dict(session.execute(statuses).all())
         path = sqlite_path(self._database.engine.url)
         files = [one for one in (path, Path(f"{path}-wal")) if one.exists()] if path else []
-        return {"dialect": self._database.engine.dialect.name, "revision": REVISION,
-                "searches": {status: found.get(status, 0) for status in STATUSES},
-                "path": str(path) if path else None,
-                "bytes": sum(one.stat().st_size for one in files) if path else None}
+        return {
+            "dialect": self._database.engine.dialect.name,
+            "revision": REVISION,
+            "searches": {status: found.get(status, 0) for status in STATUSES},
+            "path": str(path) if path else None,
+            "bytes": sum(one.stat().st_size for one in files) if path else None,
+        }

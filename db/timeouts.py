@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Timeouts:
     """How long to wait for a database before reporting a fault."""
 
-    busy_s: float = 10.0         # SQLite: for the transaction of another writer
-    connect_s: float = 5.0       # PostgreSQL: for a connection; libpq rounds it up to 2 s
-    statement_s: float = 30.0    # PostgreSQL: for the result of one statement
+    busy_s: float = 10.0  # SQLite: for the transaction of another writer
+    connect_s: float = 5.0  # PostgreSQL: for a connection; libpq rounds it up to 2 s
+    statement_s: float = 30.0  # PostgreSQL: for the result of one statement
 
 
 DEFAULT_TIMEOUTS = Timeouts()

@@ -24,40 +24,68 @@ SORTS = ("number", *SORTABLE)
 class Trials(Part):
     """The part of the store that knows trials."""
 
-    def trials(self, search_id: str, *, verdict: str | None = None, stage: str | None = None,
-               reason: str | None = None, template: str | None = None, sort: str = "number",
-               descending: bool = False, limit: int = 50, cursor: str | None = None) -> Page[TrialRow]:
+    def trials(
+        self,
+        search_id: str,
+        *,
+        verdict: str | None = None,
+        stage: str | None = None,
+        reason: str | None = None,
+        template: str | None = None,
+        sort: str = "number",
+        descending: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[TrialRow]:
         """A page of a search's trials; those without the figure that they are sorted by come last."""
         check_limit(limit)
         check_name("sort", sort, SORTS)
-        filters = {"verdict": check_name("verdict", verdict, VERDICTS),
-                   "stage": check_name("stage", stage, Stage), "reason": check_name("reason", reason, Reason),
-                   "template": convert.storable(template) if template is not None else None}
+        filters = {
+            "verdict": check_name("verdict", verdict, VERDICTS),
+            "stage": check_name("stage", stage, Stage),
+            "reason": check_name("reason", reason, Reason),
+            "template": convert.storable(template) if template is not None else None,
+        }
         order = f"trials/{sort}/{'descending' if descending else 'ascending'}"
         behind = values_of(cursor, order, (float, int))
         column = getattr(TrialRecord, sort)
         with self._database.reading() as session:
-            query = select(TrialRecord).where(TrialRecord.search_key == search_key(session, search_id))
+            query = select(TrialRecord).where(
+                TrialRecord.search_key == search_key(session, search_id)
+            )
             for name, value in filters.items():
                 if value is not None:
                     query = query.where(getattr(TrialRecord, name) == value)
-            rows = sorted_rows(session, query, column, TrialRecord.number, descending, behind, limit + 1)
-            return page_of(rows, limit, order, lambda row: (getattr(row[0], sort), row[0].number),
-                           lambda row: trial_row(row[0], search_id))
+            rows = sorted_rows(
+                session, query, column, TrialRecord.number, descending, behind, limit + 1
+            )
+            return page_of(
+                rows,
+                limit,
+                order,
+                lambda row: (getattr(row[0], sort), row[0].number),
+                lambda row: trial_row(row[0], search_id),
+            )
 
     def trial(self, search_id: str, number: int) -> TrialDetail:
         """One trial with its gates, evidence and log; UsageError `unknown_trial`."""
         with self._database.reading() as session:
             record = found_trial(session, search_id, number)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
-            environment = session.get(EnvironmentRecord, record.environment_digest) \
-                if record.environment_digest else None
+            environment = (
+                session.get(EnvironmentRecord, record.environment_digest)
+                if record.environment_digest
+                else None
+            )
             verdict = convert.verdict_of(evidence.verdict, evidence.details) if evidence else None
             return TrialDetail(
-                **vars(trial_row(record, search_id)), gates=convert.gates_plain(verdict) if verdict else {},
-                log=convert.storable(getattr(verdict, "log", "")), sampler=convert.sampler_of(record.sampler),
+                **vars(trial_row(record, search_id)),
+                gates=convert.gates_plain(verdict) if verdict else {},
+                log=convert.storable(getattr(verdict, "log", "")),
+                sampler=convert.sampler_of(record.sampler),
                 changed=changed_of(record),
-                environment=environment_of(environment))
+                environment=environment_of(environment),
+            )
 
     def recorded(self, search_id: str, number: int) -> Trial | None:
         """The trial as it was recorded, with complete evidence; None while it is in flight."""
@@ -66,18 +94,28 @@ class Trials(Part):
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             if evidence is None:
                 return None
-            return Trial(record.number, convert.candidate_of(record.candidate),
-                         convert.verdict_of(evidence.verdict, evidence.details), record.source_digest,
-                         record.duration_s, convert.sampler_of(record.sampler))
+            return Trial(
+                record.number,
+                convert.candidate_of(record.candidate),
+                convert.verdict_of(evidence.verdict, evidence.details),
+                record.source_digest,
+                record.duration_s,
+                convert.sampler_of(record.sampler),
+            )
 
     def best(self, search_id: str) -> TrialRow | None:
         """What fresh processes confirmed; else the fastest right trial, the baseline included, the first of equals."""
         with self._database.reading() as session:
             key = search_key(session, search_id)
-            right = select(TrialRecord).where(TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None),
-                                              IS_RIGHT)
-            record = session.scalars(right.where(TrialRecord.number == confirmed_number(key))).first() or \
-                session.scalars(right.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)).first()
+            right = select(TrialRecord).where(
+                TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT
+            )
+            record = (
+                session.scalars(right.where(TrialRecord.number == confirmed_number(key))).first()
+                or session.scalars(
+                    right.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)
+                ).first()
+            )
             return trial_row(record, search_id) if record else None
 
     def not_told_apart(self, trial: TrialRow) -> int:
@@ -86,28 +124,47 @@ class Trials(Part):
             return 0
         low, high = trial.time_median_us / trial.time_band, trial.time_median_us * trial.time_band
         with self._database.reading() as session:
-            return session.scalar(select(func.count()).select_from(TrialRecord).where(
-                TrialRecord.search_key == search_key(session, trial.search_id), IS_RIGHT,
-                TrialRecord.number != trial.number, TrialRecord.time_median_us.between(low, high))) or 0
+            return (
+                session.scalar(
+                    select(func.count())
+                    .select_from(TrialRecord)
+                    .where(
+                        TrialRecord.search_key == search_key(session, trial.search_id),
+                        IS_RIGHT,
+                        TrialRecord.number != trial.number,
+                        TrialRecord.time_median_us.between(low, high),
+                    )
+                )
+                or 0
+            )
 
     def best_so_far(self, search_id: str) -> tuple[Point, ...]:
         """Every right trial in order, with the best time up to it."""
         points: list[Point] = []
         with self._database.reading() as session:
             key = search_key(session, search_id)
-            rows = session.execute(select(TrialRecord.number, TrialRecord.time_median_us).where(
-                TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT).order_by(
-                TrialRecord.number))
+            rows = session.execute(
+                select(TrialRecord.number, TrialRecord.time_median_us)
+                .where(
+                    TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT
+                )
+                .order_by(TrialRecord.number)
+            )
             for number, time_us in rows:
-                points.append(Point(number, time_us, min(time_us, points[-1].best_us) if points else time_us))
+                points.append(
+                    Point(number, time_us, min(time_us, points[-1].best_us) if points else time_us)
+                )
         return tuple(points)
 
     def counts(self, search_id: str) -> Counts:
         """What the search's trials came to."""
         columns = (TrialRecord.verdict, TrialRecord.stage, TrialRecord.reason, TrialRecord.outcomes)
         with self._database.reading() as session:
-            rows = session.execute(select(*columns, func.count()).where(
-                TrialRecord.search_key == search_key(session, search_id)).group_by(*columns)).all()
+            rows = session.execute(
+                select(*columns, func.count())
+                .where(TrialRecord.search_key == search_key(session, search_id))
+                .group_by(*columns)
+            ).all()
         return counts_of([tuple(row) for row in rows])
 
 
@@ -116,23 +173,52 @@ def found_trial(session: Session, search_id: str, number: int) -> TrialRecord:
     key = search_key(session, search_id)
     record = session.get(TrialRecord, (key, number)) if 0 <= number <= LARGEST_INTEGER else None
     if record is None:
-        raise UsageError(f"search {search_id} has no trial {number}", code="unknown_trial",
-                         mend="its trials are numbered from 0")
+        raise UsageError(
+            f"search {search_id} has no trial {number}",
+            code="unknown_trial",
+            mend="its trials are numbered from 0",
+        )
     return record
 
 
 def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
     candidate = convert.candidate_of(record.candidate)
-    same = ("number", "template", "preset", "candidate_digest", "source_digest", "verdict", "stage", "reason",
-            "fault_code", "sentence", "time_median_us", "time_kind", "time_mode", "time_band", "ratio_to_baseline",
-            "registers", "spill_bytes", "smem_bytes", "max_abs_error", "duration_s", "attempts",
-            "is_baseline")
+    same = (
+        "number",
+        "template",
+        "preset",
+        "candidate_digest",
+        "source_digest",
+        "verdict",
+        "stage",
+        "reason",
+        "fault_code",
+        "sentence",
+        "time_median_us",
+        "time_kind",
+        "time_mode",
+        "time_band",
+        "ratio_to_baseline",
+        "registers",
+        "spill_bytes",
+        "smem_bytes",
+        "max_abs_error",
+        "duration_s",
+        "attempts",
+        "is_baseline",
+    )
     columns: dict[str, Any] = {name: getattr(record, name) for name in same}
-    return TrialRow(search_id=search_id, state="done" if record.verdict else "running",
-                    parameters=candidate.values(), origin=str(candidate.origin.kind),
-                    parents=candidate.origin.parents, wanted=dict(candidate.origin.wanted),
-                    created_at=utc(record.created_at),
-                    recorded_at=utc(record.recorded_at), **columns)
+    return TrialRow(
+        search_id=search_id,
+        state="done" if record.verdict else "running",
+        parameters=candidate.values(),
+        origin=str(candidate.origin.kind),
+        parents=candidate.origin.parents,
+        wanted=dict(candidate.origin.wanted),
+        created_at=utc(record.created_at),
+        recorded_at=utc(record.recorded_at),
+        **columns,
+    )
 
 
 def changed_of(record: TrialRecord) -> tuple[Change, ...]:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = ["Client", "Fault", "GreenfastError", "ServiceError", "SpecError", "UsageError", "__version__"]
+__all__ = [
+    "Client",
+    "Fault",
+    "GreenfastError",
+    "ServiceError",
+    "SpecError",
+    "UsageError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,7 +30,9 @@ def __getattr__(name: str) -> Any:
         from greenfast import client
 
         return getattr(client, name)
-    raise AttributeError(f"module 'greenfast' has no attribute {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(
+        f"module 'greenfast' has no attribute {name!r}; it has {', '.join(__all__)}"
+    )
 
 
 def __dir__() -> list[str]:

@@ -21,8 +21,11 @@ class ServiceError(GreenfastError):
     """The service said no: its own code, sentence and mend, and the HTTP status."""
 
     def __init__(self, status: int, problem: JSON) -> None:
-        super().__init__(problem.get("detail") or f"HTTP {status}", code=problem.get("code", "http_error"),
-                         mend=problem.get("mend", ""))
+        super().__init__(
+            problem.get("detail") or f"HTTP {status}",
+            code=problem.get("code", "http_error"),
+            mend=problem.get("mend", ""),
+        )
         self.status = status
 
 
@@ -37,8 +40,12 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -53,8 +60,11 @@ class Client:
                 return
             except (httpx.TransportError, ServiceError) as error:
                 if time.monotonic() > end:
-                    raise UsageError(f"no service answers at {self._http.base_url}: {error}", code="no_service",
-                                     mend="start it with `greenfast serve`") from error
+                    raise UsageError(
+                        f"no service answers at {self._http.base_url}: {error}",
+                        code="no_service",
+                        mend="start it with `greenfast serve`",
+                    ) from error
             time.sleep(0.1)
 
     def submit(self, kernel: str, **fields: Any) -> JSON:
@@ -68,8 +78,12 @@ class Client:
         """`pause`, `resume` or `cancel`."""
         return self._json("POST", f"/api/v1/searches/{search_id}/{wanted}")
 
-    def wait(self, search_id: str, on_progress: Callable[[JSON], None] = lambda detail: None,
-             deadline_s: float | None = None) -> JSON:
+    def wait(
+        self,
+        search_id: str,
+        on_progress: Callable[[JSON], None] = lambda detail: None,
+        deadline_s: float | None = None,
+    ) -> JSON:
         """Until the search has ended; `on_progress` is called whenever another trial is done."""
         end = None if deadline_s is None else time.monotonic() + deadline_s
         seen = None
@@ -81,8 +95,10 @@ class Client:
             if detail["status"] in ENDED:
                 return detail
             if end is not None and time.monotonic() > end:
-                raise UsageError(f"search {search_id} is still {detail['status']} after {deadline_s:g} s",
-                                 code="wait_timeout")
+                raise UsageError(
+                    f"search {search_id} is still {detail['status']} after {deadline_s:g} s",
+                    code="wait_timeout",
+                )
             time.sleep(LOOK_S)
 
     def trials(self, search_id: str, **query: Any) -> list[JSON]:
@@ -97,7 +113,11 @@ class Client:
 
     def promote(self, search_id: str, number: int, *, replace: bool = False) -> JSON:
         """Make the confirmed winner the champion of its scope."""
-        return self._json("POST", f"/api/v1/searches/{search_id}/trials/{number}/promote", params={"replace": replace})
+        return self._json(
+            "POST",
+            f"/api/v1/searches/{search_id}/trials/{number}/promote",
+            params={"replace": replace},
+        )
 
     def champions(self, **query: Any) -> list[JSON]:
         return self._all("/api/v1/champions", query)
@@ -115,7 +135,9 @@ class Client:
         items: list[JSON] = []
         cursor = None
         while True:
-            page = self._json("GET", url, params={**query, "limit": 500, **({"cursor": cursor} if cursor else {})})
+            page = self._json(
+                "GET", url, params={**query, "limit": 500, **({"cursor": cursor} if cursor else {})}
+            )
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

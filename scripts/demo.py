@@ -21,17 +21,24 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from greenfast.client import Client
 from greenfast.app.settings import Settings
+from greenfast.client import Client
 from greenfast.search.errors import GreenfastError
 from greenfast.search.targets.cuda import gpu_count
 
 OUTPUT = Path("demo-output")
-SEARCH = {"kernel": "attention", "name": "demo: attention on the mission workload", "workloads": ["mission"],
-          "strategy": "tpe", "seed": 1}
+SEARCH = {
+    "kernel": "attention",
+    "name": "demo: attention on the mission workload",
+    "workloads": ["mission"],
+    "strategy": "tpe",
+    "seed": 1,
+}
 GPU, EMULATOR = "cuda:0", "emulator:h200"
-ON = {GPU: {"budget": {"trials": 120}},
-      EMULATOR: {"budget": {"trials": 48}, "templates": ["scalar", "wmma"]}}
+ON = {
+    GPU: {"budget": {"trials": 120}},
+    EMULATOR: {"budget": {"trials": 48}, "templates": ["scalar", "wmma"]},
+}
 READY_S = 60.0
 PRINT_EVERY_S = 5.0
 
@@ -43,8 +50,13 @@ def main() -> int:
     url = f"http://127.0.0.1:{port}"
     OUTPUT.mkdir(exist_ok=True)
     with (OUTPUT / "service.log").open("wb") as log:
-        service = subprocess.Popen([sys.executable, "-m", "greenfast", "serve", "--port", str(port)],
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        service = subprocess.Popen(
+            [sys.executable, "-m", "greenfast", "serve", "--port", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:
             client.wait_until_ready(READY_S)
@@ -66,7 +78,9 @@ def main() -> int:
         console.print("stopping")
         return 0 if stay else 130
     except GreenfastError as error:
-        console.print(f"demo: {error} (what the service said: {OUTPUT / 'service.log'})", markup=False)
+        console.print(
+            f"demo: {error} (what the service said: {OUTPUT / 'service.log'})", markup=False
+        )
         return 1
     finally:
         stop(service)
@@ -112,6 +126,7 @@ def follow(client: Client, search_id: str, console: Console, *, live: bool) -> d
         if time.monotonic() - printed[0] >= PRINT_EVERY_S or detail["status"] == "completed":
             printed[0] = time.monotonic()
             console.print(progress_line(detail), markup=False)
+
     return client.wait(search_id, show)
 
 
@@ -119,11 +134,17 @@ def progress_line(detail: dict[str, Any]) -> str:
     """One line: trials, the gate funnel, best so far, rate, time left."""
     progress = detail["progress"]
     passed = {one["stage"]: one["passed"] for one in detail["funnel"]}
-    funnel = " > ".join(f"{stage} {passed[stage]}" for stage in ("render", "compile", "ptxas", "correctness"))
+    funnel = " > ".join(
+        f"{stage} {passed[stage]}" for stage in ("render", "compile", "ptxas", "correctness")
+    )
     best = detail.get("best")
-    shown = f"{best['time_median_us']:.2f} us {kind_of(best)} (#{best['number']})" if best else "none yet"
-    rate = f"{progress['rate_per_minute']:.0f}/min" if progress['rate_per_minute'] else "-"
-    left = f"{progress['seconds_left']:.0f} s left" if progress['seconds_left'] is not None else ""
+    shown = (
+        f"{best['time_median_us']:.2f} us {kind_of(best)} (#{best['number']})"
+        if best
+        else "none yet"
+    )
+    rate = f"{progress['rate_per_minute']:.0f}/min" if progress["rate_per_minute"] else "-"
+    left = f"{progress['seconds_left']:.0f} s left" if progress["seconds_left"] is not None else ""
     return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials  {rate}  {left}  best {shown}  {funnel}"
 
 
@@ -141,7 +162,9 @@ def download(client: Client, detail: dict[str, Any], console: Console) -> None:
     client.download_bundle(detail["id"], bundle)
     with zipfile.ZipFile(bundle) as opened:
         files = len(opened.namelist())
-    console.print(f"downloaded {source} ({best['source_digest'][:12]}) and {bundle} ({files} files)")
+    console.print(
+        f"downloaded {source} ({best['source_digest'][:12]}) and {bundle} ({files} files)"
+    )
 
 
 def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
@@ -154,11 +177,21 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
         table.add_column(name)
     for label, one in (("baseline", baseline), ("winner", winner)):
         shown = f"{one['time_median_us']:.2f} us {kind_of(one)}" if one["time_median_us"] else "-"
-        table.add_row(label, f"#{one['number']}", one["template"], shown, str(one["registers"]),
-                      f"{one['smem_bytes']} B", one["verdict"])
+        table.add_row(
+            label,
+            f"#{one['number']}",
+            one["template"],
+            shown,
+            str(one["registers"]),
+            f"{one['smem_bytes']} B",
+            one["verdict"],
+        )
     console.print(table)
-    changed = [f"{name}={value}" for name, value in winner["parameters"].items()
-               if winner["template"] != baseline["template"] or baseline["parameters"][name] != value]
+    changed = [
+        f"{name}={value}"
+        for name, value in winner["parameters"].items()
+        if winner["template"] != baseline["template"] or baseline["parameters"][name] != value
+    ]
     console.print("winner: " + (" ".join(changed) or "the baseline itself"), markup=False)
     console.print(conclusion(detail, best), markup=False)
     for peer in detail.get("peers", ()):
@@ -166,10 +199,14 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
             console.print(peer["sentence"], markup=False)
     rejected = [one for one in trials if one["verdict"] == "rejected"]
     console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
-    for (stage, reason), count in Counter((one["stage"], one["reason"]) for one in rejected).most_common():
+    for (stage, reason), count in Counter(
+        (one["stage"], one["reason"]) for one in rejected
+    ).most_common():
         example = next(one for one in rejected if (one["stage"], one["reason"]) == (stage, reason))
-        console.print(f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence']}",
-                      markup=False)
+        console.print(
+            f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence']}",
+            markup=False,
+        )
 
 
 def conclusion(detail: dict[str, Any], best: dict[str, Any]) -> str:
@@ -178,11 +215,22 @@ def conclusion(detail: dict[str, Any], best: dict[str, Any]) -> str:
     if confirmation:
         return f"measured: {confirmation['sentence']}"
     if best["time_kind"] == "measured":
-        faster = "beats the baseline" if best["beats_baseline"] else "is not shown to be faster than the baseline"
+        faster = (
+            "beats the baseline"
+            if best["beats_baseline"]
+            else "is not shown to be faster than the baseline"
+        )
         return f"the winner {faster}, as measured in turns with it in one process"
-    faster = "beats the baseline by more than the model's band" if best["beats_baseline"] else \
-        "is not told apart from the baseline: modelled times this close are not judged"
-    ties = f", and {best['not_told_apart']} others are not told apart from it" if best["not_told_apart"] else ""
+    faster = (
+        "beats the baseline by more than the model's band"
+        if best["beats_baseline"]
+        else "is not told apart from the baseline: modelled times this close are not judged"
+    )
+    ties = (
+        f", and {best['not_told_apart']} others are not told apart from it"
+        if best["not_told_apart"]
+        else ""
+    )
     return f"the winner has the lowest modelled time{ties}; it {faster}; a GPU decides"
 
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-HEADER = Path(__file__).resolve().parent.parent / "kernel_templates" / "include" / "gf" / "wmma_lanes.cuh"
+HEADER = (
+    Path(__file__).resolve().parent.parent
+    / "kernel_templates"
+    / "include"
+    / "gf"
+    / "wmma_lanes.cuh"
+)
 LANES, ELEMENTS = 32, 8
 # Of a 16 x 16 float accumulator, lowest bit first.
 ROW_BITS = ("l2", "l3", "l4", "e1")
@@ -50,8 +56,13 @@ def place(bits: tuple[str, ...], lane: int, element: int) -> int:
 
 def lane_map() -> list[list[tuple[int, int]]]:
     """[lane][element] -> (row, column)."""
-    return [[(place(ROW_BITS, lane, element), place(COLUMN_BITS, lane, element)) for element in range(ELEMENTS)]
-            for lane in range(LANES)]
+    return [
+        [
+            (place(ROW_BITS, lane, element), place(COLUMN_BITS, lane, element))
+            for element in range(ELEMENTS)
+        ]
+        for lane in range(LANES)
+    ]
 
 
 def formula(bits: tuple[str, ...]) -> str:
@@ -74,15 +85,26 @@ def formula(bits: tuple[str, ...]) -> str:
 def header() -> str:
     """The device header's text."""
     sharing = [bit for bit in COLUMN_BITS if bit[0] == "l"]
-    assert sharing == [f"l{number}" for number in range(len(sharing))], "gf::warp_sum wants neighbouring lanes"
+    assert sharing == [f"l{number}" for number in range(len(sharing))], (
+        "gf::warp_sum wants neighbouring lanes"
+    )
     assert COLUMN_BITS[0] == "e0", "pairs of elements are stored together"
     rows = tuple(bit for bit in ROW_BITS if bit[0] == "e")
     table = lane_map()
-    lines = [f"//   l = {lane:2}: " + " ".join(f"({row},{column})".ljust(7) for row, column in table[lane]).rstrip()
-             for lane in (0, 1, 4, 31)]
-    return _TEXT.format(row_count=1 << len(rows), row_lanes=1 << len(sharing), lines="\n".join(lines),
-                        head=" ".join(f"{element}".ljust(7) for element in range(ELEMENTS)).rstrip(),
-                        row=formula(ROW_BITS), column=formula(COLUMN_BITS), half=formula(rows))
+    lines = [
+        f"//   l = {lane:2}: "
+        + " ".join(f"({row},{column})".ljust(7) for row, column in table[lane]).rstrip()
+        for lane in (0, 1, 4, 31)
+    ]
+    return _TEXT.format(
+        row_count=1 << len(rows),
+        row_lanes=1 << len(sharing),
+        lines="\n".join(lines),
+        head=" ".join(f"{element}".ljust(7) for element in range(ELEMENTS)).rstrip(),
+        row=formula(ROW_BITS),
+        column=formula(COLUMN_BITS),
+        half=formula(rows),
+    )
 
 
 if __name__ == "__main__":

@@ -24,8 +24,17 @@ from typing import Any, BinaryIO
 from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
 from greenfast.search.errors import Fault
 
-ENVIRONMENT_ALLOWED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
-                       "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+ENVIRONMENT_ALLOWED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONPATH",
+)
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
 _LENGTH = struct.Struct("<I")
@@ -58,20 +67,35 @@ class ChildTimeout(Exception):
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The allow-listed part of our environment: no secret of the service reaches a child."""
     kept = {name: os.environ[name] for name in ENVIRONMENT_ALLOWED if name in os.environ}
-    return {**kept, **safe_path(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(extra or {})}
+    return {
+        **kept,
+        **safe_path(),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        **(extra or {}),
+    }
 
 
 def safe_path() -> dict[str, str]:
     """Variables that keep a Python child from importing out of its current folder, where a user's app.py may lie."""
-    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]    # "" is the folder, too
-    return {"PYTHONSAFEPATH": "1", **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in os.environ else {})}
+    entries = [
+        entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+    ]  # "" is the folder, too
+    return {
+        "PYTHONSAFEPATH": "1",
+        **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in os.environ else {}),
+    }
 
 
 def limit(pid: int, limits: Limits) -> None:
     """Put `limits` on a child that has not been given any work yet."""
-    wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, limits.cpu_s),
-              (resource.RLIMIT_AS, limits.memory_bytes), (resource.RLIMIT_FSIZE, limits.file_bytes),
-              (resource.RLIMIT_NPROC, limits.processes)]
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NPROC, limits.processes),
+    ]
     for kind, value in wanted:
         if value is not None:
             resource.prlimit(pid, kind, (value, value))
@@ -99,14 +123,30 @@ class Child:
         self._errors: BinaryIO = tempfile.TemporaryFile()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(request_read), str(reply_write), *arguments],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors, close_fds=True,
-                pass_fds=(request_read, reply_write), env=child_environment(), start_new_session=True)
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    module,
+                    str(request_read),
+                    str(reply_write),
+                    *arguments,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                close_fds=True,
+                pass_fds=(request_read, reply_write),
+                env=child_environment(),
+                start_new_session=True,
+            )
             limit(self.process.pid, limits)
         except OSError as error:
             for one in (request_read, request_write, reply_read, reply_write):
                 os.close(one)
-            raise Fault(f"a child for {module} cannot be started: {error.strerror}", code="child_start") from error
+            raise Fault(
+                f"a child for {module} cannot be started: {error.strerror}", code="child_start"
+            ) from error
         os.close(request_read)
         os.close(reply_write)
         self._write, self._read = request_write, reply_read
@@ -195,7 +235,9 @@ class Child:
         raise ChildDied(code, tail)
 
 
-def serve_requests(answer: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int) -> None:
+def serve_requests(
+    answer: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int
+) -> None:
     """The child's side: answer requests until the parent closes the pipe."""
     with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
         while head := requests.read(_LENGTH.size):
@@ -207,4 +249,4 @@ def serve_requests(answer: Callable[[dict[str, Any]], Mapping[str, Any]], read_f
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]

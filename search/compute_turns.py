@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-AT_ONCE = 2                          # one computes while the other is in NumPy, without the lock
-LARGE_BYTES = 2**22                  # steps over so much data take long, and all without the lock: no turn is needed
+AT_ONCE = 2  # one computes while the other is in NumPy, without the lock
+LARGE_BYTES = (
+    2**22
+)  # steps over so much data take long, and all without the lock: no turn is needed
 
 _turns = threading.BoundedSemaphore(AT_ONCE)
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from greenfast.search.errors import Fault
 
-LOOK_S = 0.1                         # between two looks at a child's clocks
-WALL_FACTOR = 10.0                   # a child may wait so many times its deadline for its share of the processor
+LOOK_S = 0.1  # between two looks at a child's clocks
+WALL_FACTOR = 10.0  # a child may wait so many times its deadline for its share of the processor
 SHORTEST_GUARD_S = 60.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
@@ -48,7 +48,9 @@ class Watch:
     def is_over(self) -> bool:
         """Whether the processor time is used up. Starved when only the wall time is."""
         waited_s = time.monotonic() - self._begun
-        if waited_s < min(self._deadline.cpu_s, self._deadline.wall_s):      # then the clocks need no look
+        if waited_s < min(
+            self._deadline.cpu_s, self._deadline.wall_s
+        ):  # then the clocks need no look
             return False
         if self._used_s() >= self._deadline.cpu_s:
             return True
@@ -59,8 +61,14 @@ class Watch:
 
 def group_s(group: int) -> float:
     """Of every process of a group, with those that ended and were waited for."""
-    return sum(sum(map(int, fields[11:15])) for fields in map(_fields, _PROC.glob("[0-9]*/stat"))
-               if fields and int(fields[2]) == group) / _TICKS_A_SECOND
+    return (
+        sum(
+            sum(map(int, fields[11:15]))
+            for fields in map(_fields, _PROC.glob("[0-9]*/stat"))
+            if fields and int(fields[2]) == group
+        )
+        / _TICKS_A_SECOND
+    )
 
 
 def process_s(process: int) -> float:
@@ -70,13 +78,18 @@ def process_s(process: int) -> float:
 
 def threads_s(process: int) -> dict[str, float]:
     """Of each thread of a process; empty when it is gone."""
-    return {path.parent.name: sum(map(int, fields[11:13])) / _TICKS_A_SECOND
-            for path in _PROC.glob(f"{process}/task/*/stat") if (fields := _fields(path))}
+    return {
+        path.parent.name: sum(map(int, fields[11:13])) / _TICKS_A_SECOND
+        for path in _PROC.glob(f"{process}/task/*/stat")
+        if (fields := _fields(path))
+    }
 
 
 def busiest_s(process: int, since: Mapping[str, float]) -> float:
     """Of the thread that used the most since then: on an idle machine about the wall time, however many threads work."""
-    return max((used - since.get(thread, 0.0) for thread, used in threads_s(process).items()), default=0.0)
+    return max(
+        (used - since.get(thread, 0.0) for thread, used in threads_s(process).items()), default=0.0
+    )
 
 
 def _fields(path: Path) -> list[str]:
@@ -109,7 +122,7 @@ class _Company:
     @contextmanager
     def alone(self) -> Iterator[None]:
         with self._changed:
-            self._waiting += 1               # those that come now wait until nobody is or wants to be alone
+            self._waiting += 1  # those that come now wait until nobody is or wants to be alone
             self._changed.wait_for(lambda: not self._running)
             self._running += 1
         try:
@@ -141,6 +154,10 @@ def beside_others(work: Callable[[], T], what: str) -> T:
         with _company.alone():
             return work()
     except Starved:
-        raise Fault(f"{what} got too little processor time to come to an end, also when nothing else of greenfast's ran "
-                    "beside it", code=MACHINE_BUSY, mend="give greenfast more of this machine, or fewer candidates at "
-                    "a time (GREENFAST_WINDOW)") from None
+        raise Fault(
+            f"{what} got too little processor time to come to an end, also when nothing else of greenfast's ran "
+            "beside it",
+            code=MACHINE_BUSY,
+            mend="give greenfast more of this machine, or fewer candidates at "
+            "a time (GREENFAST_WINDOW)",
+        ) from None

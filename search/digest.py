@@ -19,9 +19,15 @@ from typing import Any
 def canonical(value: Any) -> Any:
     """`value` as plain JSON data with one spelling: dataclasses carry their class name, mappings sorted keys."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        excluded, when_set = (getattr(value, name, frozenset()) for name in ("DIGEST_EXCLUDES", "DIGEST_WHEN_SET"))
-        fields = {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)
-                  if f.name not in excluded and not (f.name in when_set and getattr(value, f.name) == f.default)}
+        excluded, when_set = (
+            getattr(value, name, frozenset()) for name in ("DIGEST_EXCLUDES", "DIGEST_WHEN_SET")
+        )
+        fields = {
+            f.name: canonical(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if f.name not in excluded
+            and not (f.name in when_set and getattr(value, f.name) == f.default)
+        }
         return {"type": type(value).__name__, "fields": fields}
     if isinstance(value, Enum):
         return canonical(value.value)
@@ -37,12 +43,16 @@ def canonical(value: Any) -> Any:
         return {"float": value.hex()}
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} has no canonical form, so it cannot be part of an identity")
+    raise TypeError(
+        f"a {type(value).__name__} has no canonical form, so it cannot be part of an identity"
+    )
 
 
 def digest(value: Any) -> str:
     """64 hexadecimal digits that name `value`."""
-    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(
+        canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -48,7 +48,9 @@ class Fault(GreenfastError):
     code = "fault"
 
 
-def unknown_name(kind: str, name: object, known: Iterable[object], *, where: str = "") -> UsageError:
+def unknown_name(
+    kind: str, name: object, known: Iterable[object], *, where: str = ""
+) -> UsageError:
     """The refusal of an unknown name, with the known ones and the closest of them."""
     names = sorted(str(one) for one in known)
     close = get_close_matches(str(name), names, n=1)
@@ -56,4 +58,6 @@ def unknown_name(kind: str, name: object, known: Iterable[object], *, where: str
     hint = f"did you mean {close[0]!r}? " if close else ""
     listing = ", ".join(names) if names else "none"
     code = "unknown_" + kind.replace(" ", "_")
-    return UsageError(f"unknown {kind} {str(name)!r}{place}", code=code, mend=f"{hint}known: {listing}")
+    return UsageError(
+        f"unknown {kind} {str(name)!r}{place}", code=code, mend=f"{hint}known: {listing}"
+    )

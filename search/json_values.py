@@ -27,4 +27,6 @@ def json_values(value: Any) -> Any:
 
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
     """Indented JSON in ASCII, for files and stdout."""
-    return json.dumps(json_values(value), indent=2, ensure_ascii=True, allow_nan=False, sort_keys=sort_keys)
+    return json.dumps(
+        json_values(value), indent=2, ensure_ascii=True, allow_nan=False, sort_keys=sort_keys
+    )

@@ -16,12 +16,12 @@ from pathlib import Path
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from greenfast.search.space.candidate import Candidate
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import SpecError
-from greenfast.search.space.space import Resolved
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.space import Resolved
 
 LARGEST_SOURCE_CHARACTERS = 1_000_000
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
@@ -39,10 +39,10 @@ class RenderedSource:
 
     text: str
     digest: str
-    lines: tuple[Line, ...]              # of `text`, line by line
-    unit: str                            # before flattening, with #line markers
+    lines: tuple[Line, ...]  # of `text`, line by line
+    unit: str  # before flattening, with #line markers
     entries: tuple[str, ...]
-    raw_asm: bool                        # the template itself holds inline assembly
+    raw_asm: bool  # the template itself holds inline assembly
 
     def marked(self) -> str:
         """`text` with `#line` markers, for compiling only: messages then point into the template."""
@@ -57,8 +57,14 @@ class RenderFailed:
     line: Line | None
 
 
-def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, point: Resolved,
-           include_dirs: tuple[Path, ...], probe: str = "") -> RenderedSource | RenderFailed:
+def render(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    candidate: Candidate,
+    point: Resolved,
+    include_dirs: tuple[Path, ...],
+    probe: str = "",
+) -> RenderedSource | RenderFailed:
     """Render `candidate`; `point` gives every name that the template may use, and but for two no other name exists.
 
     With a `probe` the text also writes that stage's result, to one more argument of every entry.
@@ -67,12 +73,18 @@ def render(kernel: KernelSpec, template: TemplateSpec, candidate: Candidate, poi
         body = _render_marked(template, {**point.values, **_probe_values(kernel, probe)})
     except jinja2.TemplateError as error:
         number = getattr(error, "lineno", None) or _line_of(error)
-        return RenderFailed(f"{type(error).__name__}: {error.message or error}", template.origin(number or 1))
+        return RenderFailed(
+            f"{type(error).__name__}: {error.message or error}", template.origin(number or 1)
+        )
     except (TypeError, ValueError, ArithmeticError) as error:
-        return RenderFailed(f"{type(error).__name__}: {error}", template.origin(_line_of(error) or 1))
+        return RenderFailed(
+            f"{type(error).__name__}: {error}", template.origin(_line_of(error) or 1)
+        )
     if sum(len(text) for text, _ in body) > LARGEST_SOURCE_CHARACTERS:
         return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
-    return assemble(body, (launch.entry for launch in template.launched(point.values)), include_dirs)
+    return assemble(
+        body, (launch.entry for launch in template.launched(point.values)), include_dirs
+    )
 
 
 def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
@@ -81,14 +93,20 @@ def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
     return {"probe": probe, "probe_parameter": ", float* __restrict__ probe_out" if writes else ""}
 
 
-def assemble(body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...]) -> RenderedSource:
+def assemble(
+    body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...]
+) -> RenderedSource:
     """The source of a text whose lines know where they came from; SpecError for a `gf/` header that is not there."""
     flat = tuple(_flatten(body, include_dirs, set()))
     text = "\n".join(one for one, _ in flat) + "\n"
     return RenderedSource(
-        text=text, digest=text_digest(text), lines=tuple(line for _, line in flat),
-        unit=with_markers([one for one, _ in body], [line for _, line in body]), entries=tuple(dict.fromkeys(entries)),
-        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", one)) for one, _ in body))
+        text=text,
+        digest=text_digest(text),
+        lines=tuple(line for _, line in flat),
+        unit=with_markers([one for one, _ in body], [line for _, line in body]),
+        entries=tuple(dict.fromkeys(entries)),
+        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", one)) for one, _ in body),
+    )
 
 
 def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
@@ -107,8 +125,12 @@ def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
 
 def _environment() -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-        autoescape=False)
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
     # Only the candidate's own names and `range` (the sandbox's, which is bounded).
     environment.globals = {"range": environment.globals["range"]}
     return environment
@@ -159,8 +181,9 @@ def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]
     return [one for index, one in enumerate(lines) if one[0] or (index and lines[index - 1][0])]
 
 
-def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...],
-             done: set[str]) -> Iterable[tuple[str, Line]]:
+def _flatten(
+    lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str]
+) -> Iterable[tuple[str, Line]]:
     """Replace each `#include "gf/..."` by the header's text, once; `#include <...>` stays where it comes first."""
     for text, line in lines:
         found = _INCLUDE.match(text)
@@ -176,15 +199,21 @@ def _flatten(lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...],
             continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
         if path is None or ".." in name:
-            raise SpecError(f"{line.file}: line {line.number}: the header {name!r} does not exist", code="unknown_header")
+            raise SpecError(
+                f"{line.file}: line {line.number}: the header {name!r} does not exist",
+                code="unknown_header",
+            )
         yield from _flatten(_header(path, path.stat().st_mtime_ns, name), include_dirs, done)
 
 
 @lru_cache(maxsize=256)
 def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], ...]:
     """A header's lines, read once while its file stays as it is."""
-    lines = [(one.rstrip(), Line(name, number)) for number, one in enumerate(path.read_text().splitlines(), 1)
-             if not _PRAGMA_ONCE.match(one)]
+    lines = [
+        (one.rstrip(), Line(name, number))
+        for number, one in enumerate(path.read_text().splitlines(), 1)
+        if not _PRAGMA_ONCE.match(one)
+    ]
     return tuple(_without_blank_runs(lines))
 
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import unicodedata
 
-HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")      # controls, direction marks, lone surrogates, odd line ends
+HIDDEN_CATEGORIES = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # controls, direction marks, lone surrogates, odd line ends
 
 
 def visible(text: object) -> str:
     """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
-    return "".join(character if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
-                   else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-                   for character in str(text))
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in str(text)
+    )
 
 
 def one_line(text: object) -> str:

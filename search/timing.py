@@ -20,16 +20,16 @@ from enum import StrEnum
 from statistics import NormalDist
 
 CONFIDENCE = 0.99
-LOOKS = (8, 16, 40)                  # blocks after which what is clear by then ends; the last is the end
-ALONE_SAMPLES = 20                   # of a kernel with nothing to compare
+LOOKS = (8, 16, 40)  # blocks after which what is clear by then ends; the last is the end
+ALONE_SAMPLES = 20  # of a kernel with nothing to compare
 SAME_BAND = 0.01
 NOISY_HALF_WIDTH = 0.05
-GRAPH_US = 200.0                     # kernels shorter than this are timed in graphs that take at least as long
-LARGEST_GRAPH = 1024                 # nodes of the shorter graph
+GRAPH_US = 200.0  # kernels shorter than this are timed in graphs that take at least as long
+LARGEST_GRAPH = 1024  # nodes of the shorter graph
 RING_L2S = 3
-LARGEST_RING = 512                   # sets: tiny data is cold as far as these go
-CLEARLY = 0.05                       # a share of time: a lead whose interval lies beyond it is not refined in a race
-SCREEN_BLOCKS = 4                    # in each of which a candidate that is let go so early was slower by
+LARGEST_RING = 512  # sets: tiny data is cold as far as these go
+CLEARLY = 0.05  # a share of time: a lead whose interval lies beyond it is not refined in a race
+SCREEN_BLOCKS = 4  # in each of which a candidate that is let go so early was slower by
 SCREEN_RATIO = 1.3
 # Standard deviation of a median log ratio from one process to the next, and the degrees of freedom that this is worth.
 # Measured: 0.5 % over 12 candidates, 0.7 % the one that scatters most (bench/results/h200/confirm.json).
@@ -82,8 +82,16 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
     """One a block, from two times of each kernel a block, in microseconds; below 0: the first kernel is faster."""
     blocks = min(len(samples), len(others)) // 2
-    return tuple((math.log(samples[2 * i]) + math.log(samples[2 * i + 1])
-                  - math.log(others[2 * i]) - math.log(others[2 * i + 1])) / 2 for i in range(blocks))
+    return tuple(
+        (
+            math.log(samples[2 * i])
+            + math.log(samples[2 * i + 1])
+            - math.log(others[2 * i])
+            - math.log(others[2 * i + 1])
+        )
+        / 2
+        for i in range(blocks)
+    )
 
 
 def combined(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
@@ -120,8 +128,12 @@ def student(tail: float, freedom: float) -> float:
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
     z = NormalDist().inv_cdf(1.0 - tail)
-    return (z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3))
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
 
 
 def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
@@ -137,9 +149,13 @@ def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
     whole = Interval(mean, low, high)
     if high < 0 or low > 0:
         return (Decision.FASTER if high < 0 else Decision.SLOWER), whole
-    if all(math.log(1 - SAME_BAND) <= one.low and one.high <= math.log(1 + SAME_BAND) for one in found):
+    if all(
+        math.log(1 - SAME_BAND) <= one.low and one.high <= math.log(1 + SAME_BAND) for one in found
+    ):
         return Decision.SAME, whole
-    return (Decision.TOO_NOISY if not high - low <= 2 * NOISY_HALF_WIDTH else Decision.AMBIGUOUS), whole
+    return (
+        Decision.TOO_NOISY if not high - low <= 2 * NOISY_HALF_WIDTH else Decision.AMBIGUOUS
+    ), whole
 
 
 def mean_of_processes(medians: Sequence[float]) -> tuple[float, float]:
@@ -147,13 +163,20 @@ def mean_of_processes(medians: Sequence[float]) -> tuple[float, float]:
     count = len(medians)
     mean = sum(medians) / count
     freedom = PROCESS_FREEDOM + count - 1
-    variance = (PROCESS_FREEDOM * PROCESS_SIGMA**2 + sum((one - mean)**2 for one in medians)) / freedom
+    variance = (
+        PROCESS_FREEDOM * PROCESS_SIGMA**2 + sum((one - mean) ** 2 for one in medians)
+    ) / freedom
     return mean, student((1.0 - CONFIDENCE) / 2, freedom) * math.sqrt(variance / count)
 
 
-def race(time_one: Callable[[], float], time_other: Callable[[], float], seed: int,
-         go_on: Callable[[], bool] = lambda: True,
-         looks: Sequence[int] = LOOKS, screen: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def race(
+    time_one: Callable[[], float],
+    time_other: Callable[[], float],
+    seed: int,
+    go_on: Callable[[], bool] = lambda: True,
+    looks: Sequence[int] = LOOKS,
+    screen: bool = False,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Times of both in ABBA blocks. What is decided and clear ends at an early look; the others get all blocks.
 
     One that is not faster is let go as soon as it is slower for certain; one that is `CLEARLY` faster needs no finer
@@ -165,20 +188,27 @@ def race(time_one: Callable[[], float], time_other: Callable[[], float], seed: i
     others: list[float] = []
     for look in looks:
         while len(samples) < 2 * look:
-            first, second = ((time_one, samples), (time_other, others))[::order.choice((1, -1))]
+            first, second = ((time_one, samples), (time_other, others))[:: order.choice((1, -1))]
             for time, kept in (first, second, second, first):
                 kept.append(time())
-            if screen and len(samples) == 2 * SCREEN_BLOCKS < 2 * look and screened(
-                    block_log_ratios(samples, others)):
+            if (
+                screen
+                and len(samples) == 2 * SCREEN_BLOCKS < 2 * look
+                and screened(block_log_ratios(samples, others))
+            ):
                 return tuple(samples), tuple(others)
         decision, found = decide(block_log_ratios(samples, others))
-        clear = decision is Decision.SLOWER or (decision is Decision.FASTER and found.high < math.log(1 - CLEARLY))
+        clear = decision is Decision.SLOWER or (
+            decision is Decision.FASTER and found.high < math.log(1 - CLEARLY)
+        )
         if clear or not go_on():
             break
     return tuple(samples), tuple(others)
 
 
-def alone(time_one: Callable[[], float], go_on: Callable[[], bool] = lambda: True) -> tuple[float, ...]:
+def alone(
+    time_one: Callable[[], float], go_on: Callable[[], bool] = lambda: True
+) -> tuple[float, ...]:
     """Times of a kernel that is compared with nothing."""
     samples: list[float] = []
     while len(samples) < ALONE_SAMPLES and (len(samples) < LOOKS[0] or go_on()):
@@ -207,4 +237,7 @@ def default_mode(data_bytes: int, l2_bytes: int) -> str:
 
 def floor_us(flop: float, data_bytes: float, flop_per_us: float, bytes_per_us: float) -> float:
     """The least time that compulsory work takes at the peaks; a peak of 0 is unknown and bounds nothing."""
-    return max(flop / flop_per_us if flop_per_us else 0.0, data_bytes / bytes_per_us if bytes_per_us else 0.0)
+    return max(
+        flop / flop_per_us if flop_per_us else 0.0,
+        data_bytes / bytes_per_us if bytes_per_us else 0.0,
+    )

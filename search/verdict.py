@@ -11,8 +11,8 @@ from typing import Any
 class Outcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
-    UNAVAILABLE = "unavailable"      # cannot be judged here; says why
-    SKIPPED = "skipped"              # not reached, or not asked for
+    UNAVAILABLE = "unavailable"  # cannot be judged here; says why
+    SKIPPED = "skipped"  # not reached, or not asked for
 
 
 class Stage(StrEnum):
@@ -68,41 +68,41 @@ class TimeKind(StrEnum):
 class PtxasEvidence:
     """What the assembler says of a cubin, and what follows for one SM of the device."""
 
-    registers: int                   # a thread, the largest entry
-    spill_bytes: int                 # stores and loads
+    registers: int  # a thread, the largest entry
+    spill_bytes: int  # stores and loads
     stack_bytes: int
     smem_static_bytes: int
     smem_dynamic_bytes: int
     threads_per_block: int
     blocks_per_sm: int
-    occupancy: float                 # resident threads / the SM's threads
-    limited_by: str                  # "registers" | "shared memory" | "threads" | "blocks"
+    occupancy: float  # resident threads / the SM's threads
+    limited_by: str  # "registers" | "shared memory" | "threads" | "blocks"
 
 
 @dataclass(frozen=True)
 class CheckEvidence:
     """One run compared with the reference; errors are absolute, of the output that fares worst."""
 
-    workload: str                    # the check's or workload's name
-    shape: str                       # "B=1 H=2 S_q=33 ..."
+    workload: str  # the check's or workload's name
+    shape: str  # "B=1 H=2 S_q=33 ..."
     inputs: str
     layout: str
     seed: int
-    order: str                       # the schedule it ran under
+    order: str  # the schedule it ran under
     output: str
     passed: bool
-    max_abs_error: float | None      # None when a value is not finite, or nothing came out
+    max_abs_error: float | None  # None when a value is not finite, or nothing came out
     mean_abs_error: float | None
     share_out_of_bound: float
-    sign_bias: float | None          # mean signed error / mean absolute error: systematic when near +-1
-    frobenius_error: float | None    # relative
+    sign_bias: float | None  # mean signed error / mean absolute error: systematic when near +-1
+    frobenius_error: float | None  # relative
     frobenius_allowed: float | None
     worst_index: tuple[int, ...]
     worst_value: str
     worst_expected: str
     output_digest: str
-    sentence: str                    # empty when passed
-    input_digest: str = ""           # of a run whose results a parameter promises to leave the same
+    sentence: str  # empty when passed
+    input_digest: str = ""  # of a run whose results a parameter promises to leave the same
 
 
 @dataclass(frozen=True)
@@ -122,16 +122,16 @@ class LineCost:
     Source of the words: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes), shared-memory banks.
     """
 
-    file: str                        # as the author knows it: attention/wmma.cu.j2
+    file: str  # as the author knows it: attention/wmma.cu.j2
     line: int
-    source_line: int | None          # the first line of the source's text that came from it
-    kind: str                        # "shared_read" | "shared_write" | "global_read" | "global_write"
-    instructions: int                # warp-wide
+    source_line: int | None  # the first line of the source's text that came from it
+    kind: str  # "shared_read" | "shared_write" | "global_read" | "global_write"
+    instructions: int  # warp-wide
     total_bytes: int
-    wavefronts: int                  # of shared memory
-    wavefronts_ideal: int            # without bank conflicts
-    sectors: int                     # of 32 bytes of global memory
-    sectors_ideal: int               # that the bytes need at least
+    wavefronts: int  # of shared memory
+    wavefronts_ideal: int  # without bank conflicts
+    sectors: int  # of 32 bytes of global memory
+    sectors_ideal: int  # that the bytes need at least
 
     @property
     def is_shared(self) -> bool:
@@ -156,15 +156,17 @@ class Timing:
     workload: str
     time_median_us: float
     time_kind: TimeKind
-    limited_by: str                  # what the time goes into, when it is known
+    limited_by: str  # what the time goes into, when it is known
     detail: tuple[tuple[str, float], ...] = ()
     note: str = ""
-    lines: tuple[LineCost, ...] = ()     # where the target counts by line
-    samples: tuple[float, ...] = ()      # measured, us, in order: two a block
-    baseline_samples: tuple[float, ...] = ()     # of the baseline, timed in turns with it
-    limits: tuple[tuple[str, float], ...] = ()   # modelled us that each resource alone would take, the longest first
-    mix: tuple[tuple[str, float], ...] = ()      # counted warp instructions of all launches, by class
-    mode: str = ""                       # how a measured time found the caches: "hot" | "cold"
+    lines: tuple[LineCost, ...] = ()  # where the target counts by line
+    samples: tuple[float, ...] = ()  # measured, us, in order: two a block
+    baseline_samples: tuple[float, ...] = ()  # of the baseline, timed in turns with it
+    limits: tuple[
+        tuple[str, float], ...
+    ] = ()  # modelled us that each resource alone would take, the longest first
+    mix: tuple[tuple[str, float], ...] = ()  # counted warp instructions of all launches, by class
+    mode: str = ""  # how a measured time found the caches: "hot" | "cold"
 
 
 # The baseline's, for whoever is compared with it: the call waits while they are being taken. None: no baseline that is right.
@@ -178,9 +180,11 @@ def no_baseline() -> None:
 @dataclass(frozen=True)
 class PerformanceEvidence:
     timings: tuple[Timing, ...]
-    ratio_to_baseline: float | None  # geometric mean over workloads of time / baseline's time; below 1 is faster
-    band: float                      # a factor: times closer than this are not told apart
-    ratio_interval: tuple[float, float] | None = None    # of a measured ratio, from its blocks
+    ratio_to_baseline: (
+        float | None
+    )  # geometric mean over workloads of time / baseline's time; below 1 is faster
+    band: float  # a factor: times closer than this are not told apart
+    ratio_interval: tuple[float, float] | None = None  # of a measured ratio, from its blocks
 
     @property
     def mode(self) -> str:
@@ -189,10 +193,18 @@ class PerformanceEvidence:
 
 
 FINDING_REASONS = {
-    "race": Reason.RACE, "uninitialised": Reason.UNINITIALISED, "out_of_bounds": Reason.OUT_OF_BOUNDS,
-    "in_flight_read": Reason.IN_FLIGHT_READ, "unwaited_copy": Reason.IN_FLIGHT_READ, "divergence": Reason.DIVERGENCE,
-    "misaligned": Reason.MISALIGNED, "deadlock": Reason.DEADLOCK, "timeout": Reason.TIMEOUT,
-    "input_changed": Reason.INPUT_CHANGED, "out_of_memory": Reason.OUT_OF_MEMORY, "device_fault": Reason.DEVICE_FAULT,
+    "race": Reason.RACE,
+    "uninitialised": Reason.UNINITIALISED,
+    "out_of_bounds": Reason.OUT_OF_BOUNDS,
+    "in_flight_read": Reason.IN_FLIGHT_READ,
+    "unwaited_copy": Reason.IN_FLIGHT_READ,
+    "divergence": Reason.DIVERGENCE,
+    "misaligned": Reason.MISALIGNED,
+    "deadlock": Reason.DEADLOCK,
+    "timeout": Reason.TIMEOUT,
+    "input_changed": Reason.INPUT_CHANGED,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
+    "device_fault": Reason.DEVICE_FAULT,
     "wrong_values": Reason.WRONG_VALUES,
 }
 
@@ -204,18 +216,18 @@ class SafetyFinding:
     `where` and `other_where` are lines of the author's file: of the access that shows it and of the other one.
     """
 
-    kind: str                        # a key of FINDING_REASONS
+    kind: str  # a key of FINDING_REASONS
     sentence: str
     where: tuple[str, int] | None = None
     other_where: tuple[str, int] | None = None
-    source_line: int | None = None   # the same two, as lines of the source's text
+    source_line: int | None = None  # the same two, as lines of the source's text
     other_source_line: int | None = None
     block: tuple[int, int, int] | None = None
     thread: tuple[int, int, int] | None = None
     other_thread: tuple[int, int, int] | None = None
-    memory: str = ""                 # "shared", "global:q"
+    memory: str = ""  # "shared", "global:q"
     offset_bytes: int = 0
-    count: int = 1                   # how often in that run
+    count: int = 1  # how often in that run
 
     @property
     def reason(self) -> Reason:
@@ -234,7 +246,7 @@ class SafetyRun:
 
 @dataclass(frozen=True)
 class SafetyEvidence:
-    reports: tuple[str, ...] = ()    # stored by versions that had no findings
+    reports: tuple[str, ...] = ()  # stored by versions that had no findings
     findings: tuple[SafetyFinding, ...] = ()
     runs: tuple[SafetyRun, ...] = ()
     looked_for: tuple[str, ...] = ()
@@ -249,7 +261,7 @@ class GateResult:
     outcome: Outcome
     sentence: str
     evidence: Evidence = None
-    reason: Reason | None = None     # set exactly when failed
+    reason: Reason | None = None  # set exactly when failed
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.FAILED) != (self.reason is not None):
@@ -278,7 +290,7 @@ class Rejected:
     reason: Reason
     sentence: str
     gates: tuple[GateResult, ...] = ()
-    log: str = ""                    # hostile text: a compiler's log quotes the candidate
+    log: str = ""  # hostile text: a compiler's log quotes the candidate
 
 
 @dataclass(frozen=True)
@@ -295,7 +307,9 @@ Verdict = Accepted | Green | Rejected | Faulted
 
 
 def verdict_name(verdict: Verdict) -> str:
-    return {Accepted: "accepted", Green: "green", Rejected: "rejected", Faulted: "faulted"}[type(verdict)]
+    return {Accepted: "accepted", Green: "green", Rejected: "rejected", Faulted: "faulted"}[
+        type(verdict)
+    ]
 
 
 def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
@@ -312,8 +326,8 @@ class Trial:
     """One candidate's way through the gates in one search."""
 
     number: int
-    candidate: Any                   # Candidate
+    candidate: Any  # Candidate
     verdict: Verdict
     source_digest: str | None
     duration_s: float
-    sampler: dict[str, Any] = field(default_factory=dict)     # what a strategy needs to be rebuilt
+    sampler: dict[str, Any] = field(default_factory=dict)  # what a strategy needs to be rebuilt

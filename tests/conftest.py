@@ -30,6 +30,7 @@ def catalogue() -> Catalogue:
 def album() -> Catalogue:
     """The kernels of tests/kernels/: one small one for each way to fail, beside the shipped ones."""
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+
     return Catalogue([REPOSITORY_TEMPLATES, ALBUM])
 
 
@@ -61,4 +62,5 @@ def broken_kernel(tmp_path):
         assert old in text, f"{old!r} is not in {file}"
         path.write_text(text.replace(old, new))
         return Catalogue([tmp_path / "templates"])
+
     return damage

@@ -10,7 +10,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.targets.base import Execution, Failure, Target
 from greenfast.search.verdict import Reason, TimeKind, Timing
 
-NOISE = 0.003                        # standard deviation of one time, relative
+NOISE = 0.003  # standard deviation of one time, relative
 
 
 def law_us(source_digest: str) -> float:
@@ -41,23 +41,37 @@ class DrawnGpu(Target):
     def execute(self, program, problems):
         for problem in problems:
             if program.digest in self.broken:
-                yield Execution(problem, "device", {}, Failure(Reason.DEVICE_FAULT, "an illegal address"))
+                yield Execution(
+                    problem, "device", {}, Failure(Reason.DEVICE_FAULT, "an illegal address")
+                )
             else:
                 yield Execution(problem, "device", self._outputs(program, problem), None)
 
     def measure(self, program, cubin, problems, against=None, inspect=None):
         if program.digest in self.lost:
             from greenfast.search.errors import Fault
+
             raise Fault("the measuring child was lost", code="child_lost")
         self.measured.append(program.digest)
         found = []
         for problem in problems:
-            slow = against is not None and law_us(program.digest) > 1.03 * law_us(against.program.digest)
+            slow = against is not None and law_us(program.digest) > 1.03 * law_us(
+                against.program.digest
+            )
             count = 16 if slow else 80
             others = self._draw(against.program, count) if against is not None else ()
-            found.append(Timing(problem.case.name, law_us(program.digest), TimeKind.MEASURED, "", (("floor_us", 0.01),
-                                ("sm_clock_mhz", 1980.0)), "hot, drawn", samples=self._draw(program, count),
-                                baseline_samples=others))
+            found.append(
+                Timing(
+                    problem.case.name,
+                    law_us(program.digest),
+                    TimeKind.MEASURED,
+                    "",
+                    (("floor_us", 0.01), ("sm_clock_mhz", 1980.0)),
+                    "hot, drawn",
+                    samples=self._draw(program, count),
+                    baseline_samples=others,
+                )
+            )
         return tuple(found)
 
     def identity(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-ROW_ELEMENTS = 24                                # of the operands' tile: 16, and a gap that no load may use
+ROW_ELEMENTS = 24  # of the operands' tile: 16, and a gap that no load may use
 
 # Element e of lane l holds 8 l + e when the hardware stores the fragment; beside it what the header says.
 ACCUMULATOR = """
@@ -48,8 +48,15 @@ extern "C" __global__ void k(const Element* matrix, float* theirs, float* ours)
     }
 }
 """
-OPERANDS = tuple((use, order, dtype) for use, order in (("matrix_a", "row_major"), ("matrix_b", "col_major"),
-                                                        ("matrix_b", "row_major")) for dtype in ("fp16", "bf16"))
+OPERANDS = tuple(
+    (use, order, dtype)
+    for use, order in (
+        ("matrix_a", "row_major"),
+        ("matrix_b", "col_major"),
+        ("matrix_b", "row_major"),
+    )
+    for dtype in ("fp16", "bf16")
+)
 
 
 def operand_text(use: str, order: str, dtype: str) -> str:
@@ -60,6 +67,7 @@ def operand_text(use: str, order: str, dtype: str) -> str:
 def operand_tile(dtype: str) -> np.ndarray:
     """256 different numbers in rows of ROW_ELEMENTS, as raw bits; the gap holds NaN."""
     import ml_dtypes
+
     tile = np.full((16, ROW_ELEMENTS), np.nan, np.float32)
     tile[:, :16] = np.arange(256).reshape(16, 16)
     return tile.astype({"fp16": np.float16, "bf16": ml_dtypes.bfloat16}[dtype]).view(np.uint16)
@@ -69,6 +77,7 @@ def described_by_script() -> np.ndarray:
     """[16, 16]: the number 8 l + e of the element that scripts/make_lane_map.py puts there."""
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
+
     path = Path(__file__).resolve().parent.parent / "scripts" / "make_lane_map.py"
     spec = spec_from_file_location("make_lane_map", path)
     script = module_from_spec(spec)

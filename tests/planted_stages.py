@@ -7,12 +7,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.gates import GateLimits
 from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
+from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.template_text import read_template_text
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.space.candidate import preset_candidate
 
 
 @dataclass(frozen=True)
@@ -31,37 +31,86 @@ class Planted:
 PLANTED = {
     "K read at another offset from the second tile on": Planted(
         "load_tile(k_tile, k, k_row_stride, first_key, S_kv);",
-        "load_tile(k_tile, k, k_row_stride, first_key - (first_key ? 8 : 0), S_kv);", "qk", "key tiles from 1 on"),
+        "load_tile(k_tile, k, k_row_stride, first_key - (first_key ? 8 : 0), S_kv);",
+        "qk",
+        "key tiles from 1 on",
+    ),
     "the mask is one key too wide": Planted(
-        "score[j] = first_key + j < row_end ?", "score[j] = first_key + j <= row_end ?", "softmax", "key = row + 1",
-        "mission_causal"),
+        "score[j] = first_key + j < row_end ?",
+        "score[j] = first_key + j <= row_end ?",
+        "softmax",
+        "key = row + 1",
+        "mission_causal",
+    ),
     "P made of another key's score": Planted(
-        "const float p = exponential(fmaf(score[j],", "const float p = exponential(fmaf(score[j ^ 1],", "softmax", ""),
+        "const float p = exponential(fmaf(score[j],",
+        "const float p = exponential(fmaf(score[j ^ 1],",
+        "softmax",
+        "",
+    ),
     "the sum counts some rows' lanes only": Planted(
-        "row.sum += p;", "row.sum += threadIdx.x % 32 < 16 ? p : 0.0f;", "state", "l, rows 2..3 of each 4"),
+        "row.sum += p;",
+        "row.sum += threadIdx.x % 32 < 16 ? p : 0.0f;",
+        "state",
+        "l, rows 2..3 of each 4",
+    ),
     "the sum is not rescaled": Planted("row.sum *= rescale;", "", "state", "l"),
     "the maximum misses a key": Planted(
-        "maximum = fmaxf(maximum, score[j] * scale);", "if (j) maximum = fmaxf(maximum, score[j] * scale);", "state", "m"),
+        "maximum = fmaxf(maximum, score[j] * scale);",
+        "if (j) maximum = fmaxf(maximum, score[j] * scale);",
+        "state",
+        "m",
+    ),
     "V's rows swapped": Planted(
-        "v.first + min(first_key + j, last_key)", "v.first + min(first_key + (j ^ 1), last_key)", "pv", ""),
+        "v.first + min(first_key + j, last_key)",
+        "v.first + min(first_key + (j ^ 1), last_key)",
+        "pv",
+        "",
+    ),
     "the first V tile stays": Planted(
-        "load_tile(v_tile, v, v_row_stride, first_key, S_kv);", "load_tile(v_tile, v, v_row_stride, 0, S_kv);", "pv", ""),
-    "O is not divided": Planted("row.sum > 0.0f ? 1.0f / row.sum : 0.0f", "1.0f", "single_tile", ""),
-    "O is not rescaled": Planted("row.o[c] *= rescale;", "row.o[c] *= 1.0f;", "output", "o", preset="minimal"),
+        "load_tile(v_tile, v, v_row_stride, first_key, S_kv);",
+        "load_tile(v_tile, v, v_row_stride, 0, S_kv);",
+        "pv",
+        "",
+    ),
+    "O is not divided": Planted(
+        "row.sum > 0.0f ? 1.0f / row.sum : 0.0f", "1.0f", "single_tile", ""
+    ),
+    "O is not rescaled": Planted(
+        "row.o[c] *= rescale;", "row.o[c] *= 1.0f;", "output", "o", preset="minimal"
+    ),
     "the sum is rescaled in half of the rows of a fragment": Planted(
-        "softmax.sum[i][half] *= shrink;", "softmax.sum[i][half] *= half ? 1.0f : shrink;", "state",
-        "l, rows 8..15 of each 16, tiles from 1 on", preset="fa2", template="mma"),
+        "softmax.sum[i][half] *= shrink;",
+        "softmax.sum[i][half] *= half ? 1.0f : shrink;",
+        "state",
+        "l, rows 8..15 of each 16, tiles from 1 on",
+        preset="fa2",
+        template="mma",
+    ),
     "the maximum of two lanes of the four that share a row": Planted(
-        "gf::warp_max<4>(largest)", "gf::warp_max<2>(largest)", "state", "m", preset="fa2", template="mma"),
+        "gf::warp_max<4>(largest)",
+        "gf::warp_max<2>(largest)",
+        "state",
+        "m",
+        preset="fa2",
+        template="mma",
+    ),
     # What this project comes from: softmax on the accumulator fragment, with a lane map that was guessed.
     "a fused softmax takes an element for another row's": Planted(
-        "gf::accumulator_half(e);\n                const float2", "e / 4;\n                const float2", "softmax",
-        "rows 0..7 of each 16 at all keys, rows 8..15 of each 16 at keys 0..7 of each 16", "mission",
-        "stage3b", "wmma"),
+        "gf::accumulator_half(e);\n                const float2",
+        "e / 4;\n                const float2",
+        "softmax",
+        "rows 0..7 of each 16 at all keys, rows 8..15 of each 16 at keys 0..7 of each 16",
+        "mission",
+        "stage3b",
+        "wmma",
+    ),
 }
 
 
-def changed(folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseline: str = "vec") -> Catalogue:
+def changed(
+    folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseline: str = "vec"
+) -> Catalogue:
     """attention with the template of `file` only, its parts put in, in which `old` is `new`."""
     made, template = folder / "templates" / "attention", file.partition(".")[0]
     made.mkdir(parents=True)
@@ -69,7 +118,12 @@ def changed(folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseli
         shutil.copy(REPOSITORY_TEMPLATES / "attention" / name, made / name)
     whole = read_template_text(REPOSITORY_TEMPLATES / "attention", template)
     (made / f"{template}.cu.j2").write_text(whole.text)
-    kernel = re.sub(r'^baseline = ".*"', f'baseline = "{template}:{baseline}"', (made / "kernel.toml").read_text(), flags=re.M)
+    kernel = re.sub(
+        r'^baseline = ".*"',
+        f'baseline = "{template}:{baseline}"',
+        (made / "kernel.toml").read_text(),
+        flags=re.M,
+    )
     (made / "kernel.toml").write_text(kernel)
     text = (made / file).read_text()
     assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {file}"
@@ -77,16 +131,30 @@ def changed(folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseli
     return Catalogue([folder / "templates"])
 
 
-def probed(catalogue: Catalogue, target, toolchain, template="scalar", preset="vec", workload="mission", cases=(),
-           **changes) -> tuple[ProbeReport, ...]:
+def probed(
+    catalogue: Catalogue,
+    target,
+    toolchain,
+    template="scalar",
+    preset="vec",
+    workload="mission",
+    cases=(),
+    **changes,
+) -> tuple[ProbeReport, ...]:
     kernel = catalogue.kernel("attention")
     chosen = kernel.workload(workload)
     compiled = chosen.compile_time(kernel)
-    bench = Bench(kernel, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
-    return probe_candidate(bench, preset_candidate(kernel.template(template), preset, compiled, changes), cases)
+    bench = Bench(
+        kernel, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+    )
+    return probe_candidate(
+        bench, preset_candidate(kernel.template(template), preset, compiled, changes), cases
+    )
 
 
 def probed_fault(fault: Planted, folder: Path, target, toolchain) -> tuple[ProbeReport, ...]:
     catalogue = changed(folder, fault.old, fault.new, f"{fault.template}.cu.j2", fault.preset)
     changes = {"tile_n": 16} if fault.preset == "vec" else {}
-    return probed(catalogue, target, toolchain, fault.template, fault.preset, fault.workload, **changes)
+    return probed(
+        catalogue, target, toolchain, fault.template, fault.preset, fault.workload, **changes
+    )

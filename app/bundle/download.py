@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.bundle.launch_header import launch_header
+from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.views.schemas import SearchOut, TrialDetailOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail
-from greenfast.search.space.candidate import complete_parameters
-from greenfast.search.oracle.cases import workload_case
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, problem
 from greenfast.search.oracle.reference import Answer
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
 from greenfast.search.targets import check_target_name
 
 STATIC_FILES = Path(__file__).parent / "files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 RIGHT = ("accepted", "green")
-UNSTORED_ARCH = "sm_90"              # of trials without one, on a GPU of no known model
+UNSTORED_ARCH = "sm_90"  # of trials without one, on a GPU of no known model
 
 
 @dataclass(frozen=True)
@@ -56,41 +56,68 @@ def bundle(services: Services, search_id: str, number: int | None = None) -> Bun
     kernel = services.catalogue_of(search_id).kernel(row.kernel)
     trial = store.trial(search_id, number) if number is not None else _best(services, search_id)
     if trial.verdict not in RIGHT or trial.source_digest is None:
-        raise UsageError(f"trial {trial.number} of {search_id} is not right, so it is not bundled", code="not_right",
-                         mend="its source is at /api/v1/sources, its evidence at the trial itself")
+        raise UsageError(
+            f"trial {trial.number} of {search_id} is not right, so it is not bundled",
+            code="not_right",
+            mend="its source is at /api/v1/sources, its evidence at the trial itself",
+        )
     first = store.trial(search_id, 0)
-    baseline = first if first.is_baseline and first.source_digest is not None and first.number != trial.number else None
+    baseline = (
+        first
+        if first.is_baseline and first.source_digest is not None and first.number != trial.number
+        else None
+    )
     files = _files(services, kernel, row, trial, baseline)
-    files["SHA256SUMS"] = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n"
-                                  for name, data in sorted(files.items())).encode()
-    return Bundle(f"greenfast-{row.id}-{trial.number}.zip", zip_bytes(files), tuple(sorted(files)), trial.source_digest)
+    files["SHA256SUMS"] = "".join(
+        f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())
+    ).encode()
+    return Bundle(
+        f"greenfast-{row.id}-{trial.number}.zip",
+        zip_bytes(files),
+        tuple(sorted(files)),
+        trial.source_digest,
+    )
 
 
 def _best(services: Services, search_id: str) -> TrialDetail:
     best = services.store.best(search_id)
     if best is None:
-        raise UsageError(f"search {search_id} has no right candidate yet", code="no_best", mend="wait for more trials")
+        raise UsageError(
+            f"search {search_id} has no right candidate yet",
+            code="no_best",
+            mend="wait for more trials",
+        )
     return services.store.trial(search_id, best.number)
 
 
-def _files(services: Services, kernel: KernelSpec, row: SearchRow, trial: TrialDetail,
-           baseline: TrialDetail | None) -> dict[str, bytes]:
+def _files(
+    services: Services,
+    kernel: KernelSpec,
+    row: SearchRow,
+    trial: TrialDetail,
+    baseline: TrialDetail | None,
+) -> dict[str, bytes]:
     """Name -> content of every file but the sums; `kernel` as the search ran with it."""
     launch = launch_description(kernel, row, trial)
     files = {
-        "kernel.cu": services.store.source(trial.source_digest).text, "launch.json": _json(launch),
-        "launch.h": launch_header(launch), **kernel.reference_files,
+        "kernel.cu": services.store.source(trial.source_digest).text,
+        "launch.json": _json(launch),
+        "launch.h": launch_header(launch),
+        **kernel.reference_files,
         "kernel.toml": (kernel.folder / "kernel.toml").read_text("utf-8"),
         **_template_files("template", kernel.template(trial.template)),
         "evidence.json": _json(_evidence(services, row, trial, baseline)),
         "environment.json": _json(_environment(services, row, trial)),
-        "README.txt": _readme(row, trial, launch)}
+        "README.txt": _readme(row, trial, launch),
+    }
     if baseline is not None:
         files["baseline.cu"] = services.store.source(baseline.source_digest).text
         files["baseline_launch.json"] = _json(launch_description(kernel, row, baseline))
         files |= _template_files("baseline_template", kernel.template(baseline.template))
     files["host.cu"] = (STATIC_FILES / "host.cu").read_text("utf-8")
-    files["run_cupy.py"] = (STATIC_FILES / "run_cupy.py.txt").read_text("utf-8")     # not code of this package
+    files["run_cupy.py"] = (STATIC_FILES / "run_cupy.py.txt").read_text(
+        "utf-8"
+    )  # not code of this package
     return {name: text.encode() for name, text in files.items()}
 
 
@@ -101,52 +128,79 @@ def _template_files(name: str, template: TemplateSpec) -> dict[str, str]:
 
 # ---- launch.json ----
 
+
 def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
     """Entries, expressions, and for each workload the numbers, arguments and their layout."""
     template = kernel.template(trial.template)
     compiled = kernel.workload(row.workloads[0]).compile_time(kernel)
     point = resolve(template, complete_parameters(template, trial.parameters, compiled), compiled)
     return {
-        "schema": 1, "kernel": kernel.name, "template": template.name, "parameters": trial.parameters,
-        "source_digest": trial.source_digest, "arch": measured_arch(row.target, trial.environment),
-        "launches": [{"entry": one.entry, "grid": [size.text for size in one.grid],
-                      "block": [size.text for size in one.block], "cluster": [size.text for size in one.cluster],
-                      "smem_dynamic_bytes": one.smem_dynamic_bytes.text} for one in template.launched(point.values)],
-        "workloads": [workload_description(kernel, template, kernel.workload(name), trial.parameters)
-                      for name in row.workloads]}
+        "schema": 1,
+        "kernel": kernel.name,
+        "template": template.name,
+        "parameters": trial.parameters,
+        "source_digest": trial.source_digest,
+        "arch": measured_arch(row.target, trial.environment),
+        "launches": [
+            {
+                "entry": one.entry,
+                "grid": [size.text for size in one.grid],
+                "block": [size.text for size in one.block],
+                "cluster": [size.text for size in one.cluster],
+                "smem_dynamic_bytes": one.smem_dynamic_bytes.text,
+            }
+            for one in template.launched(point.values)
+        ],
+        "workloads": [
+            workload_description(kernel, template, kernel.workload(name), trial.parameters)
+            for name in row.workloads
+        ],
+    }
 
 
 def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
     """The architecture of the device that a trial's results are of."""
     from greenfast.search.devices.facts import device, device_names
+
     family, which = check_target_name(target)
     if family == "emulator":
         return device(which).arch
     stored = environment or {}
     if "arch" in stored:
         return stored["arch"]
-    name = stored.get("device", "")          # trials stored before the architecture was, and recordings
+    name = stored.get("device", "")  # trials stored before the architecture was, and recordings
     return device(name).arch if name in device_names() else UNSTORED_ARCH
 
 
-def workload_description(kernel: KernelSpec, template: TemplateSpec, workload: Workload,
-                         parameters: Mapping[str, Any]) -> dict[str, Any]:
+def workload_description(
+    kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     laid_out = laid_out_workload(kernel, template, workload, parameters)
     return {
-        "name": workload.name, "dims": dict(workload.dims), "options": dict(workload.options),
-        "tiles": dict(laid_out.case.tiles), "flop": laid_out.work_flop, "bytes": laid_out.work_bytes,
-        "launches": [asdict(one) for one in laid_out.launches], "arguments": _arguments(kernel, laid_out)}
+        "name": workload.name,
+        "dims": dict(workload.dims),
+        "options": dict(workload.options),
+        "tiles": dict(laid_out.case.tiles),
+        "flop": laid_out.work_flop,
+        "bytes": laid_out.work_bytes,
+        "launches": [asdict(one) for one in laid_out.launches],
+        "arguments": _arguments(kernel, laid_out),
+    }
 
 
-def laid_out_workload(kernel: KernelSpec, template: TemplateSpec, workload: Workload,
-                      parameters: Mapping[str, Any]) -> Problem:
+def laid_out_workload(
+    kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
+) -> Problem:
     """The workload with its numbers; the inputs are zeros, since only their layout is wanted."""
     compiled = workload.compile_time(kernel)
     point = resolve(template, complete_parameters(template, parameters, compiled), compiled)
     case = workload_case(workload, 0)
     dims = dict(workload.dims)
-    zeros = {one.name: np.zeros(tuple(int(dims[dim]) for dim in one.shape), np.int8)
-             for one in kernel.arguments if one.kind == "input"}
+    zeros = {
+        one.name: np.zeros(tuple(int(dims[dim]) for dim in one.shape), np.int8)
+        for one in kernel.arguments
+        if one.kind == "input"
+    }
     return problem(kernel, template, point, case, Answer(zeros, {}))
 
 
@@ -161,44 +215,87 @@ def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
         match one:
             case Tensor():
                 dtype = str(options["dtype"]) if dtypes[name] == "dtype" else dtypes[name]
-                found.append({"name": name, "kind": one.role, "dtype": dtype, "shape": list(one.shape),
-                              "strides": list(one.strides), "bytes": int(one.image.nbytes),
-                              "optional": name in optional})
+                found.append(
+                    {
+                        "name": name,
+                        "kind": one.role,
+                        "dtype": dtype,
+                        "shape": list(one.shape),
+                        "strides": list(one.strides),
+                        "bytes": int(one.image.nbytes),
+                        "optional": name in optional,
+                    }
+                )
             case Scalar():
-                found.append({"name": name, "kind": "scalar", "dtype": one.dtype, "value": one.value})
+                found.append(
+                    {"name": name, "kind": "scalar", "dtype": one.dtype, "value": one.value}
+                )
             case _:
-                found.append({"name": name, "kind": "workspace", "bytes": one.bytes, "zero_fill": one.zero_fill})
+                found.append(
+                    {
+                        "name": name,
+                        "kind": "workspace",
+                        "bytes": one.bytes,
+                        "zero_fill": one.zero_fill,
+                    }
+                )
     return found
 
 
 # ---- evidence, environment, words ----
 
-def _evidence(services: Services, row: SearchRow, trial: TrialDetail, baseline: TrialDetail | None) -> dict[str, Any]:
+
+def _evidence(
+    services: Services, row: SearchRow, trial: TrialDetail, baseline: TrialDetail | None
+) -> dict[str, Any]:
     counts, found = services.store.counts(row.id), services.store.confirmation(row.id)
     again = found if found is not None and found.confirmation.trial == trial.number else None
     return {
-        "schema": 1, "confirmation": confirmation_out(again, samples=True).model_dump() if again else None,
-        "peers": [peer_out(one).model_dump() for one in services.store.peers(row.id)] if again else [], "search": SearchOut.model_validate(row).model_dump(),
+        "schema": 1,
+        "confirmation": confirmation_out(again, samples=True).model_dump() if again else None,
+        "peers": [peer_out(one).model_dump() for one in services.store.peers(row.id)]
+        if again
+        else [],
+        "search": SearchOut.model_validate(row).model_dump(),
         "candidate": TrialDetailOut.model_validate(trial).model_dump(),
         "baseline": TrialDetailOut.model_validate(baseline).model_dump() if baseline else None,
-        "counts": {"by_verdict": counts.by_verdict, "by_stage": counts.by_stage, "by_reason": counts.by_reason}}
+        "counts": {
+            "by_verdict": counts.by_verdict,
+            "by_stage": counts.by_stage,
+            "by_reason": counts.by_reason,
+        },
+    }
 
 
 def _environment(services: Services, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
     """What the results depend on: stored with the trial by the worker that evaluated it."""
     from greenfast.search.devices.facts import device
+
     family, which = check_target_name(row.target)
-    return {"schema": 1, "recorded": trial.environment, "plan": asdict(services.store.plan(row.id)),
-            "device_facts": asdict(device(which)) if family == "emulator" else None}
+    return {
+        "schema": 1,
+        "recorded": trial.environment,
+        "plan": asdict(services.store.plan(row.id)),
+        "device_facts": asdict(device(which)) if family == "emulator" else None,
+    }
 
 
 def _readme(row: SearchRow, trial: TrialDetail, launch: Mapping[str, Any]) -> str:
     text = (STATIC_FILES / "README.txt").read_text("utf-8")
     kind = ", ".join(filter(None, (trial.time_kind, trial.time_mode)))
     time = f"{trial.time_median_us:.2f} us, {kind}" if trial.time_median_us else "no time"
-    facts = {"@KERNEL@": row.kernel, "@TEMPLATE@": trial.template, "@SEARCH@": row.id, "@TRIAL@": str(trial.number),
-             "@DIGEST@": str(trial.source_digest), "@TARGET@": row.target, "@TIME@": time,
-             "@VERDICT@": str(trial.verdict), "@WORKLOADS@": ", ".join(row.workloads), "@ARCH@": launch["arch"]}
+    facts = {
+        "@KERNEL@": row.kernel,
+        "@TEMPLATE@": trial.template,
+        "@SEARCH@": row.id,
+        "@TRIAL@": str(trial.number),
+        "@DIGEST@": str(trial.source_digest),
+        "@TARGET@": row.target,
+        "@TIME@": time,
+        "@VERDICT@": str(trial.verdict),
+        "@WORKLOADS@": ", ".join(row.workloads),
+        "@ARCH@": launch["arch"],
+    }
     for mark, words in facts.items():
         text = text.replace(mark, words)
     return text
@@ -214,6 +311,10 @@ def zip_bytes(files: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as made:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, ZIP_TIME)
-            entry.compress_type, entry.external_attr, entry.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
+            entry.compress_type, entry.external_attr, entry.create_system = (
+                zipfile.ZIP_DEFLATED,
+                0o644 << 16,
+                3,
+            )
             made.writestr(entry, files[name])
     return buffer.getvalue()

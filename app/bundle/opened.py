@@ -13,15 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.kernels.catalogue import load_kernel
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.catalogue import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 
 MOST_FILES = 64
 LARGEST_FILE_BYTES = 32 * 2**20
 LARGEST_BUNDLE_BYTES = 128 * 2**20
-NEEDED = ("SHA256SUMS", "environment.json", "evidence.json", "kernel.cu", "kernel.toml", "launch.json", "reference.py",
-          "template.cu.j2", "template.toml")
+NEEDED = (
+    "SHA256SUMS",
+    "environment.json",
+    "evidence.json",
+    "kernel.cu",
+    "kernel.toml",
+    "launch.json",
+    "reference.py",
+    "template.cu.j2",
+    "template.toml",
+)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
 _PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
@@ -54,11 +63,15 @@ def open_bundle(path: Path) -> OpenedBundle:
     if missing:
         raise _bad(f"{path} is no bundle: {', '.join(missing)} is not in it")
     _require_sums(path, files)
-    launch, evidence, environment = (_json(files, name) for name in ("launch.json", "evidence.json", "environment.json"))
+    launch, evidence, environment = (
+        _json(files, name) for name in ("launch.json", "evidence.json", "environment.json")
+    )
     baseline = _json(files, "baseline_launch.json") if "baseline_launch.json" in files else None
     for one in filter(None, (launch, baseline)):
         if one.get("schema") != 1:
-            raise _bad(f"{path}: launch.json has the schema {one.get('schema')!r}; this version reads 1")
+            raise _bad(
+                f"{path}: launch.json has the schema {one.get('schema')!r}; this version reads 1"
+            )
         if not _complete(one):
             raise _bad(f"{path}: launch.json lacks a kernel, a template, parameters or workloads")
     if hashlib.sha256(files["kernel.cu"]).hexdigest() != launch.get("source_digest"):
@@ -68,9 +81,13 @@ def open_bundle(path: Path) -> OpenedBundle:
 
 def _complete(launch: Mapping[str, Any]) -> bool:
     workloads = launch.get("workloads")
-    return (all(_PLAIN.match(str(launch.get(key))) for key in ("kernel", "template"))
-            and isinstance(launch.get("parameters"), dict) and isinstance(workloads, list) and bool(workloads)
-            and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in workloads))
+    return (
+        all(_PLAIN.match(str(launch.get(key))) for key in ("kernel", "template"))
+        and isinstance(launch.get("parameters"), dict)
+        and isinstance(workloads, list)
+        and bool(workloads)
+        and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in workloads)
+    )
 
 
 def _contents(path: Path) -> dict[str, bytes]:
@@ -84,16 +101,29 @@ def _contents(path: Path) -> dict[str, bytes]:
             for one in entries:
                 if not _NAME.match(one.filename) or one.filename in files:
                     raise _bad(f"{path} holds a file named {one.filename[:80]!r}")
-                with packed.open(one) as opened:         # sizes in the directory are claims: what is read is counted
+                with packed.open(
+                    one
+                ) as opened:  # sizes in the directory are claims: what is read is counted
                     files[one.filename] = opened.read(LARGEST_FILE_BYTES + 1)
-                if len(files[one.filename]) > LARGEST_FILE_BYTES or \
-                        sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES:
-                    raise _bad(f"{path} is too large: {one.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
-                               f"or {LARGEST_BUNDLE_BYTES >> 20} MiB in all")
+                if (
+                    len(files[one.filename]) > LARGEST_FILE_BYTES
+                    or sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES
+                ):
+                    raise _bad(
+                        f"{path} is too large: {one.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
+                        f"or {LARGEST_BUNDLE_BYTES >> 20} MiB in all"
+                    )
             return files
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", code="missing_bundle") from None
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         raise _bad(f"{path} cannot be read as a zip file: {error}") from None
 
 
@@ -106,9 +136,13 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     listed = files.keys() - {"SHA256SUMS"}
     if odd := sorted(listed ^ sums.keys()):
         raise _bad(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
-    changed = [name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]]
+    changed = [
+        name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]
+    ]
     if changed:
-        raise _bad(f"{path}: {', '.join(changed)} is not what SHA256SUMS says: damaged, or changed since")
+        raise _bad(
+            f"{path}: {', '.join(changed)} is not what SHA256SUMS says: damaged, or changed since"
+        )
 
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
@@ -125,13 +159,18 @@ def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
     """The kernel as the bundle describes it, with the templates that are inside; `folder` receives its files."""
     made = folder / str(bundle.launch["kernel"])
     made.mkdir()
-    launches = {"baseline_template": bundle.baseline_launch, "template": bundle.launch}     # of one name: the winner's
+    launches = {
+        "baseline_template": bundle.baseline_launch,
+        "template": bundle.launch,
+    }  # of one name: the winner's
     for name, launch in launches.items():
         if launch is not None:
             for ending in ("toml", "cu.j2"):
                 if f"{name}.{ending}" not in bundle.files:
                     raise _bad(f"the bundle lacks {name}.{ending}")
-                (made / f"{launch['template']}.{ending}").write_bytes(bundle.files[f"{name}.{ending}"])
+                (made / f"{launch['template']}.{ending}").write_bytes(
+                    bundle.files[f"{name}.{ending}"]
+                )
     for name, data in bundle.reference_files.items():
         (made / name).write_bytes(data)
     (made / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
@@ -149,8 +188,11 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
         raise _bad("template.toml of the bundle is no TOML") from None
     if not presets:
         return bundle.text("kernel.toml")
-    return _BASELINE_LINE.sub(f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"',
-                              bundle.text("kernel.toml"), count=1)
+    return _BASELINE_LINE.sub(
+        f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"',
+        bundle.text("kernel.toml"),
+        count=1,
+    )
 
 
 def _bad(sentence: str) -> UsageError:

@@ -21,9 +21,14 @@ def main(folder: Path, passes: int, name: str) -> None:
     cupy.cuda.set_allocator(None)
     workloads = json.loads((folder / "launch.json").read_text("utf-8"))["workloads"]
     workload = next(one for one in workloads if one["name"] == name)
-    module = cupy.RawModule(code=(folder / "kernel.cu").read_text("utf-8"), backend="nvrtc",
-                            options=("--std=c++17", "-lineinfo", *run_cupy.header_options()))
-    inputs = reference.make_inputs(workload["dims"], workload["options"], "normal", 1, workload["tiles"])
+    module = cupy.RawModule(
+        code=(folder / "kernel.cu").read_text("utf-8"),
+        backend="nvrtc",
+        options=("--std=c++17", "-lineinfo", *run_cupy.header_options()),
+    )
+    inputs = reference.make_inputs(
+        workload["dims"], workload["options"], "normal", 1, workload["tiles"]
+    )
     arguments = [run_cupy.device_argument(one, inputs) for one in workload["arguments"]]
     for _ in range(passes):
         run_cupy.launch(module, workload, arguments)

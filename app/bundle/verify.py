@@ -17,25 +17,30 @@ from typing import Any
 
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.confirmation import BASELINE
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.loop.confirmation import BASELINE
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.loop.plan import DEFAULT_TARGET
 from greenfast.search.render import RenderedSource
-from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import Failure, Rival
 from greenfast.search.targets.cuda import gpu_count
-from greenfast.search.timing import (NOISY_HALF_WIDTH, block_log_ratios, combined, mean_of_processes,
-                                        median_interval)
-from greenfast.search.kernels.template_text import Line
+from greenfast.search.timing import (
+    NOISY_HALF_WIDTH,
+    block_log_ratios,
+    combined,
+    mean_of_processes,
+    median_interval,
+)
 from greenfast.search.toolchain import CompileFailed
 from greenfast.search.verdict import GateResult, Outcome, TimeKind, Timing
 
@@ -47,14 +52,14 @@ class Finding(StrEnum):
     AGREES = "agrees"
     DISAGREES = "disagrees"
     CANNOT_TELL = "cannot_tell"
-    NOT_RECHECKED = "not_rechecked"      # nothing here could: says why, and counts neither way
+    NOT_RECHECKED = "not_rechecked"  # nothing here could: says why, and counts neither way
 
 
 @dataclass(frozen=True)
 class Item:
     """One thing that a bundle claims, and what came of rechecking it."""
 
-    name: str                            # files, compile, correctness, safety, time
+    name: str  # files, compile, correctness, safety, time
     finding: Finding
     sentence: str
 
@@ -76,15 +81,24 @@ class Report:
         return Finding.CANNOT_TELL if Finding.CANNOT_TELL in found else Finding.AGREES
 
 
-def verify_bundle(services: Services, path: Path, target_name: str | None = None, *, trust: bool = False,
-                  seed: int | None = None) -> Report:
+def verify_bundle(
+    services: Services,
+    path: Path,
+    target_name: str | None = None,
+    *,
+    trust: bool = False,
+    seed: int | None = None,
+) -> Report:
     """Recheck the bundle at `path`. UsageError: it is no bundle, or holds code that nobody here vouches for."""
     bundle = open_bundle(path)
     name = target_name or ("cuda:0" if gpu_count() else DEFAULT_TARGET)
     family, _ = check_target_name(name)
     if family not in ("cuda", "emulator"):
-        raise UsageError(f"{name} runs nothing, so nothing can be verified on it", code="cannot_verify",
-                         mend="--target cuda:0 or emulator:h200")
+        raise UsageError(
+            f"{name} runs nothing, so nothing can be verified on it",
+            code="cannot_verify",
+            mend="--target cuda:0 or emulator:h200",
+        )
     catalogue = _vouching_catalogue(services, bundle, rendered=family == "emulator", trust=trust)
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     items = [Item("files", Finding.AGREES, f"{len(bundle.files)} files, all as SHA256SUMS says")]
@@ -94,7 +108,9 @@ def verify_bundle(services: Services, path: Path, target_name: str | None = None
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
 
-def _vouching_catalogue(services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool) -> Catalogue:
+def _vouching_catalogue(
+    services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool
+) -> Catalogue:
     """The kernels whose files are those of the bundle: today's, or the ones that its search ran with, where our own
     database has that search. UsageError `untrusted_bundle` when neither are, unless whoever asks trusts it."""
     if not _foreign(services.catalogue, bundle, rendered):
@@ -102,16 +118,24 @@ def _vouching_catalogue(services: Services, bundle: OpenedBundle, *, rendered: b
     frozen = _frozen_catalogue(services, bundle)
     foreign = _foreign(frozen or services.catalogue, bundle, rendered)
     if foreign and not trust:
-        raise UsageError(f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
-                         "not know", code="untrusted_bundle", mend="read it, and pass --trust when you trust it")
+        raise UsageError(
+            f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
+            "not know",
+            code="untrusted_bundle",
+            mend="read it, and pass --trust when you trust it",
+        )
     return services.catalogue if foreign or frozen is None else frozen
 
 
 def _frozen_catalogue(services: Services, bundle: OpenedBundle) -> Catalogue | None:
     search = bundle.evidence.get("search")
     try:
-        return services.catalogue_of(str(search["id"])) if isinstance(search, dict) and "id" in search else None
-    except UsageError:                   # another installation's, or of files that nobody has
+        return (
+            services.catalogue_of(str(search["id"]))
+            if isinstance(search, dict) and "id" in search
+            else None
+        )
+    except UsageError:  # another installation's, or of files that nobody has
         return None
 
 
@@ -122,7 +146,11 @@ def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list
     run, ours = sorted(bundle.reference_files), dict(own.reference_files) if own else {}
     if rendered:
         run.append("template.cu.j2")
-        ours |= {"template.cu.j2": one.text for one in (own.templates if own else ()) if one.name == template}
+        ours |= {
+            "template.cu.j2": one.text
+            for one in (own.templates if own else ())
+            if one.name == template
+        }
     return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
@@ -135,24 +163,45 @@ def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpe
     return kernel
 
 
-def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, target_name: str,
-               include_dirs: tuple[Path, ...], seed: int) -> list[Item]:
+def _rechecked(
+    services: Services,
+    bundle: OpenedBundle,
+    kernel: KernelSpec,
+    target_name: str,
+    include_dirs: tuple[Path, ...],
+    seed: int,
+) -> list[Item]:
     """Cheap first; what builds on something that failed is not reached."""
     target = services.target(target_name, include_dirs=include_dirs)
     workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
-    bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, target, services.toolchain,
-                  include_dirs, GateLimits(max_spill_bytes=None), seed,
-                  mode=str(bundle.environment.get("plan", {}).get("mode", "auto")))
+    bench = Bench(
+        kernel,
+        workloads[0].compile_time(kernel),
+        workloads,
+        target,
+        services.toolchain,
+        include_dirs,
+        GateLimits(max_spill_bytes=None),
+        seed,
+        mode=str(bundle.environment.get("plan", {}).get("mode", "auto")),
+    )
     target.prepare()
     subject = _subject(bench, bundle.launch, bundle.text("kernel.cu"))
     if isinstance(subject, Item):
         return [subject]
     spent = f"{subject.cubin.compile_s:.2f} s" if subject.cubin.compile_s else "from the cache"
-    items = [Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")]
+    items = [
+        Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")
+    ]
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
-            items.append(Item("safety", Finding.NOT_RECHECKED, f"{target.name} does not look for races; "
-                                                               f"--target {DEFAULT_TARGET} does"))
+            items.append(
+                Item(
+                    "safety",
+                    Finding.NOT_RECHECKED,
+                    f"{target.name} does not look for races; --target {DEFAULT_TARGET} does",
+                )
+            )
             continue
         items.append(_item(gate.judge(subject)))
         if items[-1].finding is Finding.DISAGREES:
@@ -163,19 +212,28 @@ def _rechecked(services: Services, bundle: OpenedBundle, kernel: KernelSpec, tar
 def _subject(bench: Bench, launch: dict[str, Any], text: str) -> Subject | Item:
     """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
     template = bench.kernel.template(str(launch["template"]))
-    candidate = Candidate(bench.kernel.name, template.name,
-                          complete_parameters(template, launch["parameters"], bench.compiled),
-                          Origin(OriginKind.SEEDED))
+    candidate = Candidate(
+        bench.kernel.name,
+        template.name,
+        complete_parameters(template, launch["parameters"], bench.compiled),
+        Origin(OriginKind.SEEDED),
+    )
     source = _as_text(text, tuple(dict.fromkeys(one.entry for one in template.launches)))
     if not bench.target.measures:
         rendered = bench.render(candidate)
         if getattr(rendered, "digest", "") != source.digest:
-            return Item("compile", Finding.CANNOT_TELL, "the template renders to another text than kernel.cu here (the "
-                        "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it")
+            return Item(
+                "compile",
+                Finding.CANNOT_TELL,
+                "the template renders to another text than kernel.cu here (the "
+                "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it",
+            )
         source = rendered
     cubin = bench.toolchain.compile(source, bench.target.device.arch)
     if isinstance(cubin, CompileFailed):
-        return Item("compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}")
+        return Item(
+            "compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}"
+        )
     return bench.subject(candidate, source, cubin)
 
 
@@ -185,26 +243,42 @@ def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
 
 
 def _item(result: GateResult) -> Item:
-    finding = {Outcome.PASSED: Finding.AGREES, Outcome.FAILED: Finding.DISAGREES}.get(result.outcome,
-                                                                                      Finding.NOT_RECHECKED)
+    finding = {Outcome.PASSED: Finding.AGREES, Outcome.FAILED: Finding.DISAGREES}.get(
+        result.outcome, Finding.NOT_RECHECKED
+    )
     return Item(result.gate, finding, result.sentence)
 
 
 # ---- time ----
+
 
 def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
     """Rechecked where the bundle's time was measured against its baseline on the same device model, and only there."""
     recorded = recorded_runs(bundle)
     model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
     if not recorded:
-        return Item("time", Finding.NOT_RECHECKED, "the bundle holds no time that was measured against its baseline")
+        return Item(
+            "time",
+            Finding.NOT_RECHECKED,
+            "the bundle holds no time that was measured against its baseline",
+        )
     if not bench.target.measures:
-        return Item("time", Finding.NOT_RECHECKED, f"measured on {model}; {bench.target.name} measures no time")
+        return Item(
+            "time",
+            Finding.NOT_RECHECKED,
+            f"measured on {model}; {bench.target.name} measures no time",
+        )
     if model != bench.target.device.name:
-        return Item("time", Finding.NOT_RECHECKED, f"measured on {model}, and this is {bench.target.device.name}: "
-                                                   "times of different GPUs are not compared")
+        return Item(
+            "time",
+            Finding.NOT_RECHECKED,
+            f"measured on {model}, and this is {bench.target.device.name}: "
+            "times of different GPUs are not compared",
+        )
     if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
-        return Item("time", Finding.NOT_RECHECKED, "the bundle holds no baseline to time it against")
+        return Item(
+            "time", Finding.NOT_RECHECKED, "the bundle holds no baseline to time it against"
+        )
     rival = _subject(bench, bundle.baseline_launch, bundle.text("baseline.cu"))
     if isinstance(rival, Item):
         return Item("time", Finding.CANNOT_TELL, f"the baseline: {rival.sentence}")
@@ -227,25 +301,42 @@ def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
             return [_timings(process["timings"], "other_samples") for process in one["processes"]]
     candidate = bundle.evidence.get("candidate") or {}
     found = candidate.get("gates", {}).get("performance", {}).get("timings") or ()
-    timings = _timings([one for one in found if one.get("time_kind") == TimeKind.MEASURED], "baseline_samples")
+    timings = _timings(
+        [one for one in found if one.get("time_kind") == TimeKind.MEASURED], "baseline_samples"
+    )
     return [timings] if timings else []
 
 
 def _timings(found: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, ...]:
-    return tuple(Timing(one["workload"], float(one["time_median_us"]), TimeKind.MEASURED, "",
-                        samples=tuple(map(float, one["samples"])), baseline_samples=tuple(map(float, one[others])))
-                 for one in found if one.get(others))
+    return tuple(
+        Timing(
+            one["workload"],
+            float(one["time_median_us"]),
+            TimeKind.MEASURED,
+            "",
+            samples=tuple(map(float, one["samples"])),
+            baseline_samples=tuple(map(float, one[others])),
+        )
+        for one in found
+        if one.get(others)
+    )
 
 
 def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, ...] | Failure:
     subject.target.fresh()
     one, other = replace(subject, seed=seed), replace(rival, seed=seed)
-    return one.target.measure(one.program, one.cubin, timed_problems(one),
-                              Rival(other.program, timed_problems(other), to_the_end=True),
-                              lambda execution: left_wrong(one, execution))
+    return one.target.measure(
+        one.program,
+        one.cubin,
+        timed_problems(one),
+        Rival(other.program, timed_problems(other), to_the_end=True),
+        lambda execution: left_wrong(one, execution),
+    )
 
 
-def compare_times(recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[Timing]]) -> tuple[Finding, str]:
+def compare_times(
+    recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[Timing]]
+) -> tuple[Finding, str]:
     """Two runs of one or more processes, each a ratio to the baseline with its interval, by the interval of their
     difference; what processes differ by is in both intervals."""
     was, was_half = _run(recorded)
@@ -253,9 +344,11 @@ def compare_times(recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[
     difference, half = now - was, math.hypot(was_half, now_half)
     low, high = (math.exp(difference + sign * half) for sign in (-1, 1))
     medians = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in runs[-1])
-    sentence = (f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
-                f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] "
-                f"({medians})")
+    sentence = (
+        f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
+        f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] "
+        f"({medians})"
+    )
     if not half <= NOISY_HALF_WIDTH:
         return Finding.CANNOT_TELL, f"{sentence}: too noisy to tell"
     return (Finding.AGREES if low <= 1 <= high else Finding.DISAGREES), sentence
@@ -263,7 +356,11 @@ def compare_times(recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[
 
 def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
     """(log ratio, half of its interval): the scatter of processes, and the widest of the processes' own intervals."""
-    own = [median_interval(combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings]))
-           for timings in processes]
+    own = [
+        median_interval(
+            combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings])
+        )
+        for timings in processes
+    ]
     mean, scatter = mean_of_processes([one.median for one in own])
     return mean, math.hypot(scatter, max((one.high - one.low) / 2 for one in own))

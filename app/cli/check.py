@@ -13,21 +13,29 @@ import typer
 
 from greenfast.app.cli.check_run import CheckOutcome, check_candidate, check_file, check_json
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.search.text import visible
-from greenfast.app.cli.trial import AsJson, Output, Seed, Target, Workloads, require_folder, write_text
 from greenfast.app.cli.sarif import sarif_text
-from greenfast.app.settings import Settings
+from greenfast.app.cli.trial import (
+    AsJson,
+    Output,
+    Seed,
+    Target,
+    Workloads,
+    require_folder,
+    write_text,
+)
 from greenfast.app.cli.trial_run import TrialRequest
+from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import DEFAULT_TARGET
+from greenfast.search.text import visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 LINES_AROUND = 1
-MOST_LINES = 12                      # of costs, for a person
-IMPATIENT_S = 3.0                    # the deadline of a run that is expected not to end
+MOST_LINES = 12  # of costs, for a person
+IMPATIENT_S = 3.0  # the deadline of a run that is expected not to end
 
 
 class Format(StrEnum):
@@ -41,17 +49,30 @@ def add_check_commands(app: typer.Typer) -> None:
     app.command("album")(album)
 
 
-def check(what: Annotated[str, typer.Argument(metavar="KERNEL | FILE.cu", help="A kernel's name, or your own file.")],
-          template: Annotated[str | None, typer.Option("--template", help="Template of KERNEL to render.")] = None,
-          preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
-          settings: Annotated[list[str] | None,
-                              typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")] = None,
-          workload: Workloads = None,
-          launch: Annotated[Path | None, typer.Option("--launch", metavar="LAUNCH.toml",
-                                                      help="Buffers and launches of FILE.cu.")] = None,
-          target: Target = None, seed: Seed = None,
-          form: Annotated[Format, typer.Option("--format", help="How to write the report.")] = Format.TEXT,
-          output: Output = None, as_json: AsJson = False) -> int:
+def check(
+    what: Annotated[
+        str, typer.Argument(metavar="KERNEL | FILE.cu", help="A kernel's name, or your own file.")
+    ],
+    template: Annotated[
+        str | None, typer.Option("--template", help="Template of KERNEL to render.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")
+    ] = None,
+    workload: Workloads = None,
+    launch: Annotated[
+        Path | None,
+        typer.Option("--launch", metavar="LAUNCH.toml", help="Buffers and launches of FILE.cu."),
+    ] = None,
+    target: Target = None,
+    seed: Seed = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="How to write the report.")
+    ] = Format.TEXT,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> int:
     """Look for races, reads of what was never written and accesses out of bounds. Exits 0 when clean, 1 on findings."""
     require_folder(output)
     form = Format.JSON if as_json else form
@@ -62,9 +83,14 @@ def check(what: Annotated[str, typer.Argument(metavar="KERNEL | FILE.cu", help="
             outcome = check_file(services, Path(what), _launch_of(what, launch), target, seed)
         else:
             if template is None:
-                raise UsageError("check KERNEL needs --template", code="bad_command_line",
-                                 mend=f"`greenfast templates {what}` lists them; FILE.cu needs --launch LAUNCH.toml")
-            request = TrialRequest(what, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed)
+                raise UsageError(
+                    "check KERNEL needs --template",
+                    code="bad_command_line",
+                    mend=f"`greenfast templates {what}` lists them; FILE.cu needs --launch LAUNCH.toml",
+                )
+            request = TrialRequest(
+                what, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed
+            )
             outcome = check_candidate(services, request)
     finally:
         services.close()
@@ -74,15 +100,20 @@ def check(what: Annotated[str, typer.Argument(metavar="KERNEL | FILE.cu", help="
 
 def _launch_of(what: str, launch: Path | None) -> Path:
     if launch is None:
-        raise UsageError(f"check {what} needs --launch LAUNCH.toml, which says how to launch it",
-                         code="bad_command_line", mend="docs/emulator.md shows one")
+        raise UsageError(
+            f"check {what} needs --launch LAUNCH.toml, which says how to launch it",
+            code="bad_command_line",
+            mend="docs/emulator.md shows one",
+        )
     return launch
 
 
 def _refuse_options(*options: object) -> None:
     if any(options):
-        raise UsageError("--template, --preset, --set and --workload are for kernels of the catalogue, not for a file",
-                         code="bad_command_line")
+        raise UsageError(
+            "--template, --preset, --set and --workload are for kernels of the catalogue, not for a file",
+            code="bad_command_line",
+        )
 
 
 def show(outcome: CheckOutcome, form: Format, output: Path | None) -> None:
@@ -94,7 +125,9 @@ def show(outcome: CheckOutcome, form: Format, output: Path | None) -> None:
             print(visible(line))
         show_costs(outcome)
     elif form is Format.SARIF:
-        write_text(output, sarif_text(outcome)) if output is not None else print(sarif_text(outcome), end="")
+        write_text(output, sarif_text(outcome)) if output is not None else print(
+            sarif_text(outcome), end=""
+        )
     else:
         print_json(check_json(outcome))
 
@@ -118,7 +151,9 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
 def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
     words = {finding.where: "here"}
     if finding.other_where is not None:
-        words[finding.other_where] = "against this" if finding.other_where != finding.where else "here, by two threads"
+        words[finding.other_where] = (
+            "against this" if finding.other_where != finding.where else "here, by two threads"
+        )
     for where, word in words.items():
         if where is None or where[0] not in outcome.files:
             continue
@@ -131,14 +166,22 @@ def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
 
 def show_costs(outcome: CheckOutcome) -> None:
     """The dearest lines of shared and of global memory."""
-    for is_shared, unit, factor in ((True, "wavefronts", "conflict factor"), (False, "sectors", "sectors / ideal")):
+    for is_shared, unit, factor in (
+        (True, "wavefronts", "conflict factor"),
+        (False, "sectors", "sectors / ideal"),
+    ):
         costs = [one for one in outcome.report.costs if one.is_shared is is_shared]
         if not costs:
             continue
         print()
         rows = [_cost_row(one, outcome) for one in costs[:MOST_LINES]]
-        console().print(table(("line", "", "instructions", unit, factor, "source"), rows,
-                              title=f"{'shared' if is_shared else 'global'} memory by line, {outcome.report.counted}"))
+        console().print(
+            table(
+                ("line", "", "instructions", unit, factor, "source"),
+                rows,
+                title=f"{'shared' if is_shared else 'global'} memory by line, {outcome.report.counted}",
+            )
+        )
 
 
 def _cost_row(one: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
@@ -146,19 +189,33 @@ def _cost_row(one: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
     lines = path.read_text("utf-8", "replace").splitlines() if path else []
     text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else one.file
     line = f"{one.file.rpartition('/')[2]}:{one.line}" if len(outcome.files) > 1 else one.line
-    return (line, one.kind.partition("_")[2], one.instructions, one.transactions, f"{one.factor:.2f}", text[:70])
+    return (
+        line,
+        one.kind.partition("_")[2],
+        one.instructions,
+        one.transactions,
+        f"{one.factor:.2f}",
+        text[:70],
+    )
 
 
-def album(only: Annotated[str | None, typer.Option("--only", metavar="TEXT",
-                                                   help="Entries whose kernel or name holds TEXT.")] = None,
-          as_json: AsJson = False) -> int:
+def album(
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="TEXT", help="Entries whose kernel or name holds TEXT."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """Run the album of ways to fail: each entry must be caught as it says. Exits 1 when one is not."""
     services = Services(Settings.from_environment())
     try:
         wanted = [one for one in entries() if not only or only in f"{one.kernel} {one.name}"]
         if not wanted:
-            raise UsageError(f"no entry of the album holds {only!r}", code="unknown_entry",
-                             mend="`greenfast album` runs all of them")
+            raise UsageError(
+                f"no entry of the album holds {only!r}",
+                code="unknown_entry",
+                mend="`greenfast album` runs all of them",
+            )
         answers = []
         for answer in _judged(services, wanted):
             answers.append(answer)
@@ -168,8 +225,19 @@ def album(only: Annotated[str | None, typer.Option("--only", metavar="TEXT",
         services.close()
     wrong = [one for one in answers if one.sentence]
     if as_json:
-        print_json([{"kernel": one.entry.kernel, "name": one.entry.name, "expected": one.entry.expected, "got": one.got,
-                     "ok": not one.sentence, "why": one.sentence} for one in answers])
+        print_json(
+            [
+                {
+                    "kernel": one.entry.kernel,
+                    "name": one.entry.name,
+                    "expected": one.entry.expected,
+                    "got": one.got,
+                    "ok": not one.sentence,
+                    "why": one.sentence,
+                }
+                for one in answers
+            ]
+        )
     else:
         print(f"\n{len(answers) - len(wrong)} of {len(answers)} as expected")
     return EXIT_FINDINGS if wrong else EXIT_CLEAN
@@ -180,7 +248,11 @@ def _judged(services: Services, wanted: list[Entry]) -> Iterator[Judged]:
     services.target(DEFAULT_TARGET).prepare()
 
     def work(entry: Entry) -> Judged:
-        target = services.target(DEFAULT_TARGET, IMPATIENT_S) if entry.impatient else services.target(DEFAULT_TARGET)
+        target = (
+            services.target(DEFAULT_TARGET, IMPATIENT_S)
+            if entry.impatient
+            else services.target(DEFAULT_TARGET)
+        )
         with tempfile.TemporaryDirectory(prefix="greenfast-album-") as folder:
             return judge(entry, catalogue_of(entry, Path(folder)), target, services.toolchain)
 

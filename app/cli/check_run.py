@@ -9,13 +9,13 @@ from typing import Any
 
 from greenfast.app.cli.trial_run import TrialRequest, requested_candidate
 from greenfast.app.wiring import Services
-from greenfast.search.oracle.cases import workload_case
+from greenfast.search.diagnose.brought import read_brought, shown_name
 from greenfast.search.diagnose.check import CheckReport, check_brought, check_program
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
-from greenfast.search.diagnose.brought import read_brought, shown_name
-from greenfast.search.oracle.problem import problem
 from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.toolchain import CompileFailed
@@ -37,9 +37,17 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     """A point of a template on all derived checks; lines are counted on the first workload."""
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
-    plan = services.plan(SearchRequest(
-        kernel=kernel.name, workloads=request.workloads or None, templates=(template.name,), target=request.target,
-        trials=1, seed=request.seed or 0, baseline=NO_BASELINE))
+    plan = services.plan(
+        SearchRequest(
+            kernel=kernel.name,
+            workloads=request.workloads or None,
+            templates=(template.name,),
+            target=request.target,
+            trials=1,
+            seed=request.seed or 0,
+            baseline=NO_BASELINE,
+        )
+    )
     bench = services.bench(plan)
     candidate = requested_candidate(bench, template, request)
     source = bench.render(candidate)
@@ -49,31 +57,49 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     _refuse_assembly(source, f"template {template.name}")
     subject = bench.subject(candidate, source, None)
     case = workload_case(bench.workloads[0], plan.seed)
-    counted = problem(kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False)
-    report = _compiled(services, bench.target.device.arch, source, lambda: check_program(
-        bench.target, subject.program, checked_problems(subject), counted))
+    counted = problem(
+        kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False
+    )
+    report = _compiled(
+        services,
+        bench.target.device.arch,
+        source,
+        lambda: check_program(bench.target, subject.program, checked_problems(subject), counted),
+    )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {one}" for one in request.settings)
     return CheckOutcome(f"{kernel.name} {name}{settings}", plan.target, report, template.files)
 
 
-def check_file(services: Services, cuda_file: Path, launch_file: Path, target_name: str | None,
-               seed: int | None) -> CheckOutcome:
+def check_file(
+    services: Services,
+    cuda_file: Path,
+    launch_file: Path,
+    target_name: str | None,
+    seed: int | None,
+) -> CheckOutcome:
     """A person's own kernel, launched as `launch_file` says."""
     target = services.target(target_name or DEFAULT_TARGET)
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
     _refuse_assembly(brought.source, str(cuda_file))
-    report = _compiled(services, target.device.arch, brought.source, lambda: check_brought(target, brought))
+    report = _compiled(
+        services, target.device.arch, brought.source, lambda: check_brought(target, brought)
+    )
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
 
 
 def _refuse_assembly(source: RenderedSource, what: str) -> None:
     if source.raw_asm:
-        raise UsageError(f"{what} {INLINE_ASSEMBLY}, so it cannot be checked", code="inline_assembly",
-                         mend="use the primitives of kernel_templates/include/gf/, which have an emulated form")
+        raise UsageError(
+            f"{what} {INLINE_ASSEMBLY}, so it cannot be checked",
+            code="inline_assembly",
+            mend="use the primitives of kernel_templates/include/gf/, which have an emulated form",
+        )
 
 
-def _compiled(services: Services, arch: str, source: RenderedSource, work: Callable[[], CheckReport]) -> CheckReport:
+def _compiled(
+    services: Services, arch: str, source: RenderedSource, work: Callable[[], CheckReport]
+) -> CheckReport:
     """`work`; when the emulator cannot compile the text, NVRTC decides whether that is the text's doing or ours."""
     try:
         return work()
@@ -89,8 +115,15 @@ def _compiled(services: Services, arch: str, source: RenderedSource, work: Calla
 def check_json(outcome: CheckOutcome) -> dict[str, Any]:
     report = outcome.report
     return {
-        "what": outcome.what, "target": outcome.target, "clean": not report.findings,
+        "what": outcome.what,
+        "target": outcome.target,
+        "clean": not report.findings,
         "findings": [{**asdict(one), "reason": one.reason} for one in report.findings],
-        "runs": [asdict(one) for one in report.runs], "looked_for": list(report.looked_for), "counted": report.counted,
-        "costs": [{**asdict(one), "transactions": one.transactions, "factor": round(one.factor, 3)}
-                  for one in report.costs]}
+        "runs": [asdict(one) for one in report.runs],
+        "looked_for": list(report.looked_for),
+        "counted": report.counted,
+        "costs": [
+            {**asdict(one), "transactions": one.transactions, "factor": round(one.factor, 3)}
+            for one in report.costs
+        ],
+    }

@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
+from greenfast.app.cli.doctor_checks import Check, examine, settings_in_force
 from greenfast.app.cli.output import console, print_json, styled, table
 from greenfast.app.cli.trial import AsJson
-from greenfast.app.cli.doctor_checks import Check, examine, settings_in_force
 from greenfast.app.settings import Settings
 
 EXIT_WORKS, EXIT_LACKS = 0, 3
@@ -25,9 +25,20 @@ def doctor(as_json: AsJson = False) -> int:
     if as_json:
         print_json([_json(one) for one in checks])
     else:
-        console().print(table(("", "", "found", "what to do"),
-                              [(styled(_word(one)), one.name + ("" if one.needed else " (optional)"), one.detail, one.mend)
-                               for one in checks]))
+        console().print(
+            table(
+                ("", "", "found", "what to do"),
+                [
+                    (
+                        styled(_word(one)),
+                        one.name + ("" if one.needed else " (optional)"),
+                        one.detail,
+                        one.mend,
+                    )
+                    for one in checks
+                ],
+            )
+        )
         print()
         console().print(table(("setting", "value", "what it is for"), settings_in_force(settings)))
     return EXIT_WORKS if all(one.ok for one in checks if one.needed) else EXIT_LACKS
@@ -38,5 +49,10 @@ def _word(one: Check) -> str:
 
 
 def _json(one: Check) -> dict[str, Any]:
-    return {"name": one.name, "status": "ok" if one.ok else "missing", "needed": one.needed, "detail": one.detail,
-            "mend": one.mend}
+    return {
+        "name": one.name,
+        "status": "ok" if one.ok else "missing",
+        "needed": one.needed,
+        "detail": one.detail,
+        "mend": one.mend,
+    }

@@ -20,7 +20,7 @@ from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.targets.cuda import driver, gpu_count
 
 LEAST_PYTHON = (3, 11)
-NO_DEVICE = 100                      # CUDA_ERROR_NO_DEVICE
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LACKING = "import importlib.util as u; print(*(n for n in ('torch', 'cupy', 'ml_dtypes') if not u.find_spec(n)))"
 CUDA_TOOLKIT = "install the CUDA toolkit, or add its bin folder to PATH"
@@ -40,8 +40,14 @@ class Check:
 
 def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
     """(variable, value, what it is for); secrets are only said to be set."""
-    return tuple((one.metadata["variable"], _shown(one.name, getattr(settings, one.name)), one.metadata["doc"])
-                 for one in fields(Settings))
+    return tuple(
+        (
+            one.metadata["variable"],
+            _shown(one.name, getattr(settings, one.name)),
+            one.metadata["doc"],
+        )
+        for one in fields(Settings)
+    )
 
 
 def _shown(name: str, value: object) -> str:
@@ -64,13 +70,23 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             _check("data folder", True, lambda: _data_folder(settings)),
             _disk(settings),
             _check("database", True, lambda: _database(services)),
-            _guarded(lambda: _driver(lambda: dict(services.toolchain.identity)["nvidia-cuda-nvrtc"]), "NVIDIA driver"),
+            _guarded(
+                lambda: _driver(lambda: dict(services.toolchain.identity)["nvidia-cuda-nvrtc"]),
+                "NVIDIA driver",
+            ),
             _check("NVIDIA GPU", False, _gpus),
-            _wheel("CuPy", "cupy", "to measure on a GPU"), _wheel("NVML", "pynvml", "to see clocks and foreign work"),
+            _wheel("CuPy", "cupy", "to measure on a GPU"),
+            _wheel("NVML", "pynvml", "to see clocks and foreign work"),
             _peers(),
             _tool("Nsight Compute", ("ncu",), "for `greenfast profile`", CUDA_TOOLKIT),
-            _tool("compute-sanitizer", ("compute-sanitizer",), "for `greenfast profile --sanitizer`", CUDA_TOOLKIT),
-            _tool("browser", BROWSERS, "for tests/browser", "Debian: apt-get install chromium"))
+            _tool(
+                "compute-sanitizer",
+                ("compute-sanitizer",),
+                "for `greenfast profile --sanitizer`",
+                CUDA_TOOLKIT,
+            ),
+            _tool("browser", BROWSERS, "for tests/browser", "Debian: apt-get install chromium"),
+        )
     finally:
         services.close()
 
@@ -103,17 +119,28 @@ def _toolchain(services: Services) -> str:
 
 def _host_compiler() -> str:
     from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+
     found = find_host_compiler()
     return f"{found.path} {found.version}"
 
 
 def _isolation() -> Check:
     from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
+
     landlock = landlock_version()
-    there = [*(["seccomp: no network, no new processes"] if has_seccomp() else []),
-             *([f"Landlock {landlock}: no files of others"] if landlock else [])]
-    return Check("isolation of candidates", False, len(there) == 2, "; ".join(there) or "limits of processes only",
-                 "" if len(there) == 2 else "limits hold, but candidates reach the network or files; run in a container")
+    there = [
+        *(["seccomp: no network, no new processes"] if has_seccomp() else []),
+        *([f"Landlock {landlock}: no files of others"] if landlock else []),
+    ]
+    return Check(
+        "isolation of candidates",
+        False,
+        len(there) == 2,
+        "; ".join(there) or "limits of processes only",
+        ""
+        if len(there) == 2
+        else "limits hold, but candidates reach the network or files; run in a container",
+    )
 
 
 def _data_folder(settings: Settings) -> str:
@@ -126,16 +153,26 @@ def _disk(settings: Settings) -> Check:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    return Check("disk space", True, free >= LEAST_DISK_BYTES, f"{free / 2**30:.1f} GiB free",
-                 "" if free >= LEAST_DISK_BYTES else "free some, or set GREENFAST_DATA to a folder elsewhere")
+    return Check(
+        "disk space",
+        True,
+        free >= LEAST_DISK_BYTES,
+        f"{free / 2**30:.1f} GiB free",
+        ""
+        if free >= LEAST_DISK_BYTES
+        else "free some, or set GREENFAST_DATA to a folder elsewhere",
+    )
 
 
 def _database(services: Services) -> str:
     stats = services.store.stats()
-    return ", ".join(f"{name} {value}" for name, value in stats.items() if isinstance(value, (str, int)))
+    return ", ".join(
+        f"{name} {value}" for name, value in stats.items() if isinstance(value, (str, int))
+    )
 
 
 # ---- the GPU path ----
+
 
 def _driver(toolchain: Callable[[], str]) -> Check:
     """The driver, and whether it takes what our NVRTC makes: a cubin of a newer major version does not load."""
@@ -144,9 +181,14 @@ def _driver(toolchain: Callable[[], str]) -> Check:
         return Check("NVIDIA driver", False, False, found.why, found.mend)
     ours = toolchain()
     if major(found.version) < major(ours):
-        return Check("NVIDIA driver", False, False, f"serves CUDA {found.version}; sources are compiled by NVRTC {ours}",
-                     f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13), or greenfast[cuda12] in a "
-                     "fresh environment")
+        return Check(
+            "NVIDIA driver",
+            False,
+            False,
+            f"serves CUDA {found.version}; sources are compiled by NVRTC {ours}",
+            f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13), or greenfast[cuda12] in a "
+            "fresh environment",
+        )
     return Check("NVIDIA driver", False, True, f"serves CUDA {found.version}")
 
 
@@ -164,14 +206,23 @@ def driver_state(library: str = "libcuda.so.1") -> DriverState:
     try:
         loaded = ctypes.CDLL(library)
     except OSError:
-        return DriverState(None, "not installed", "not needed; install the NVIDIA driver to measure on a GPU; in a "
-                                                  "container start it with --gpus all")
+        return DriverState(
+            None,
+            "not installed",
+            "not needed; install the NVIDIA driver to measure on a GPU; in a "
+            "container start it with --gpus all",
+        )
     code = loaded.cuInit(0)
     if code == NO_DEVICE:
-        return DriverState(None, "installed, and sees no GPU", "look at CUDA_VISIBLE_DEVICES and at `nvidia-smi`")
+        return DriverState(
+            None, "installed, and sees no GPU", "look at CUDA_VISIBLE_DEVICES and at `nvidia-smi`"
+        )
     if code != 0:
-        return DriverState(None, f"installed, and does not start: CUDA error {code}",
-                           "see what `nvidia-smi` says; after an update of the driver a reboot may be missing")
+        return DriverState(
+            None,
+            f"installed, and does not start: CUDA error {code}",
+            "see what `nvidia-smi` says; after an update of the driver a reboot may be missing",
+        )
     return DriverState(driver.driver_version())
 
 
@@ -182,11 +233,19 @@ def major(version: str) -> int:
 def _gpus() -> str:
     """Each GPU by the name that its facts are known by, or with the words that they are not."""
     if not gpu_count():
-        raise UsageError("none visible", code="no_gpu", mend="not needed; install the NVIDIA driver to measure on a GPU")
+        raise UsageError(
+            "none visible",
+            code="no_gpu",
+            mend="not needed; install the NVIDIA driver to measure on a GPU",
+        )
     found = []
     for number in range(gpu_count()):
         facts = driver.device_of(number)
-        known = "" if facts.dram_bytes_per_us and facts.tensor_fp16_flop_per_cycle_per_sm else ", peaks unknown"
+        known = (
+            ""
+            if facts.dram_bytes_per_us and facts.tensor_fp16_flop_per_cycle_per_sm
+            else ", peaks unknown"
+        )
         found.append(f"cuda:{number} {facts.title} ({facts.arch}{known})")
     return "; ".join(found)
 
@@ -196,7 +255,13 @@ def _wheel(name: str, module: str, what_for: str) -> Check:
     if importlib.util.find_spec(module) is None:
         served = driver_state().version
         extra = "cuda12" if served and major(served) == 12 else "cuda13"
-        return Check(name, False, False, "not installed", f"needed {what_for} only; pip install 'greenfast[{extra}]'")
+        return Check(
+            name,
+            False,
+            False,
+            "not installed",
+            f"needed {what_for} only; pip install 'greenfast[{extra}]'",
+        )
     versions = importlib.metadata.packages_distributions().get(module, [])
     found = ", ".join(f"{one} {importlib.metadata.version(one)}" for one in versions)
     return Check(name, False, True, found or "installed")
@@ -205,19 +270,38 @@ def _wheel(name: str, module: str, what_for: str) -> Check:
 def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Check:
     """An optional program on PATH."""
     path = next(filter(None, map(shutil.which, commands)), None)
-    return Check(name, False, path is not None, path or "not on PATH", "" if path else f"needed {what_for} only; {mend}")
+    return Check(
+        name,
+        False,
+        path is not None,
+        path or "not on PATH",
+        "" if path else f"needed {what_for} only; {mend}",
+    )
 
 
 def _peers() -> Check:
     """An interpreter in which somebody else's kernels can be timed."""
     from greenfast.search.peers.compare import PYTHON_VARIABLE, python
+
     interpreter = python()
     try:
-        done = subprocess.run([interpreter, "-c", LACKING], capture_output=True, text=True, timeout=20,
-                              cwd="/", env={**os.environ, **safe_path()})       # nothing of this folder is imported
+        done = subprocess.run(
+            [interpreter, "-c", LACKING],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            cwd="/",
+            env={**os.environ, **safe_path()},
+        )  # nothing of this folder is imported
         lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
     except (OSError, subprocess.TimeoutExpired):
         lacking = ["a working Python"]
-    return Check("peers", False, not lacking, interpreter + (f" lacks {', '.join(lacking)}" if lacking else ""),
-                 f"needed to time PyTorch beside a winner only; install it there, or name another in {PYTHON_VARIABLE}"
-                 if lacking else "")
+    return Check(
+        "peers",
+        False,
+        not lacking,
+        interpreter + (f" lacks {', '.join(lacking)}" if lacking else ""),
+        f"needed to time PyTorch beside a winner only; install it there, or name another in {PYTHON_VARIABLE}"
+        if lacking
+        else "",
+    )

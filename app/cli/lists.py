@@ -10,28 +10,31 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.output import console, duration, microseconds, print_json, say, styled, table
-
-from greenfast.search.text import visible
-from greenfast.app.cli.trial import AsJson, Output, write_text
 from greenfast.app.bundle.download import bundle
+from greenfast.app.cli.output import console, duration, microseconds, print_json, say, styled, table
+from greenfast.app.cli.trial import AsJson, Output, write_text
+from greenfast.app.settings import Settings
 from greenfast.app.views.listings import list_targets, list_templates
 from greenfast.app.views.progress import queue_words, search_detail
 from greenfast.app.views.schemas import SearchOut
-from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
+from greenfast.search.text import visible
 
-SearchId = Annotated[str, typer.Argument(metavar="SEARCH_ID", help="A search, as `greenfast searches` lists them.")]
+SearchId = Annotated[
+    str, typer.Argument(metavar="SEARCH_ID", help="A search, as `greenfast searches` lists them.")
+]
 
 
 def add_list_commands(app: typer.Typer) -> None:
     for command in (targets, templates, searches, source):
         app.command(command.__name__)(command)
     app.command("bundle")(bundle_command)
-    for wanted, doc in (("pause", "Let a search finish what is in flight and wait."),
-                        ("resume", "Queue a paused search again, for a worker."),
-                        ("cancel", "End a search; its trials stay.")):
+    for wanted, doc in (
+        ("pause", "Let a search finish what is in flight and wait."),
+        ("resume", "Queue a paused search again, for a worker."),
+        ("cancel", "End a search; its trials stay."),
+    ):
         app.command(wanted, help=doc)(_control(wanted))
 
 
@@ -50,13 +53,19 @@ def targets(as_json: AsJson = False) -> int:
     if as_json:
         print_json([one.model_dump() for one in found])
         return 0
-    console().print(table(("target", "", "time", "available"),
-                          [(one.name, one.title, one.time_kind, one.why or "yes") for one in found]))
+    console().print(
+        table(
+            ("target", "", "time", "available"),
+            [(one.name, one.title, one.time_kind, one.why or "yes") for one in found],
+        )
+    )
     return 0
 
 
-def templates(kernel: Annotated[str | None, typer.Argument(help="Only this kernel's.")] = None,
-              as_json: AsJson = False) -> int:
+def templates(
+    kernel: Annotated[str | None, typer.Argument(help="Only this kernel's.")] = None,
+    as_json: AsJson = False,
+) -> int:
     """Templates with their parameters and presets."""
     catalogue = Services(Settings.from_environment()).catalogue
     found = list_templates(catalogue, kernel)
@@ -68,16 +77,28 @@ def templates(kernel: Annotated[str | None, typer.Argument(help="Only this kerne
         return 0
     out = console()
     for one in found:
-        out.print(table(("parameter", "values", "default", ""),
-                        [(each.name, ", ".join(map(str, each.values)), each.default, each.doc)
-                         for each in one.parameters], title=f"{one.kernel} {one.name}: {one.idea}"))
+        out.print(
+            table(
+                ("parameter", "values", "default", ""),
+                [
+                    (each.name, ", ".join(map(str, each.values)), each.default, each.doc)
+                    for each in one.parameters
+                ],
+                title=f"{one.kernel} {one.name}: {one.idea}",
+            )
+        )
         out.print(table(("preset", ""), [(each.name, each.doc) for each in one.presets]))
         out.print()
     return 0
 
 
-def searches(status: Annotated[str | None, typer.Option("--status", help="Only those in this state.")] = None,
-             limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 20, as_json: AsJson = False) -> int:
+def searches(
+    status: Annotated[
+        str | None, typer.Option("--status", help="Only those in this state.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 20,
+    as_json: AsJson = False,
+) -> int:
     """Searches, newest first."""
     with opened_services() as services:
         rows = services.store.searches(limit=limit, status=status).items
@@ -85,10 +106,23 @@ def searches(status: Annotated[str | None, typer.Option("--status", help="Only t
     if as_json:
         print_json([SearchOut.model_validate(one).model_dump() for one in rows])
         return 0
-    console().print(table(
-        ("search", "name", "status", "trials", "best", "spent", ""),
-        [(one.id, one.name, shown_status(one, queue), f"{one.trials_done}/{one.trials_budget or '-'}",
-          microseconds(one.best_time_us, one.time_kind, one.time_mode), duration(one.spent_s), one.why) for one in rows]))
+    console().print(
+        table(
+            ("search", "name", "status", "trials", "best", "spent", ""),
+            [
+                (
+                    one.id,
+                    one.name,
+                    shown_status(one, queue),
+                    f"{one.trials_done}/{one.trials_budget or '-'}",
+                    microseconds(one.best_time_us, one.time_kind, one.time_mode),
+                    duration(one.spent_s),
+                    one.why,
+                )
+                for one in rows
+            ],
+        )
+    )
     return 0
 
 
@@ -98,8 +132,13 @@ def shown_status(row: SearchRow, queue: QueueState) -> Any:
     return f"{row.status}, {words}" if words else styled(row.status)
 
 
-def source(digest: Annotated[str, typer.Argument(help="A source's digest, or 8 or more of its first digits.")],
-           output: Output = None, as_json: AsJson = False) -> int:
+def source(
+    digest: Annotated[
+        str, typer.Argument(help="A source's digest, or 8 or more of its first digits.")
+    ],
+    output: Output = None,
+    as_json: AsJson = False,
+) -> int:
     """A candidate's CUDA source by its digest."""
     with opened_services() as services:
         found = services.store.source(digest)
@@ -107,15 +146,27 @@ def source(digest: Annotated[str, typer.Argument(help="A source's digest, or 8 o
         write_text(output, found.text)
         say(f"written to {output}")
     if as_json:
-        print_json({"digest": found.digest, "kernel": found.kernel, "template": found.template, "text": found.text})
+        print_json(
+            {
+                "digest": found.digest,
+                "kernel": found.kernel,
+                "template": found.template,
+                "text": found.text,
+            }
+        )
     elif output is None:
         sys.stdout.write(visible(found.text) if sys.stdout.isatty() else found.text)
     return 0
 
 
-def bundle_command(search: SearchId, output: Output = None,
-                   trial: Annotated[int | None, typer.Option("--trial", min=0, help="Not the best, this one.")] = None,
-                   as_json: AsJson = False) -> int:
+def bundle_command(
+    search: SearchId,
+    output: Output = None,
+    trial: Annotated[
+        int | None, typer.Option("--trial", min=0, help="Not the best, this one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """The best candidate as a zip file: source, launch, reference, examples that run, evidence."""
     with opened_services() as services:
         made = bundle(services, search, trial)
@@ -123,8 +174,16 @@ def bundle_command(search: SearchId, output: Output = None,
     write_text(path, made.content)
     say(f"written to {path}")
     if as_json:
-        print_json({"id": search, "path": str(path), "bytes": len(made.content), "sha256": made.sha256,
-                    "files": list(made.names), "source_digest": made.source_digest})
+        print_json(
+            {
+                "id": search,
+                "path": str(path),
+                "bytes": len(made.content),
+                "sha256": made.sha256,
+                "files": list(made.names),
+                "source_digest": made.source_digest,
+            }
+        )
     return 0
 
 
@@ -138,4 +197,5 @@ def _control(wanted: str):
         if as_json:
             print_json(detail.model_dump())
         return 0
+
     return command

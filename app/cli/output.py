@@ -15,7 +15,6 @@ from greenfast.search.errors import GreenfastError
 from greenfast.search.json_values import json_text
 from greenfast.search.text import visible
 
-
 WIDTH_WITHOUT_TERMINAL = 140
 
 
@@ -56,8 +55,13 @@ def text(value: object, style: str = "") -> Text:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> Table:
-    made = Table(title=text(title) if title else None, title_justify="left", header_style="bold", box=None,
-                 pad_edge=False)
+    made = Table(
+        title=text(title) if title else None,
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     for one in titles:
         made.add_column(text(one), overflow="fold")
     for row in rows:
@@ -65,9 +69,21 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, title: str
     return made
 
 
-VERDICT_STYLES = {"accepted": "bold green", "green": "green", "rejected": "yellow", "faulted": "bold red",
-                  "passed": "green", "failed": "yellow", "completed": "green", "running": "cyan",
-                  "cancelled": "yellow", "missing": "red", "ok": "green", "right": "green", "wrong": "bold red"}
+VERDICT_STYLES = {
+    "accepted": "bold green",
+    "green": "green",
+    "rejected": "yellow",
+    "faulted": "bold red",
+    "passed": "green",
+    "failed": "yellow",
+    "completed": "green",
+    "running": "cyan",
+    "cancelled": "yellow",
+    "missing": "red",
+    "ok": "green",
+    "right": "green",
+    "wrong": "bold red",
+}
 
 
 def styled(word: object) -> Text:

@@ -37,32 +37,65 @@ def sarif_text(outcome: CheckOutcome) -> str:
 def sarif(outcome: CheckOutcome) -> dict[str, Any]:
     """One run with a rule for each kind and a result for each finding."""
     used = list(dict.fromkeys(one.kind for one in outcome.report.findings))
-    rules = [{"id": kind, "shortDescription": {"text": RULES[kind]}, "defaultConfiguration": {"level": "error"}}
-             for kind in used]
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{
-        "tool": {"driver": {"name": "greenfast", "version": own_version(), "rules": rules}},
-        "invocations": [{"executionSuccessful": True}],
-        "results": [_result(one, used.index(one.kind), outcome) for one in outcome.report.findings],
-        "columnKind": "utf16CodeUnits"}]}
+    rules = [
+        {
+            "id": kind,
+            "shortDescription": {"text": RULES[kind]},
+            "defaultConfiguration": {"level": "error"},
+        }
+        for kind in used
+    ]
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "greenfast", "version": own_version(), "rules": rules}},
+                "invocations": [{"executionSuccessful": True}],
+                "results": [
+                    _result(one, used.index(one.kind), outcome) for one in outcome.report.findings
+                ],
+                "columnKind": "utf16CodeUnits",
+            }
+        ],
+    }
 
 
 def _result(finding: SafetyFinding, rule: int, outcome: CheckOutcome) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "ruleId": finding.kind, "ruleIndex": rule, "level": "error", "message": {"text": finding.sentence},
+        "ruleId": finding.kind,
+        "ruleIndex": rule,
+        "level": "error",
+        "message": {"text": finding.sentence},
         "locations": [_location(finding.where, outcome)] if finding.where else [],
         "occurrenceCount": max(1, finding.count),
-        "properties": {"memory": finding.memory, "offset_bytes": finding.offset_bytes, "block": finding.block,
-                       "thread": finding.thread, "other_thread": finding.other_thread}}
+        "properties": {
+            "memory": finding.memory,
+            "offset_bytes": finding.offset_bytes,
+            "block": finding.block,
+            "thread": finding.thread,
+            "other_thread": finding.other_thread,
+        },
+    }
     if finding.other_where:
-        found["relatedLocations"] = [{"id": 1, "message": {"text": "the access that it is not ordered with"},
-                                      **_location(finding.other_where, outcome)}]
+        found["relatedLocations"] = [
+            {
+                "id": 1,
+                "message": {"text": "the access that it is not ordered with"},
+                **_location(finding.other_where, outcome),
+            }
+        ]
     return found
 
 
 def _location(where: tuple[str, int], outcome: CheckOutcome) -> dict[str, Any]:
     file, line = where
-    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file, outcome.files.get(file))},
-                                 "region": {"startLine": max(1, line)}}}
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(file, outcome.files.get(file))},
+            "region": {"startLine": max(1, line)},
+        }
+    }
 
 
 def _uri(name: str, path: Path | None) -> str:

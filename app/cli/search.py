@@ -8,13 +8,22 @@ from typing import Annotated, Any
 import typer
 
 from greenfast.app.cli.lists import opened_services
-from greenfast.app.cli.output import console, duration, microseconds, print_json, ratio_in_band, say, styled, table
+from greenfast.app.cli.output import (
+    console,
+    duration,
+    microseconds,
+    print_json,
+    ratio_in_band,
+    say,
+    styled,
+    table,
+)
 from greenfast.app.cli.tables import peers_table
 from greenfast.app.cli.trial import AsJson, Seed, Target, Workloads
+from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
 from greenfast.app.views.progress import progress, search_detail, standing
 from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.wiring import Services
-from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
 from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop.plan import SearchRequest
@@ -31,32 +40,69 @@ def add_search_commands(app: typer.Typer) -> None:
     app.command("search")(search)
 
 
-def search(kernel: Annotated[str | None, typer.Argument(help="Name of a kernel.")] = None,
-           workload: Workloads = None,
-           template: Annotated[list[str] | None, typer.Option("--template", help="May be repeated.")] = None,
-           target: Target = None,
-           strategy: Annotated[str | None, typer.Option("--strategy", help="What chooses candidates.")] = None,
-           trials: Annotated[int | None, typer.Option("--trials", help="Budget of trials.")] = None,
-           seconds: Annotated[float | None, typer.Option("--seconds", help="Budget of seconds.")] = None,
-           seed: Seed = None,
-           name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
-           baseline: Annotated[str | None, typer.Option("--baseline", help="template:preset, champion, or none.")] = None,
-           min_gain: Annotated[float | None, typer.Option("--min-gain", help="Share that counts as faster.")] = None,
-           confirm: Annotated[bool, typer.Option("--confirm/--no-confirm", help="Where times are measured, time the "
-                                                 "winner again in fresh processes.")] = True,
-           mode: Annotated[str | None, typer.Option("--mode", help="Of measured times: auto, hot (data in L2) or cold "
-                                                    "(data in memory).")] = None,
-           resume: Annotated[str | None, typer.Option("--resume", metavar="SEARCH_ID",
-                                                      help="Go on with a paused search here.")] = None,
-           as_json: AsJson = False) -> int:
+def search(
+    kernel: Annotated[str | None, typer.Argument(help="Name of a kernel.")] = None,
+    workload: Workloads = None,
+    template: Annotated[
+        list[str] | None, typer.Option("--template", help="May be repeated.")
+    ] = None,
+    target: Target = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="What chooses candidates.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option("--trials", help="Budget of trials.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Budget of seconds.")] = None,
+    seed: Seed = None,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="template:preset, champion, or none.")
+    ] = None,
+    min_gain: Annotated[
+        float | None, typer.Option("--min-gain", help="Share that counts as faster.")
+    ] = None,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm/--no-confirm",
+            help="Where times are measured, time the winner again in fresh processes.",
+        ),
+    ] = True,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode", help="Of measured times: auto, hot (data in L2) or cold (data in memory)."
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", metavar="SEARCH_ID", help="Go on with a paused search here."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """Search for the fastest right candidate. Ctrl-C stops after the trials in flight; the search can be resumed."""
     if (kernel is None) == (resume is None):
-        raise UsageError("a kernel or --resume SEARCH_ID has to be named, and not both", code="bad_command_line")
-    request = None if kernel is None else SearchRequest(
-        kernel=kernel, name=name, workloads=tuple(workload) if workload else None,
-        templates=tuple(template) if template else None, target=target, strategy=strategy, trials=trials,
-        seconds=seconds, seed=seed, baseline=baseline, min_gain=min_gain, confirm=confirm,
-        mode=mode)
+        raise UsageError(
+            "a kernel or --resume SEARCH_ID has to be named, and not both", code="bad_command_line"
+        )
+    request = (
+        None
+        if kernel is None
+        else SearchRequest(
+            kernel=kernel,
+            name=name,
+            workloads=tuple(workload) if workload else None,
+            templates=tuple(template) if template else None,
+            target=target,
+            strategy=strategy,
+            trials=trials,
+            seconds=seconds,
+            seed=seed,
+            baseline=baseline,
+            min_gain=min_gain,
+            confirm=confirm,
+            mode=mode,
+        )
+    )
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
@@ -94,25 +140,41 @@ def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
             return followed
         claim = followed
         say(f"nobody works on {search_id} any more: it goes on here")
-    report = run_claim(services, claim, stop, TrialLines(services, search_id),
-                       lambda: say("the winner is timed again, in fresh processes and beside its peers"), say)
+    report = run_claim(
+        services,
+        claim,
+        stop,
+        TrialLines(services, search_id),
+        lambda: say("the winner is timed again, in fresh processes and beside its peers"),
+        say,
+    )
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
-        say(f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "
-            "for a worker")
+        say(
+            f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "
+            "for a worker"
+        )
     if report.left is Left.LOST:
-        raise Fault(report.why, code="lease_lost", mend=f"see `greenfast searches`; {search_id} goes on elsewhere")
+        raise Fault(
+            report.why,
+            code="lease_lost",
+            mend=f"see `greenfast searches`; {search_id} goes on elsewhere",
+        )
     return report
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
     """Who has the search, and until when a worker that has died would keep it."""
     if silence is None:
-        say(f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)")
+        say(
+            f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)"
+        )
         return
     until = time.strftime("%H:%M:%S", time.localtime(time.time() + silence.lease_left_s))
-    say(f"worker {silence.worker} holds {search_id}, its last sign of life {silence.seconds:.0f} s ago; if none follows, "
-        f"the search goes on here at {until}, in {silence.lease_left_s:.0f} s (Ctrl-C stops waiting, not the search)")
+    say(
+        f"worker {silence.worker} holds {search_id}, its last sign of life {silence.seconds:.0f} s ago; if none follows, "
+        f"the search goes on here at {until}, in {silence.lease_left_s:.0f} s (Ctrl-C stops waiting, not the search)"
+    )
 
 
 def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunReport | Claim:
@@ -124,10 +186,16 @@ def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunRepo
             return RunReport(Left.ENDED, Ended(row.status), row.why)
         if row.trials_done != seen:
             seen = row.trials_done
-            say(f"{seen}/{row.trials_budget or '-'} trials, best "
-                f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}")
+            say(
+                f"{seen}/{row.trials_budget or '-'} trials, best "
+                f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}"
+            )
         stop.wait(LOOK_S)
-        if not stop.asked and (claim := services.store.claim(name, services.settings.lease_s, search_id)) is not None:
+        if (
+            not stop.asked
+            and (claim := services.store.claim(name, services.settings.lease_s, search_id))
+            is not None
+        ):
             return claim
     return RunReport(Left.STOPPED, why="stopped following")
 
@@ -147,9 +215,13 @@ class TrialLines:
         if isinstance(trial.verdict, Rejected):
             what += f" ({trial.verdict.stage}: {trial.verdict.reason})"
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
-        left = f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
-        say(f"{row.trials_done}/{budget} {trial.candidate.template} {what}, best "
-            f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}")
+        left = (
+            f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
+        )
+        say(
+            f"{row.trials_done}/{budget} {trial.candidate.template} {what}, best "
+            f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}"
+        )
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
@@ -165,30 +237,61 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
 def show_search(detail: SearchDetailOut) -> None:
     """What came out, for a person."""
     out = console()
-    why, _, closing = detail.why.partition("; ") if detail.status == Ended.COMPLETED else (detail.why, "", "")
-    out.print(table(("search", "status", "trials", "took", ""),
-                    [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)]))
+    why, _, closing = (
+        detail.why.partition("; ") if detail.status == Ended.COMPLETED else (detail.why, "", "")
+    )
+    out.print(
+        table(
+            ("search", "status", "trials", "took", ""),
+            [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)],
+        )
+    )
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
-    out.print(table(("", "trial", "candidate", "time", "ratio", "source"),
-                    [(label, one.number, _design(one), microseconds(one.time_median_us, one.time_kind, one.time_mode),
-                      ratio_in_band(one.ratio_to_baseline, one.time_kind, one.time_band),
-                      (one.source_digest or "-")[:16]) for label, one in rows if one is not None]))
+    out.print(
+        table(
+            ("", "trial", "candidate", "time", "ratio", "source"),
+            [
+                (
+                    label,
+                    one.number,
+                    _design(one),
+                    microseconds(one.time_median_us, one.time_kind, one.time_mode),
+                    ratio_in_band(one.ratio_to_baseline, one.time_kind, one.time_band),
+                    (one.source_digest or "-")[:16],
+                )
+                for label, one in rows
+                if one is not None
+            ],
+        )
+    )
     if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:
-        out.print(NOT_SAFE if detail.best.verdict == "green" and detail.best.time_kind == "measured" else NOT_FASTER)
+        out.print(
+            NOT_SAFE
+            if detail.best.verdict == "green" and detail.best.time_kind == "measured"
+            else NOT_FASTER
+        )
     if detail.best is not None and (said := standing(detail.best, detail.best.not_told_apart)):
         out.print(said)
-    if closing:                                      # what the confirmation said
+    if closing:  # what the confirmation said
         out.print(closing[0].upper() + closing[1:] + ".")
     if detail.peers:
         out.print(peers_table(detail.peers))
     counts = detail.counts
-    out.print(table(("verdicts", "stages", "reasons"),
-                    [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))]))
+    out.print(
+        table(
+            ("verdicts", "stages", "reasons"),
+            [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))],
+        )
+    )
 
 
 def _design(one: Any) -> str:
-    return one.template + (f":{one.preset}" if one.preset else "") + " " + \
-        " ".join(f"{name}={value}" for name, value in one.parameters.items())
+    return (
+        one.template
+        + (f":{one.preset}" if one.preset else "")
+        + " "
+        + " ".join(f"{name}={value}" for name, value in one.parameters.items())
+    )
 
 
 def _tally(counts: dict[str, int]) -> str:

@@ -11,10 +11,19 @@ from greenfast.app.views.schemas import PeerOut
 
 def peers_table(peers: list[PeerOut]) -> Table:
     """Peers beside a winner, those that were timed first."""
-    return table(("peer", "workload", "measured", "the winner's ratio", "the winner is"),
-                 [(f"{one.name} {one.version}".strip(), one.workload, microseconds(one.time_median_us),
-                   interval(one.comparison) if one.comparison else "-",
-                   one.comparison.decision if one.comparison else _why_not(one)) for one in ranked(peers)])
+    return table(
+        ("peer", "workload", "measured", "the winner's ratio", "the winner is"),
+        [
+            (
+                f"{one.name} {one.version}".strip(),
+                one.workload,
+                microseconds(one.time_median_us),
+                interval(one.comparison) if one.comparison else "-",
+                one.comparison.decision if one.comparison else _why_not(one),
+            )
+            for one in ranked(peers)
+        ],
+    )
 
 
 def _why_not(one: PeerOut) -> str:

@@ -9,17 +9,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from greenfast.app.wiring import Services
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from greenfast.search.errors import UsageError
-from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
-from greenfast.search.kernels.expressions import Value
-from greenfast.search.gates import GATES
-from greenfast.search.loop.plan import NO_BASELINE, SearchPlan, SearchRequest
 from greenfast.search.diagnose.probes import probe_command
-from greenfast.search.loop.run import baseline_candidate
+from greenfast.search.errors import UsageError
+from greenfast.search.gates import GATES
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.verdict import (CorrectnessEvidence, Faulted, GateResult, Outcome, Rejected, Verdict, gate_result,
-                            performance_of, verdict_name)
+from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
+from greenfast.search.loop.plan import NO_BASELINE, SearchPlan, SearchRequest
+from greenfast.search.loop.run import baseline_candidate
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
+from greenfast.search.verdict import (
+    CorrectnessEvidence,
+    Faulted,
+    GateResult,
+    Outcome,
+    Rejected,
+    Verdict,
+    gate_result,
+    performance_of,
+    verdict_name,
+)
 
 LONGEST_LOG = 32_000
 EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1, "faulted": 3}
@@ -45,18 +60,25 @@ class TrialResult:
     plan: SearchPlan
     candidate: Candidate
     done: Evaluated
-    baseline: Evaluated | None           # None: not asked for, or the candidate is the baseline
-    probe: str = ""                      # the command that shows where a wrong candidate goes wrong
+    baseline: Evaluated | None  # None: not asked for, or the candidate is the baseline
+    probe: str = ""  # the command that shows where a wrong candidate goes wrong
 
 
 def run_trial(services: Services, request: TrialRequest) -> TrialResult:
     """Evaluate the candidate, after the baseline when there is one; refuses what cannot be a candidate."""
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
-    plan = services.plan(SearchRequest(
-        kernel=kernel.name, workloads=request.workloads or None, templates=(template.name,), target=request.target,
-        trials=1, seed=0 if request.seed is None else request.seed,
-        baseline=_baseline(kernel, request)))
+    plan = services.plan(
+        SearchRequest(
+            kernel=kernel.name,
+            workloads=request.workloads or None,
+            templates=(template.name,),
+            target=request.target,
+            trials=1,
+            seed=0 if request.seed is None else request.seed,
+            baseline=_baseline(kernel, request),
+        )
+    )
     bench = services.bench(plan)
     candidate = requested_candidate(bench, template, request)
     bench.target.prepare()
@@ -65,18 +87,32 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
         compared_with = baseline_candidate(plan, bench)
         if compared_with.digest != candidate.digest:
             baseline = evaluate(compared_with, bench)
-            bench = dataclasses.replace(bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode)
+            bench = dataclasses.replace(
+                bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode
+            )
     done = evaluate(candidate, bench, lambda: timings_of(baseline.verdict) if baseline else None)
-    return TrialResult(plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict))
+    return TrialResult(
+        plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict)
+    )
 
 
 def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: Verdict) -> str:
     found = gate_result(verdict, "correctness")
-    if not isinstance(verdict, Rejected) or found is None or found.outcome is not Outcome.FAILED \
-            or plan.target.startswith("replay:"):
+    if (
+        not isinstance(verdict, Rejected)
+        or found is None
+        or found.outcome is not Outcome.FAILED
+        or plan.target.startswith("replay:")
+    ):
         return ""
-    case = next((one.workload for one in found.evidence.checks if not one.passed), "") if found.evidence else ""
-    return probe_command(kernel, candidate.template, candidate.values(), plan.workloads[0], plan.target, case)
+    case = (
+        next((one.workload for one in found.evidence.checks if not one.passed), "")
+        if found.evidence
+        else ""
+    )
+    return probe_command(
+        kernel, candidate.template, candidate.values(), plan.workloads[0], plan.target, case
+    )
 
 
 def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
@@ -92,8 +128,12 @@ def requested_candidate(bench: Bench, template: TemplateSpec, request: TrialRequ
     if request.preset is not None:
         candidate = preset_candidate(template, request.preset, bench.compiled, changes)
     else:
-        candidate = Candidate(template.kernel, template.name, complete_parameters(template, changes, bench.compiled),
-                              Origin(OriginKind.SEEDED))
+        candidate = Candidate(
+            template.kernel,
+            template.name,
+            complete_parameters(template, changes, bench.compiled),
+            Origin(OriginKind.SEEDED),
+        )
     bench.target.space(template, bench.compiled).require(candidate.parameters)
     return candidate
 
@@ -104,7 +144,11 @@ def parse_settings(template: TemplateSpec, texts: Sequence[str]) -> dict[str, Va
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
-            raise UsageError(f"--set {text!r} holds no value", code="bad_setting_text", mend="write --set name=value")
+            raise UsageError(
+                f"--set {text!r} holds no value",
+                code="bad_setting_text",
+                mend="write --set name=value",
+            )
         if name in values:
             raise UsageError(f"--set names {name} twice", code="repeated_parameter")
         values[name] = template.parameter(name).parse(value)
@@ -114,11 +158,18 @@ def parse_settings(template: TemplateSpec, texts: Sequence[str]) -> dict[str, Va
 def trial_report(result: TrialResult) -> JSON:
     """The contract's object: verdict, gates with evidence, time, digests."""
     report = {
-        "kernel": result.plan.kernel, "template": result.candidate.template,
-        "preset": result.candidate.origin.preset or None, "parameters": result.candidate.values(),
-        "workloads": list(result.plan.workloads), "target": result.plan.target, "seed": result.plan.seed,
-        "candidate_digest": result.candidate.digest, **evaluated_report(result.done), "probe": result.probe or None,
-        "baseline": None}
+        "kernel": result.plan.kernel,
+        "template": result.candidate.template,
+        "preset": result.candidate.origin.preset or None,
+        "parameters": result.candidate.values(),
+        "workloads": list(result.plan.workloads),
+        "target": result.plan.target,
+        "seed": result.plan.seed,
+        "candidate_digest": result.candidate.digest,
+        **evaluated_report(result.done),
+        "probe": result.probe or None,
+        "baseline": None,
+    }
     if result.baseline is not None:
         report["baseline"] = {"name": result.plan.baseline, **evaluated_report(result.baseline)}
         del report["baseline"]["log"], report["baseline"]["gates"]
@@ -130,14 +181,20 @@ def evaluated_report(done: Evaluated) -> JSON:
     performance = performance_of(verdict)
     times = [one.time_median_us for one in performance.timings] if performance else []
     return {
-        "verdict": verdict_name(verdict), "stage": getattr(verdict, "stage", None),
-        "reason": getattr(verdict, "reason", None), "sentence": sentence_of(verdict),
+        "verdict": verdict_name(verdict),
+        "stage": getattr(verdict, "stage", None),
+        "reason": getattr(verdict, "reason", None),
+        "sentence": sentence_of(verdict),
         "code": verdict.code if isinstance(verdict, Faulted) else None,
-        "time_median_us": geometric_mean(times), "time_kind": performance.timings[0].time_kind if times else None,
+        "time_median_us": geometric_mean(times),
+        "time_kind": performance.timings[0].time_kind if times else None,
         "time_mode": (performance.mode or None) if times else None,
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
-        "source_digest": done.source.digest if done.source else None, "duration_s": round(done.duration_s, 3),
-        "gates": gates_report(verdict), "log": capped(getattr(verdict, "log", ""))}
+        "source_digest": done.source.digest if done.source else None,
+        "duration_s": round(done.duration_s, 3),
+        "gates": gates_report(verdict),
+        "log": capped(getattr(verdict, "log", "")),
+    }
 
 
 def sentence_of(verdict: Verdict) -> str:
@@ -154,14 +211,23 @@ def sentence_of(verdict: Verdict) -> str:
 def gates_report(verdict: Verdict) -> JSON:
     """Every gate by name, in order; those that were not reached say so."""
     skipped = f"not reached: {getattr(verdict, 'stage', 'an earlier step')} failed"
-    return {gate.name: gate_report(gate_result(verdict, gate.name) or GateResult(gate.name, Outcome.SKIPPED, skipped))
-            for gate in GATES}
+    return {
+        gate.name: gate_report(
+            gate_result(verdict, gate.name) or GateResult(gate.name, Outcome.SKIPPED, skipped)
+        )
+        for gate in GATES
+    }
 
 
 def gate_report(result: GateResult) -> JSON:
     """Outcome and sentence, and the evidence's fields beside them."""
     evidence = dataclasses.asdict(result.evidence) if result.evidence is not None else {}
-    report: JSON = {"outcome": result.outcome, "sentence": result.sentence, "reason": result.reason, **evidence}
+    report: JSON = {
+        "outcome": result.outcome,
+        "sentence": result.sentence,
+        "reason": result.reason,
+        **evidence,
+    }
     if isinstance(result.evidence, CorrectnessEvidence):
         report["max_abs_error"] = result.evidence.max_abs_error
     for timing in report.get("timings", ()):

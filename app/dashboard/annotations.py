@@ -10,8 +10,12 @@ from typing import Any
 from greenfast.db.rows import TrialDetail
 from greenfast.search.verdict import LineCost
 
-ACCESSES = {"shared_read": "shared read", "shared_write": "shared write", "global_read": "global read",
-            "global_write": "global write"}
+ACCESSES = {
+    "shared_read": "shared read",
+    "shared_write": "shared write",
+    "global_read": "global read",
+    "global_write": "global write",
+}
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,8 @@ class Note:
 
     kind: str
     text: str
-    is_bad: bool                         # a defect, or a cost above the ideal
-    number: int | None = None            # of a finding, as the safety gate lists them
+    is_bad: bool  # a defect, or a cost above the ideal
+    number: int | None = None  # of a finding, as the safety gate lists them
 
 
 def notes_of(trial: TrialDetail) -> dict[int, list[Note]]:
@@ -29,10 +33,15 @@ def notes_of(trial: TrialDetail) -> dict[int, list[Note]]:
     found: dict[int, list[Note]] = defaultdict(list)
     for number, one in enumerate(trial.gates.get("safety", {}).get("findings", ()), 1):
         if one["source_line"]:
-            found[one["source_line"]].append(Note("finding", f"{one['kind']}: {one['sentence']}", True, number))
+            found[one["source_line"]].append(
+                Note("finding", f"{one['kind']}: {one['sentence']}", True, number)
+            )
         if one["other_source_line"] and one["other_source_line"] != one["source_line"]:
             found[one["other_source_line"]].append(
-                Note("finding", f"{one['kind']}: the other access of finding {number}", True, number))
+                Note(
+                    "finding", f"{one['kind']}: the other access of finding {number}", True, number
+                )
+            )
     for one in counted_lines(trial):
         if one.source_line:
             found[one.source_line].append(cost_note(one))

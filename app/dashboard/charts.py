@@ -7,11 +7,12 @@ from typing import Any
 
 from greenfast.db.rows import Point, TrialRow
 
-MOST_POINTS = 1_000                  # SVG points that a browser draws each second without delay
+MOST_POINTS = 1_000  # SVG points that a browser draws each second without delay
 
 
-def best_so_far(search_id: str, trials: Sequence[TrialRow], points: Sequence[Point],
-                baseline: TrialRow | None) -> dict[str, Any]:
+def best_so_far(
+    search_id: str, trials: Sequence[TrialRow], points: Sequence[Point], baseline: TrialRow | None
+) -> dict[str, Any]:
     """Points by template, the steps of the best, the baseline, and the trials that no time stands for."""
     timed = [one for one in trials if one.time_median_us is not None]
     templates: dict[str, dict[str, list[Any]]] = {}
@@ -23,13 +24,17 @@ def best_so_far(search_id: str, trials: Sequence[TrialRow], points: Sequence[Poi
     untimed = [one for one in trials if one.time_median_us is None and one.verdict is not None]
     reference = baseline if baseline is not None and baseline.time_median_us is not None else None
     return {
-        "url": f"/searches/{search_id}/trials/", "templates": dict(sorted(templates.items())),
+        "url": f"/searches/{search_id}/trials/",
+        "templates": dict(sorted(templates.items())),
         "best": [[one.number, one.best_us] for one in steps(points)],
         "last_number": max((one.number for one in trials), default=0),
         "baseline": reference.time_median_us if reference else None,
         "band": reference.time_band if reference else None,
         "kind": next((one.time_kind for one in timed), None),
-        "untimed": [[one.number, ": ".join(filter(None, (one.verdict, one.reason)))] for one in untimed]}
+        "untimed": [
+            [one.number, ": ".join(filter(None, (one.verdict, one.reason)))] for one in untimed
+        ],
+    }
 
 
 def steps(points: Sequence[Point]) -> list[Point]:

@@ -13,7 +13,7 @@ from pygments.lexers import CudaLexer
 from greenfast.app.dashboard.annotations import Note
 from greenfast.app.dashboard.words import visible, visible_lines
 
-LARGEST_HIGHLIGHTED = 300_000        # characters; longer text is shown plain
+LARGEST_HIGHLIGHTED = 300_000  # characters; longer text is shown plain
 
 
 def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> Markup:
@@ -22,18 +22,25 @@ def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> 
     The style sheet draws the numbers and keeps notes out of a selection, so that copying takes the code alone.
     """
     notes = notes or {}
-    return Markup("\n").join(_line(number, line, notes.get(number, ()))
-                             for number, line in enumerate(_highlighted(text), 1))
+    return Markup("\n").join(
+        _line(number, line, notes.get(number, ()))
+        for number, line in enumerate(_highlighted(text), 1)
+    )
 
 
 def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
     costs = [one for one in notes if one.kind == "cost"]
     beside = _COST.format(" \u00b7 ".join(_part(one) for one in costs)) if costs else ""
-    below = "".join(_FINDING.format(one.number, one.number, escape(visible(one.text)))
-                    for one in notes if one.kind == "finding")
+    below = "".join(
+        _FINDING.format(one.number, one.number, escape(visible(one.text)))
+        for one in notes
+        if one.kind == "finding"
+    )
     marked = " has-finding" if below else ""
-    return Markup(f'<span class="line{marked}" id="L{number}"><a href="#L{number}" aria-label="line {number}" '
-                  f'data-number="{number}"></a>{line}{beside}{below}</span>')
+    return Markup(
+        f'<span class="line{marked}" id="L{number}"><a href="#L{number}" aria-label="line {number}" '
+        f'data-number="{number}"></a>{line}{beside}{below}</span>'
+    )
 
 
 _COST = '<span class="cost"> \u2190 {}</span>'

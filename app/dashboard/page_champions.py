@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from greenfast.app.views.confirmations import champion_out
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.confirmations import champion_out
 from greenfast.app.views.schemas import ChampionOut
 from greenfast.db.store import Store
 from greenfast.search.kernels.catalogue import Catalogue
@@ -28,7 +28,7 @@ class Cell:
     workloads: tuple[str, ...]
     values: dict[str, Any]
     champion: ChampionOut | None
-    outdated: bool                   # of a kernel whose files have changed since
+    outdated: bool  # of a kernel whose files have changed since
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Matrix:
     kernel: str
     device: str
     toolchain: str
-    names: tuple[str, ...]           # of compile-time values
+    names: tuple[str, ...]  # of compile-time values
     cells: tuple[Cell, ...]
 
 
@@ -46,9 +46,15 @@ class Matrix:
 def champions_page(request: Request) -> Response:
     services = services_of(request)
     rows = services.store.champions(replaced=True, limit=MOST).items
-    return render("champions.html", {
-        "matrices": matrices(services.store, services.catalogue),
-        "former": [champion_out(one, services.catalogue) for one in rows if one.replaced_at is not None][:MOST_FORMER]})
+    return render(
+        "champions.html",
+        {
+            "matrices": matrices(services.store, services.catalogue),
+            "former": [
+                champion_out(one, services.catalogue) for one in rows if one.replaced_at is not None
+            ][:MOST_FORMER],
+        },
+    )
 
 
 def matrices(store: Store, catalogue: Catalogue) -> list[Matrix]:
@@ -57,21 +63,38 @@ def matrices(store: Store, catalogue: Catalogue) -> list[Matrix]:
     for row in store.champions(limit=MOST).items:
         one = champion_out(row, catalogue)
         found.setdefault((one.scope.kernel, one.scope.device, one.scope.toolchain), []).append(one)
-    kernels = {one.name: one for one in catalogue.kernels() if isinstance(one, KernelSpec)} if found else {}
+    kernels = (
+        {one.name: one for one in catalogue.kernels() if isinstance(one, KernelSpec)}
+        if found
+        else {}
+    )
     return [_matrix(where, found[where], kernels.get(where[0])) for where in sorted(found)]
 
 
-def _matrix(where: tuple[str, str, str], champions: list[ChampionOut], kernel: KernelSpec | None) -> Matrix:
+def _matrix(
+    where: tuple[str, str, str], champions: list[ChampionOut], kernel: KernelSpec | None
+) -> Matrix:
     present = kernel_identity(kernel) if kernel else ""
     by_workloads: dict[tuple[str, ...], ChampionOut] = {}
-    for one in champions:                                    # the newest first; of the present files before all others
+    for one in champions:  # the newest first; of the present files before all others
         at = tuple(one.scope.workloads)
-        if at not in by_workloads or one.scope.kernel_digest == present != by_workloads[at].scope.kernel_digest:
+        if (
+            at not in by_workloads
+            or one.scope.kernel_digest == present != by_workloads[at].scope.kernel_digest
+        ):
             by_workloads[at] = one
-    cells = [Cell((one.name,), dict(one.compile_time(kernel)), found := by_workloads.pop((one.name,), None),
-                  found is not None and found.scope.kernel_digest != present)
-             for one in (kernel.workloads if kernel else ())]
-    cells += [Cell(at, one.scope.values, one, one.scope.kernel_digest != present)
-              for at, one in sorted(by_workloads.items())]
+    cells = [
+        Cell(
+            (one.name,),
+            dict(one.compile_time(kernel)),
+            found := by_workloads.pop((one.name,), None),
+            found is not None and found.scope.kernel_digest != present,
+        )
+        for one in (kernel.workloads if kernel else ())
+    ]
+    cells += [
+        Cell(at, one.scope.values, one, one.scope.kernel_digest != present)
+        for at, one in sorted(by_workloads.items())
+    ]
     names = tuple(dict.fromkeys(name for one in cells for name in one.values))
     return Matrix(*where, names, tuple(cells))

@@ -17,21 +17,38 @@ from greenfast.app.views.problems import status_of
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.plan import (CHAMPION, DEFAULT_STRATEGY, DEFAULT_TARGET, DEFAULT_TRIALS, LARGEST_TRIALS, MODES, NO_BASELINE,
-                         SearchRequest, default_workloads)
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.loop.plan import (
+    CHAMPION,
+    DEFAULT_STRATEGY,
+    DEFAULT_TARGET,
+    DEFAULT_TRIALS,
+    LARGEST_TRIALS,
+    MODES,
+    NO_BASELINE,
+    SearchRequest,
+    default_workloads,
+)
 
 NO_LIMIT = "none"
-MODE_WORDS = {"auto": "as the workload's size suggests", "hot": "its data in L2", "cold": "its data in memory"}
+MODE_WORDS = {
+    "auto": "as the workload's size suggests",
+    "hot": "its data in L2",
+    "cold": "its data in memory",
+}
 LIMITS = tuple(one.name for one in fields(GateLimits))
 # Which field of the form an error stands beside.
 FIELD_OF = {
-    "bad_name": "name", "bad_seed": "seed", "bad_min_gain": "min_gain", "unknown_strategy": "strategy",
+    "bad_name": "name",
+    "bad_seed": "seed",
+    "bad_min_gain": "min_gain",
+    "unknown_strategy": "strategy",
     "unknown_mode": "mode",
     **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
     **dict.fromkeys(("unknown_template", "unsupported_workload", "empty_space"), "templates"),
     **dict.fromkeys(("unknown_target", "no_gpu"), "target"),
-    **dict.fromkeys(("bad_preset", "unknown_preset", "no_champion"), "baseline")}
+    **dict.fromkeys(("bad_preset", "unknown_preset", "no_champion"), "baseline"),
+}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -73,16 +90,28 @@ def _submit(services: Services, form: FormData) -> Response:
     return RedirectResponse(f"/searches/{row.id}", 303)
 
 
-def form_page(services: Services, kernel: KernelSpec, given: dict[str, Any],
-              error: GreenfastError | None) -> Response:
+def form_page(
+    services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None
+) -> Response:
     kernels, broken = list_kernels(services.catalogue)
     presets = [f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets]
-    return render("new.html", {
-        "kernels": kernels, "broken": broken, "kernel": kernel, "given": given, "error": error,
-        "field": field_of(error, given) if error else None,
-        "targets": list_targets(), "strategies": list_strategies(), "limits": LIMITS,
-        "baselines": ["", CHAMPION, *presets, NO_BASELINE], "modes": [(one, MODE_WORDS[one]) for one in MODES],
-    }, status_of(error) if error else 200)
+    return render(
+        "new.html",
+        {
+            "kernels": kernels,
+            "broken": broken,
+            "kernel": kernel,
+            "given": given,
+            "error": error,
+            "field": field_of(error, given) if error else None,
+            "targets": list_targets(),
+            "strategies": list_strategies(),
+            "limits": LIMITS,
+            "baselines": ["", CHAMPION, *presets, NO_BASELINE],
+            "modes": [(one, MODE_WORDS[one]) for one in MODES],
+        },
+        status_of(error) if error else 200,
+    )
 
 
 def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
@@ -97,18 +126,44 @@ def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
 
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
     """What the form holds before anybody types."""
-    limits = {one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)}
-    return {"name": "", "workloads": list(default_workloads(kernel)),
-            "templates": [one.name for one in kernel.templates], "target": DEFAULT_TARGET,
-            "strategy": DEFAULT_STRATEGY, "mode": MODES[0], "trials": str(DEFAULT_TRIALS), "seconds": "",
-            "seed": "", "baseline": "", "min_gain": "0.01", **limits}
+    limits = {
+        one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)
+    }
+    return {
+        "name": "",
+        "workloads": list(default_workloads(kernel)),
+        "templates": [one.name for one in kernel.templates],
+        "target": DEFAULT_TARGET,
+        "strategy": DEFAULT_STRATEGY,
+        "mode": MODES[0],
+        "trials": str(DEFAULT_TRIALS),
+        "seconds": "",
+        "seed": "",
+        "baseline": "",
+        "min_gain": "0.01",
+        **limits,
+    }
 
 
 def typed(form: FormData) -> dict[str, Any]:
     """What was filled in, to be shown again as it was."""
-    one_line = ("name", "target", "strategy", "mode", "trials", "seconds", "seed", "baseline", "min_gain", *LIMITS)
-    return {**{name: str(form.get(name, "")) for name in one_line},
-            "workloads": _list(form, "workloads"), "templates": _list(form, "templates")}
+    one_line = (
+        "name",
+        "target",
+        "strategy",
+        "mode",
+        "trials",
+        "seconds",
+        "seed",
+        "baseline",
+        "min_gain",
+        *LIMITS,
+    )
+    return {
+        **{name: str(form.get(name, "")) for name in one_line},
+        "workloads": _list(form, "workloads"),
+        "templates": _list(form, "templates"),
+    }
 
 
 def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
@@ -121,12 +176,20 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         raise FieldError("trials", "no budget is given", "a number of trials, of seconds, or both")
     limits = {name: _limit(name, given[name]) for name in LIMITS}
     return SearchRequest(
-        kernel=kernel.name, name=given["name"].strip() or None, workloads=tuple(given["workloads"]),
-        templates=tuple(given["templates"]), target=given["target"].strip() or None,
-        strategy=given["strategy"] or None, trials=_whole("trials", given["trials"]),
-        seconds=_number("seconds", given["seconds"]), seed=_whole("seed", given["seed"]),
-        baseline=given["baseline"] or None, min_gain=_number("min_gain", given["min_gain"]), mode=given["mode"] or None,
-        gates={"ptxas": limits})
+        kernel=kernel.name,
+        name=given["name"].strip() or None,
+        workloads=tuple(given["workloads"]),
+        templates=tuple(given["templates"]),
+        target=given["target"].strip() or None,
+        strategy=given["strategy"] or None,
+        trials=_whole("trials", given["trials"]),
+        seconds=_number("seconds", given["seconds"]),
+        seed=_whole("seed", given["seed"]),
+        baseline=given["baseline"] or None,
+        min_gain=_number("min_gain", given["min_gain"]),
+        mode=given["mode"] or None,
+        gates={"ptxas": limits},
+    )
 
 
 def _list(form: FormData, name: str) -> list[str]:

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.dashboard import charts
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.history import kernel_today, recheck_of
+from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.progress import beats_baseline, progress, standing
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
@@ -27,10 +27,22 @@ PAGE = 50
 LARGEST_PAGE = 500
 RIGHT = ("accepted", "green")
 VERDICTS = (*RIGHT, "rejected", "faulted")
-SORTS = {"number": "number", "time_median_us": "time", "registers": "registers",
-         "smem_bytes": "shared memory", "max_abs_error": "max error", "duration_s": "duration"}
-CONTROLS = {"queued": ("pause", "cancel"), "running": ("pause", "cancel"), "paused": ("resume", "cancel"),
-            "failed": ("resume",), "cancelled": (), "completed": ()}
+SORTS = {
+    "number": "number",
+    "time_median_us": "time",
+    "registers": "registers",
+    "smem_bytes": "shared memory",
+    "max_abs_error": "max error",
+    "duration_s": "duration",
+}
+CONTROLS = {
+    "queued": ("pause", "cancel"),
+    "running": ("pause", "cancel"),
+    "paused": ("resume", "cancel"),
+    "failed": ("resume",),
+    "cancelled": (),
+    "completed": (),
+}
 ENDED = ("completed", "cancelled", "failed")
 
 router = APIRouter(route_class=PageRoute)
@@ -50,12 +62,20 @@ class Filters:
     def url(self, search_id: str, **changes: Any) -> str:
         """This page with some of it changed, from its first trial on."""
         values = {**vars(self), **changes}
-        given = {name: 1 if one is True else one for name, one in values.items() if one and one != "number"}
+        given = {
+            name: 1 if one is True else one
+            for name, one in values.items()
+            if one and one != "number"
+        }
         return f"/searches/{search_id}" + (f"?{urlencode(given)}" if given else "") + "#trials"
 
     def sorting(self, name: str) -> dict[str, Any]:
         """What a click on a column's head asks for: that order, or the other way round."""
-        return {"sort": name, "descending": self.sort == name and not self.descending, "cursor": None}
+        return {
+            "sort": name,
+            "descending": self.sort == name and not self.descending,
+            "cursor": None,
+        }
 
     @property
     def any(self) -> bool:
@@ -63,15 +83,31 @@ class Filters:
 
 
 @router.get("/searches/{search_id}")
-def search_page(request: Request, search_id: str, verdict: str = "", stage: str = "", reason: str = "",
-                template: str = "", sort: str = "", descending: bool = False, cursor: str = "") -> Response:
+def search_page(
+    request: Request,
+    search_id: str,
+    verdict: str = "",
+    stage: str = "",
+    reason: str = "",
+    template: str = "",
+    sort: str = "",
+    descending: bool = False,
+    cursor: str = "",
+) -> Response:
     services = services_of(request)
     row = services.store.search(search_id)
-    filters = Filters(one_of("verdict", verdict, VERDICTS), one_of("stage", stage, Stage),
-                      one_of("reason", reason, Reason), template or None,
-                      one_of("sort", sort, SORTS) or "number", descending)
-    return render("search.html", {**overview(services, row),
-                                  **trial_table(services, row, filters, cursor or None)})
+    filters = Filters(
+        one_of("verdict", verdict, VERDICTS),
+        one_of("stage", stage, Stage),
+        one_of("reason", reason, Reason),
+        template or None,
+        one_of("sort", sort, SORTS) or "number",
+        descending,
+    )
+    return render(
+        "search.html",
+        {**overview(services, row), **trial_table(services, row, filters, cursor or None)},
+    )
 
 
 @router.post("/searches/{search_id}/promote")
@@ -80,8 +116,12 @@ async def promote(request: Request, search_id: str) -> Response:
     form = await request.form(max_files=0, max_fields=5)
     number = str(form.get("trial", ""))
     store = services_of(request).store
-    await run_in_threadpool(store.promote, search_id, int(number) if number.isdecimal() else -1,
-                            replace=form.get("replace") == "1")
+    await run_in_threadpool(
+        store.promote,
+        search_id,
+        int(number) if number.isdecimal() else -1,
+        replace=form.get("replace") == "1",
+    )
     return RedirectResponse("/champions", 303)
 
 
@@ -111,15 +151,27 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
     newest = newest_trials(store, row.id, charts.MOST_POINTS)
     points = store.best_so_far(row.id)
     return {
-        "queue": store.queue_state(), "row": row, "best": best, "baseline": baseline, "counts": counts, "progress": progress(row),
-        "controls": CONTROLS[row.status], "live": row.status not in ENDED,
+        "queue": store.queue_state(),
+        "row": row,
+        "best": best,
+        "baseline": baseline,
+        "counts": counts,
+        "progress": progress(row),
+        "controls": CONTROLS[row.status],
+        "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
-        "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points)) if best else "",
-        "changes": changes(best, baseline, defaults_of(services, row)) if best and not best.is_baseline else (),
+        "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points))
+        if best
+        else "",
+        "changes": changes(best, baseline, defaults_of(services, row))
+        if best and not best.is_baseline
+        else (),
         "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
-        "chart": charts.best_so_far(row.id, newest, points, baseline), "drawn": len(newest),
-        **timed_again(services, row)}
+        "chart": charts.best_so_far(row.id, newest, points, baseline),
+        "drawn": len(newest),
+        **timed_again(services, row),
+    }
 
 
 def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
@@ -129,13 +181,23 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
     confirmed = found is not None and found.confirmation.confirmed
     champion = store.champion(scope_of(store.plan(row.id), found.environment)) if found else None
     is_champion = champion is not None and (champion.trial.search_id, champion.trial.number) == (
-        row.id, found.confirmation.trial)
-    recheck = recheck_of(champion, kernel_today(services.catalogue, row.kernel)) if is_champion else ""
-    return {"confirmation": confirmation_out(found) if found else None, "champion": champion,
-            "promotable": confirmed and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
-            "can_confirm": row.status == "completed" and row.time_kind == "measured" and (
-                not confirmed or bool(recheck)), "recheck": recheck,
-            "peers": ranked([peer_out(one) for one in store.peers(row.id)])}
+        row.id,
+        found.confirmation.trial,
+    )
+    recheck = (
+        recheck_of(champion, kernel_today(services.catalogue, row.kernel)) if is_champion else ""
+    )
+    return {
+        "confirmation": confirmation_out(found) if found else None,
+        "champion": champion,
+        "promotable": confirmed
+        and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
+        "can_confirm": row.status == "completed"
+        and row.time_kind == "measured"
+        and (not confirmed or bool(recheck)),
+        "recheck": recheck,
+        "peers": ranked([peer_out(one) for one in store.peers(row.id)]),
+    }
 
 
 def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
@@ -166,7 +228,9 @@ def newest_trials(store: Store, search_id: str, most: int) -> list[TrialRow]:
     return found[most::-1] if len(found) > most else found[::-1]
 
 
-def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: TrialRow | None) -> str:
+def comparison(
+    store: Store, row: SearchRow, best: TrialRow | None, baseline: TrialRow | None
+) -> str:
     """What may be said of the best beside the baseline: no more than its kind of time shows."""
     if best is None:
         return "No right candidate yet." if row.trials_done else "Nothing was tried yet."
@@ -189,7 +253,7 @@ def comparison(store: Store, row: SearchRow, best: TrialRow | None, baseline: Tr
     return f"Not faster by the {row.min_gain:.3g} that was asked for."
 
 
-Defaults = dict[str, dict[str, Any]]     # template -> parameter -> value
+Defaults = dict[str, dict[str, Any]]  # template -> parameter -> value
 
 
 def defaults_of(services: Services, row: SearchRow) -> Defaults:
@@ -198,15 +262,23 @@ def defaults_of(services: Services, row: SearchRow) -> Defaults:
         kernel = services.catalogue.kernel(row.kernel)
     except GreenfastError:
         return {}
-    return {template.name: {one.name: one.default for one in template.parameters} for template in kernel.templates}
+    return {
+        template.name: {one.name: one.default for one in template.parameters}
+        for template in kernel.templates
+    }
 
 
-def changes(trial: TrialRow, baseline: TrialRow | None, defaults: Defaults) -> list[tuple[str, Any, Any]]:
+def changes(
+    trial: TrialRow, baseline: TrialRow | None, defaults: Defaults
+) -> list[tuple[str, Any, Any]]:
     """(name, value, what it is otherwise) of what differs from the baseline, or for another template from its defaults."""
     same = baseline is not None and trial.template == baseline.template
     otherwise = baseline.parameters if same else defaults.get(trial.template, {})
-    return [(name, value, otherwise.get(name)) for name, value in trial.parameters.items()
-            if name not in otherwise or otherwise[name] != value]
+    return [
+        (name, value, otherwise.get(name))
+        for name, value in trial.parameters.items()
+        if name not in otherwise or otherwise[name] != value
+    ]
 
 
 @dataclass(frozen=True)
@@ -228,14 +300,32 @@ def funnel(counts: Counts) -> list[Step]:
     found = []
     for (stage, reached, passed), further in zip(counts.funnel, went_on):
         rejected = counts.by_stage.get(stage, 0)
-        found.append(Step(stage, reached, passed, rejected, reached - further - rejected,
-                          counts.unavailable.get(stage, 0)))
+        found.append(
+            Step(
+                stage,
+                reached,
+                passed,
+                rejected,
+                reached - further - rejected,
+                counts.unavailable.get(stage, 0),
+            )
+        )
     return found
 
 
-def trial_table(services: Services, row: SearchRow, filters: Filters, cursor: str | None) -> dict[str, Any]:
+def trial_table(
+    services: Services, row: SearchRow, filters: Filters, cursor: str | None
+) -> dict[str, Any]:
     """The part of the trials that is asked for; UsageError for a sort order that does not exist."""
     defaults = defaults_of(services, row)
     page = services.store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
-    return {"page": page, "filters": filters, "paged": bool(cursor), "sorts": SORTS, "verdicts": VERDICTS,
-            "stages": list(Stage), "reasons": list(Reason), "changes_of": lambda trial, baseline: changes(trial, baseline, defaults)}
+    return {
+        "page": page,
+        "filters": filters,
+        "paged": bool(cursor),
+        "sorts": SORTS,
+        "verdicts": VERDICTS,
+        "stages": list(Stage),
+        "reasons": list(Reason),
+        "changes_of": lambda trial, baseline: changes(trial, baseline, defaults),
+    }

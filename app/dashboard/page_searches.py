@@ -34,7 +34,9 @@ class Line:
 
 
 @router.get("/")
-def searches_page(request: Request, status: str | None = None, cursor: str | None = None) -> Response:
+def searches_page(
+    request: Request, status: str | None = None, cursor: str | None = None
+) -> Response:
     store = services_of(request).store
     status = one_of("status", status, STATUSES)
     # Active searches have their own part of the first page, so the pages behind it are of the others only.
@@ -46,14 +48,23 @@ def searches_page(request: Request, status: str | None = None, cursor: str | Non
         active += newest.items
         more_active += [wanted] if newest.next_cursor else []
     earlier, queue = page.items, store.queue_state()
-    return render("searches.html", {
-        "active": [line(store, row) for row in active], "earlier": [line(store, row) for row in earlier],
-        "status": status, "statuses": STATUSES, "more_active": more_active,
-        "queue": queue, "next_cursor": page.next_cursor, "paged": bool(cursor),
-        "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
-        "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
-        "kernels": services_of(request).catalogue.names(),
-        "refresh_s": 3 if any(row.status in ACTIVE for row in (*active, *earlier)) else None})
+    return render(
+        "searches.html",
+        {
+            "active": [line(store, row) for row in active],
+            "earlier": [line(store, row) for row in earlier],
+            "status": status,
+            "statuses": STATUSES,
+            "more_active": more_active,
+            "queue": queue,
+            "next_cursor": page.next_cursor,
+            "paged": bool(cursor),
+            "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
+            "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
+            "kernels": services_of(request).catalogue.names(),
+            "refresh_s": 3 if any(row.status in ACTIVE for row in (*active, *earlier)) else None,
+        },
+    )
 
 
 def line(store: Store, row: SearchRow) -> Line:

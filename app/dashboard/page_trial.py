@@ -15,12 +15,12 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.dashboard.words import shortened
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.db.rows import TrialDetail, TrialRow
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.verdict import Stage
 
 MOST_CHECKS = 400
-MOST_LIMITS = 3                      # named in words; the others are in the table
+MOST_LIMITS = 3  # named in words; the others are in the table
 BEFORE_GATES = (Stage.RENDER, Stage.COMPILE)
 
 router = APIRouter(route_class=PageRoute)
@@ -32,7 +32,7 @@ class Setting:
 
     name: str
     value: Any
-    baseline: Any                        # None: the baseline's template has no such parameter
+    baseline: Any  # None: the baseline's template has no such parameter
     changed: bool
     doc: str
     numerics_same: bool
@@ -55,14 +55,28 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
     baseline = baseline_of(store, search_id)
     counts = store.counts(search_id)
     source = store.source(trial.source_digest) if trial.source_digest else None
-    return render("trial.html", {
-        "search": search, "trial": trial, "baseline": baseline, "steps": early_steps(trial, bool(source)),
-        "checks": ordered_checks(trial), "most_checks": MOST_CHECKS, "limits": costs(trial, "limits"), "mixes": costs(trial, "mix"), "most_limits": MOST_LIMITS,
-        "settings": settings(services.catalogue, search.kernel, trial, baseline), "log": shortened(trial.log),
-        "source": source, "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
-        "counted": counted_workload(trial), "probe": probe_of(services.catalogue, search, trial),
-        "previous": number - 1 if number > 0 else None,
-        "next": number + 1 if number + 1 < counts.total + counts.running else None})
+    return render(
+        "trial.html",
+        {
+            "search": search,
+            "trial": trial,
+            "baseline": baseline,
+            "steps": early_steps(trial, bool(source)),
+            "checks": ordered_checks(trial),
+            "most_checks": MOST_CHECKS,
+            "limits": costs(trial, "limits"),
+            "mixes": costs(trial, "mix"),
+            "most_limits": MOST_LIMITS,
+            "settings": settings(services.catalogue, search.kernel, trial, baseline),
+            "log": shortened(trial.log),
+            "source": source,
+            "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
+            "counted": counted_workload(trial),
+            "probe": probe_of(services.catalogue, search, trial),
+            "previous": number - 1 if number > 0 else None,
+            "next": number + 1 if number + 1 < counts.total + counts.running else None,
+        },
+    )
 
 
 @router.get("/searches/{search_id}/trials/{number}/source.cu")
@@ -74,7 +88,9 @@ def source_file(request: Request, search_id: str, number: int) -> Response:
         raise UsageError(f"trial {number} has no source: rendering said no", code="unknown_source")
     source = store.source(trial.source_digest)
     name = f"{source.kernel}_{source.template}_{source.digest[:12]}.cu"
-    return PlainTextResponse(source.text, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return PlainTextResponse(
+        source.text, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
 
 
 def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:
@@ -82,8 +98,14 @@ def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:
     found = []
     for stage in BEFORE_GATES:
         if trial.stage == stage:
-            found.append({"gate": str(stage), "outcome": "failed" if trial.verdict == "rejected" else "fault",
-                          "sentence": trial.sentence, "reason": trial.reason})
+            found.append(
+                {
+                    "gate": str(stage),
+                    "outcome": "failed" if trial.verdict == "rejected" else "fault",
+                    "sentence": trial.sentence,
+                    "reason": trial.reason,
+                }
+            )
             break
         if trial.gates or (stage is Stage.RENDER and has_source):
             found.append({"gate": str(stage), "outcome": "passed", "sentence": "", "reason": None})
@@ -92,7 +114,9 @@ def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:
 
 def ordered_checks(trial: TrialDetail) -> list[dict[str, Any]]:
     """Failed checks first, each group in the order in which it ran."""
-    return sorted(trial.gates.get("correctness", {}).get("checks", ()), key=lambda one: one["passed"])
+    return sorted(
+        trial.gates.get("correctness", {}).get("checks", ()), key=lambda one: one["passed"]
+    )
 
 
 def costs(trial: TrialDetail, which: str) -> dict[str, list[Cost]]:
@@ -100,11 +124,15 @@ def costs(trial: TrialDetail, which: str) -> dict[str, list[Cost]]:
     found = {}
     for timing in trial.gates.get("performance", {}).get("timings", ()):
         values = sorted(timing.get(which, {}).items(), key=lambda one: -one[1])
-        found[timing["workload"]] = [Cost(name, value, value / (values[0][1] or 1.0)) for name, value in values]
+        found[timing["workload"]] = [
+            Cost(name, value, value / (values[0][1] or 1.0)) for name, value in values
+        ]
     return found
 
 
-def settings(catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: TrialRow | None) -> list[Setting]:
+def settings(
+    catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: TrialRow | None
+) -> list[Setting]:
     """Every parameter with the baseline's value, changed ones first, and what its template says of it."""
     known = documented(catalogue, kernel, trial.template)
     base = baseline.parameters if baseline else {}

@@ -15,8 +15,8 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from greenfast.app.views.confirmations import interval
 from greenfast.app.dashboard import words
+from greenfast.app.views.confirmations import interval
 from greenfast.app.views.problems import status_of
 from greenfast.app.views.progress import queue_words
 from greenfast.app.wiring import Services
@@ -40,11 +40,30 @@ def render(name: str, context: dict[str, Any], status: int = 200) -> HTMLRespons
 @cache
 def environment() -> jinja2.Environment:
     found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "templates"), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    for one in (words.time_us, words.ratio, words.error, words.kibibytes, words.count, words.share,
-                words.seconds, words.significant, words.ago, words.moment, words.value, words.visible,
-                words.visible_lines, words.finding, words.first_upper):
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for one in (
+        words.time_us,
+        words.ratio,
+        words.error,
+        words.kibibytes,
+        words.count,
+        words.share,
+        words.seconds,
+        words.significant,
+        words.ago,
+        words.moment,
+        words.value,
+        words.visible,
+        words.visible_lines,
+        words.finding,
+        words.first_upper,
+    ):
         found.filters[one.__name__] = one
     found.filters["interval"] = interval
     found.globals["queue_words"] = queue_words
@@ -63,14 +82,24 @@ def static_url(name: str) -> str:
 def static_files() -> dict[str, Path]:
     """Every static file by name; Plotly comes from its installed wheel."""
     import plotly
+
     own = {path.name: path for path in sorted(STATIC.iterdir())}
     return {**own, "plotly.min.js": Path(plotly.__file__).parent / "package_data" / "plotly.min.js"}
 
 
 def error_page(code: str, sentence: str, mend: str = "", status: int = 404) -> HTMLResponse:
     """What went wrong, in the look of every other page."""
-    return render("error.html", {"status": status, "title": TITLES.get(status, "That did not work"),
-                                 "code": code, "sentence": sentence, "mend": mend}, status)
+    return render(
+        "error.html",
+        {
+            "status": status,
+            "title": TITLES.get(status, "That did not work"),
+            "code": code,
+            "sentence": sentence,
+            "mend": mend,
+        },
+        status,
+    )
 
 
 class PageRoute(APIRoute):
@@ -91,6 +120,7 @@ class PageRoute(APIRoute):
                 return error_page("bad_value", f"{where}: {first['msg']}", status=422)
             except HTTPException as error:
                 return error_page("http_error", str(error.detail), status=error.status_code)
+
         return handle
 
 

@@ -9,8 +9,15 @@ from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from greenfast.app.dashboard import (page_champions, page_kernel, page_negatives, page_new, page_search, page_searches,
-                           page_trial)
+from greenfast.app.dashboard import (
+    page_champions,
+    page_kernel,
+    page_negatives,
+    page_new,
+    page_search,
+    page_searches,
+    page_trial,
+)
 from greenfast.app.dashboard.pages import error_page, static_files
 
 KEPT = "public, max-age=31536000, immutable"
@@ -20,7 +27,9 @@ class UnknownPage(APIRoute):
     """What no other route answers, for people: programs keep getting application/problem+json."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
+        wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get(
+            "accept", ""
+        )
         reads = scope.get("method") in ("GET", "HEAD")
         if not wants_page or not reads or scope["path"].startswith("/api/"):
             return Match.NONE, {}
@@ -50,7 +59,15 @@ def unknown_page(path: str) -> Response:
 
 
 router = APIRouter(include_in_schema=False)
-for part in (page_searches, page_search, page_trial, page_new, page_champions, page_negatives, page_kernel):
+for part in (
+    page_searches,
+    page_search,
+    page_trial,
+    page_new,
+    page_champions,
+    page_negatives,
+    page_kernel,
+):
     router.include_router(part.router)
 router.include_router(files)
 router.include_router(rest)

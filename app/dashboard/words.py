@@ -52,7 +52,7 @@ def kibibytes(value: int | None) -> str:
         return NOTHING
     if value < 1024:
         return f"{value} B" if value else "0"
-    return f"{value / 1024:.4g} KiB" if value < 1024 * 1024 else f"{value / 1024 ** 2:.4g} MiB"
+    return f"{value / 1024:.4g} KiB" if value < 1024 * 1024 else f"{value / 1024**2:.4g} MiB"
 
 
 def count(value: int | float | None) -> str:
@@ -146,6 +146,13 @@ def shortened(text: str, limit: int = LONGEST_SHOWN_LOG) -> str:
 
 def _shown(one: str) -> str:
     code = ord(one)
-    if not 0x20 <= code < 0x7F and unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
+    if not 0x20 <= code < 0x7F and unicodedata.category(one) in (
+        "Cc",
+        "Cf",
+        "Co",
+        "Cs",
+        "Zl",
+        "Zp",
+    ):
         return f"\u27e8U+{code:04X}\u27e9"
     return one

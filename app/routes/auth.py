@@ -17,8 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from greenfast.app.views.problems import SAFE_HEADERS, problem_response
 from greenfast.app.settings import Settings
+from greenfast.app.views.problems import SAFE_HEADERS, problem_response
 
 COOKIE = "greenfast_session"
 LARGEST_BODY_BYTES = 1_000_000
@@ -27,8 +27,9 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/readyz", "/login")
 OPEN_PREFIXES = ("/static/",)
 API_PREFIX = "/api/"
-HEAD_MARK = "greenfast.head"      # in the scope of a HEAD request, which is answered as a GET
+HEAD_MARK = "greenfast.head"  # in the scope of a HEAD request, which is answered as a GET
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+
 
 def cookie_value(token: str) -> str:
     """What the browser keeps instead of the token itself."""
@@ -77,8 +78,12 @@ class Guard:
         hosts = headers.getlist("host")
         name = _host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None or ("*" not in self._hosts and name not in self._hosts):
-            raise Refused(400, "unknown_host", "this service does not answer to that Host",
-                          "add the name to GREENFAST_ALLOWED_HOSTS")
+            raise Refused(
+                400,
+                "unknown_host",
+                "this service does not answer to that Host",
+                "add the name to GREENFAST_ALLOWED_HOSTS",
+            )
 
     def check_origin(self, scope: Scope, headers: Headers) -> None:
         """Refuse what another site's page sends: any method with side effects, and anything of the API."""
@@ -89,9 +94,17 @@ class Guard:
         if has_effects and origin is not None and _origin_host(origin) != headers["host"].lower():
             from_elsewhere = True
         navigates = headers.get("sec-fetch-mode", "").lower() == "navigate" and not has_effects
-        if from_elsewhere and not navigates and (has_effects or scope["path"].startswith(API_PREFIX)):
-            raise Refused(403, "cross_origin", "a page of another origin may not do this",
-                          "use the service's own pages, or a client that sends no Origin")
+        if (
+            from_elsewhere
+            and not navigates
+            and (has_effects or scope["path"].startswith(API_PREFIX))
+        ):
+            raise Refused(
+                403,
+                "cross_origin",
+                "a page of another origin may not do this",
+                "use the service's own pages, or a client that sends no Origin",
+            )
 
     def is_authorised(self, scope: Scope, headers: Headers) -> bool:
         path = scope["path"]
@@ -103,14 +116,21 @@ class Guard:
         return _same(_cookie(headers), cookie_value(self._token))
 
     async def _ask_to_log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wants_page = "text/html" in Headers(scope=scope).get("accept", "") and scope["method"] in ("GET", "HEAD")
+        wants_page = "text/html" in Headers(scope=scope).get("accept", "") and scope["method"] in (
+            "GET",
+            "HEAD",
+        )
         if wants_page and not scope["path"].startswith(API_PREFIX):
             query = scope.get("query_string", b"").decode("latin-1")
             wanted = quote(scope["path"]) + (f"?{query}" if query else "")
             response = RedirectResponse(f"/login?next={quote(wanted, safe='/')}", 303)
         else:
-            response = problem_response(401, "unauthorised", "a token is needed here",
-                                        "send `Authorization: Bearer TOKEN`, or log in at /login")
+            response = problem_response(
+                401,
+                "unauthorised",
+                "a token is needed here",
+                "send `Authorization: Bearer TOKEN`, or log in at /login",
+            )
             response.headers["www-authenticate"] = "Bearer"
         await response(scope, receive, send)
 
@@ -122,7 +142,11 @@ def _host_name(host: str) -> str | None:
         _ = parts.port
     except ValueError:
         return None
-    return parts.hostname.lower() if parts.hostname and parts.netloc == host and "@" not in host else None
+    return (
+        parts.hostname.lower()
+        if parts.hostname and parts.netloc == host and "@" not in host
+        else None
+    )
 
 
 def _origin_host(origin: str) -> str | None:
@@ -163,7 +187,9 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
                 if not message.get("more_body"):
                     return b"".join(chunks)
     except TimeoutError:
-        raise Refused(408, "body_timeout", f"the body did not arrive within {BODY_DEADLINE_S:g} s") from None
+        raise Refused(
+            408, "body_timeout", f"the body did not arrive within {BODY_DEADLINE_S:g} s"
+        ) from None
 
 
 def _too_large() -> Refused:
@@ -180,6 +206,7 @@ def replay(body: bytes) -> Receive:
             return {"type": "http.request", "body": body, "more_body": False}
         await asyncio.Event().wait()
         return {"type": "http.disconnect"}
+
     return receive
 
 
@@ -192,11 +219,14 @@ def with_safe_headers(send: Send, *, no_store: bool) -> Send:
             if no_store:
                 headers.setdefault("cache-control", "no-store")
         await send(message)
+
     return send_with
 
 
 def without_body(send: Send) -> Send:
     """The answer to HEAD: the headers that GET would have, and nothing behind them."""
+
     async def send_headers(message: Message) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
     return send_headers

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from greenfast.app.views.listings import kernel_out, list_kernels, list_strategies, list_targets, list_templates, template_out
 from greenfast.app.routes.access import TheServices
-from greenfast.app.views.schemas import BrokenOut, KernelOut, Page, StrategyOut, TargetOut, TemplateOut
+from greenfast.app.views.listings import (
+    kernel_out,
+    list_kernels,
+    list_strategies,
+    list_targets,
+    list_templates,
+    template_out,
+)
+from greenfast.app.views.schemas import (
+    BrokenOut,
+    KernelOut,
+    Page,
+    StrategyOut,
+    TargetOut,
+    TemplateOut,
+)
 
 router = APIRouter(tags=["choices"])
 

@@ -14,33 +14,50 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.routes.auth import HEAD_MARK
 from greenfast.app.routes.feeds import POLL_S, State, follow
-from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.wiring import Services
 from greenfast.search.errors import Fault
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 HEARTBEAT_S = 10.0
 MOST_STREAMS = 100
-END_ID = "end"                       # a reader that comes again after the end is told not to
+END_ID = "end"  # a reader that comes again after the end is told not to
 
 
-@router.get("/{search}/events", response_class=StreamingResponse,
-            responses={200: {"content": {"text/event-stream": {}}, "description": "progress, trial, end"}})
-async def events(search: str, request: Request, store: TheStore, services: TheServices,
-                 last_event_id: Annotated[str | None, Header()] = None) -> Response:
+@router.get(
+    "/{search}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "progress, trial, end"}},
+)
+async def events(
+    search: str,
+    request: Request,
+    store: TheStore,
+    services: TheServices,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
     """The search's events from the first trial, or from the one after `Last-Event-ID`."""
     if last_event_id == END_ID:
         return Response(status_code=204)
-    await run_in_threadpool(store.search, search)             # an unknown one is refused before the stream begins
+    await run_in_threadpool(
+        store.search, search
+    )  # an unknown one is refused before the stream begins
     if request.scope.get(HEAD_MARK):
         return Response(media_type="text/event-stream")
     if services.open_streams >= MOST_STREAMS:
-        raise Fault(f"{MOST_STREAMS} event streams are open", code="too_many_streams", mend="close some, or poll")
+        raise Fault(
+            f"{MOST_STREAMS} event streams are open",
+            code="too_many_streams",
+            mend="close some, or poll",
+        )
     after = int(last_event_id) if (last_event_id or "").isdecimal() else -1
-    return StreamingResponse(_stream(search, after, services), media_type="text/event-stream",
-                             headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+    return StreamingResponse(
+        _stream(search, after, services),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
 
 
 async def _stream(search_id: str, after: int, services: Services) -> AsyncIterator[str]:
@@ -61,7 +78,7 @@ async def _events(search_id: str, after: int, services: Services) -> AsyncIterat
             if state is not None and state is not sent:
                 try:
                     trials = await feed.trials_after(after)
-                except Fault:                                 # the database is busy or away
+                except Fault:  # the database is busy or away
                     await asyncio.sleep(POLL_S)
                     continue
                 for trial in trials:
@@ -73,7 +90,7 @@ async def _events(search_id: str, after: int, services: Services) -> AsyncIterat
                     yield event("end", state.end, END_ID)
                     return
             elif is_closed:
-                return                                        # the reader comes again
+                return  # the reader comes again
             else:
                 try:
                     await asyncio.wait_for(news.wait(), HEARTBEAT_S)

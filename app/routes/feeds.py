@@ -24,7 +24,7 @@ from greenfast.search.errors import Fault
 
 POLL_S = 0.5
 PAGE = 100
-MOST_KEPT = 1_000                # trials in memory; a follower further behind reads them from the database
+MOST_KEPT = 1_000  # trials in memory; a follower further behind reads them from the database
 ENDED = ("completed", "cancelled", "failed")
 
 
@@ -44,8 +44,8 @@ class TrialEvent:
 class State:
     """The search at one moment."""
 
-    progress: str                    # SearchDetailOut as JSON
-    end: str | None                  # what became of it, as JSON; None while it goes on
+    progress: str  # SearchDetailOut as JSON
+    end: str | None  # what became of it, as JSON; None while it goes on
 
 
 class Feed:
@@ -54,11 +54,11 @@ class Feed:
     def __init__(self, services: Services, search_id: str, after: int) -> None:
         self._services, self._id = services, search_id
         self._trials: deque[TrialEvent] = deque()
-        self._kept_after = after         # later trials are in `_trials`, as far as they were seen
+        self._kept_after = after  # later trials are in `_trials`, as far as they were seen
         self.followers = 0
         self.state: State | None = None
         self.is_closed = False
-        self.news = asyncio.Event()      # replaced with each change
+        self.news = asyncio.Event()  # replaced with each change
         self._task = asyncio.create_task(self._poll())
 
     async def trials_after(self, number: int) -> Sequence[TrialEvent]:
@@ -84,7 +84,7 @@ class Feed:
                     if row.status in ENDED:
                         return
                 except Fault:
-                    pass                 # the database is busy or away: the next look may work
+                    pass  # the database is busy or away: the next look may work
                 await asyncio.sleep(POLL_S)
         finally:
             self.is_closed = True

@@ -15,7 +15,7 @@ from greenfast.db.store import Store
 from greenfast.search.errors import Fault
 
 router = APIRouter(tags=["health"])
-SHOWN = ("dialect", "revision", "searches", "bytes")          # not where it lies
+SHOWN = ("dialect", "revision", "searches", "bytes")  # not where it lies
 READY_TIMEOUT_S = 1.5
 
 
@@ -39,8 +39,11 @@ async def _stats(services: Services) -> dict[str, Any]:
     try:
         return await asyncio.wait_for(asyncio.shield(services.readiness), READY_TIMEOUT_S)
     except TimeoutError:
-        raise Fault(f"the database did not answer within {READY_TIMEOUT_S:g} s", code="database_slow",
-                    mend="see whether another process holds a lock on it") from None
+        raise Fault(
+            f"the database did not answer within {READY_TIMEOUT_S:g} s",
+            code="database_slow",
+            mend="see whether another process holds a lock on it",
+        ) from None
 
 
 async def _look(store: Store) -> dict[str, Any]:

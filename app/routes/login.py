@@ -31,23 +31,37 @@ async def login_page(next: str = "/") -> HTMLResponse:
 
 
 @router.post("/login")
-async def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
+async def login(
+    request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/"
+) -> Response:
     right = request.app.state.services.settings.token
     if not right or not hmac.compare_digest(token.strip().encode(), right.encode()):
         await asyncio.sleep(WRONG_TOKEN_DELAY_S)
         return _page("That is not the token.", next, 403)
     response = RedirectResponse(_own_path(next), 303)
-    response.set_cookie(COOKIE, cookie_value(right), max_age=COOKIE_AGE_S, httponly=True, samesite="strict",
-                        secure=request.url.scheme == "https")
+    response.set_cookie(
+        COOKIE,
+        cookie_value(right),
+        max_age=COOKIE_AGE_S,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
     return response
 
 
 def _page(message: str, next_path: str, status: int) -> HTMLResponse:
-    return HTMLResponse(PAGE.format(message=escape(message), next=escape(_own_path(next_path))), status)
+    return HTMLResponse(
+        PAGE.format(message=escape(message), next=escape(_own_path(next_path))), status
+    )
 
 
 def _own_path(path: str) -> str:
     """`path` when it is one of this service's own, else the first page: never another site."""
-    is_own = (path.startswith("/") and not path.startswith("//") and path.isprintable()
-              and "\\" not in path.partition("?")[0])
+    is_own = (
+        path.startswith("/")
+        and not path.startswith("//")
+        and path.isprintable()
+        and "\\" not in path.partition("?")[0]
+    )
     return path if is_own else "/"

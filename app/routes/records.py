@@ -7,9 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
-from greenfast.app.views.confirmations import champion_out
 from greenfast.app.routes.access import TheServices, TheStore
-from greenfast.app.views.schemas import ChampionOut, ChampionsQuery, NegativeOut, NegativesQuery, Page
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.views.schemas import (
+    ChampionOut,
+    ChampionsQuery,
+    NegativeOut,
+    NegativesQuery,
+    Page,
+)
 
 router = APIRouter(tags=["records"])
 
@@ -24,14 +30,27 @@ def source(source: str, store: TheStore) -> PlainTextResponse:
 @router.get("/negatives")
 def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Page[NegativeOut]:
     """Ideas that were tried and did not help, newest first, each with its scope."""
-    page = store.negatives(kernel=query.kernel, search_id=query.search_id, reason=query.reason, limit=query.limit,
-                           cursor=query.cursor)
-    return Page(items=[NegativeOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+    page = store.negatives(
+        kernel=query.kernel,
+        search_id=query.search_id,
+        reason=query.reason,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return Page(
+        items=[NegativeOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor
+    )
 
 
 @router.get("/champions")
-def champions(query: Annotated[ChampionsQuery, Query()], services: TheServices) -> Page[ChampionOut]:
+def champions(
+    query: Annotated[ChampionsQuery, Query()], services: TheServices
+) -> Page[ChampionOut]:
     """The confirmed best of each scope, the newest first."""
-    page = services.store.champions(kernel=query.kernel, replaced=query.replaced, limit=query.limit,
-                                    cursor=query.cursor)
-    return Page(items=[champion_out(one, services.catalogue) for one in page.items], next_cursor=page.next_cursor)
+    page = services.store.champions(
+        kernel=query.kernel, replaced=query.replaced, limit=query.limit, cursor=query.cursor
+    )
+    return Page(
+        items=[champion_out(one, services.catalogue) for one in page.items],
+        next_cursor=page.next_cursor,
+    )

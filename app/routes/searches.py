@@ -6,13 +6,26 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
-from greenfast.app.views.confirmations import champion_out, confirmation_out, peer_out
 from greenfast.app.bundle.download import bundle
+from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.views.confirmations import champion_out, confirmation_out, peer_out
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.app.views.progress import require_best, search_detail
-from greenfast.app.routes.access import TheServices, TheStore
-from greenfast.app.views.schemas import (BestOut, ChampionOut, Page, ProbedTrialOut, SearchDetailOut, SearchesQuery, SearchOut, SearchPage,
-                         SearchSubmission, TimedAgainOut, TrialDetailOut, TrialOut, TrialsQuery)
+from greenfast.app.views.schemas import (
+    BestOut,
+    ChampionOut,
+    Page,
+    ProbedTrialOut,
+    SearchDetailOut,
+    SearchesQuery,
+    SearchOut,
+    SearchPage,
+    SearchSubmission,
+    TimedAgainOut,
+    TrialDetailOut,
+    TrialOut,
+    TrialsQuery,
+)
 from greenfast.app.wiring import LARGEST_SEED
 
 router = APIRouter(prefix="/searches", tags=["searches"])
@@ -31,8 +44,11 @@ def submit(submission: SearchSubmission, response: Response, services: TheServic
 def searches(query: Annotated[SearchesQuery, Query()], store: TheStore) -> SearchPage:
     """Newest first."""
     page = store.searches(limit=query.limit, cursor=query.cursor, status=query.status)
-    return SearchPage(items=[SearchOut.model_validate(row) for row in page.items], next_cursor=page.next_cursor,
-                      **vars(store.queue_state()))
+    return SearchPage(
+        items=[SearchOut.model_validate(row) for row in page.items],
+        next_cursor=page.next_cursor,
+        **vars(store.queue_state()),
+    )
 
 
 @router.get("/{search}")
@@ -49,16 +65,29 @@ def confirm(search: str, services: TheServices) -> SearchOut:
 
 
 @router.post("/{search}/{wanted}")
-def control(search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore) -> SearchOut:
+def control(
+    search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore
+) -> SearchOut:
     """Ask for a pause, a resumption or an end. A running search gets there within a second or so."""
     return SearchOut.model_validate(store.request_control(search, wanted))
 
 
 @router.get("/{search}/trials")
 def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore) -> Page[TrialOut]:
-    page = store.trials(search, verdict=query.verdict, stage=query.stage, reason=query.reason, template=query.template,
-                        sort=query.sort, descending=query.descending, limit=query.limit, cursor=query.cursor)
-    return Page(items=[TrialOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor)
+    page = store.trials(
+        search,
+        verdict=query.verdict,
+        stage=query.stage,
+        reason=query.reason,
+        template=query.template,
+        sort=query.sort,
+        descending=query.descending,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return Page(
+        items=[TrialOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor
+    )
 
 
 @router.get("/{search}/trials/{trial}")
@@ -66,11 +95,15 @@ def trial(search: str, trial: TrialNumber, services: TheServices) -> ProbedTrial
     """One trial with the evidence of every gate, and how to look further where its outputs are wrong."""
     found = services.store.trial(search, trial)
     detail = TrialDetailOut.model_validate(found).model_dump()
-    return ProbedTrialOut(**detail, probe=probe_of(services.catalogue, services.store.search(search), found))
+    return ProbedTrialOut(
+        **detail, probe=probe_of(services.catalogue, services.store.search(search), found)
+    )
 
 
 @router.post("/{search}/trials/{trial}/promote")
-def promote(search: str, trial: TrialNumber, services: TheServices, replace: bool = False) -> ChampionOut:
+def promote(
+    search: str, trial: TrialNumber, services: TheServices, replace: bool = False
+) -> ChampionOut:
     """Make a confirmed winner the champion of its scope.
 
     409 `not_confirmed` with what is missing; 409 `not_compared` when the scope's champion is another that it was not
@@ -83,8 +116,10 @@ def promote(search: str, trial: TrialNumber, services: TheServices, replace: boo
 def confirmation(search: str, store: TheStore) -> TimedAgainOut:
     """What fresh processes said of the winner, and the peers beside it, with every sample."""
     found = store.confirmation(search)
-    return TimedAgainOut(confirmation=confirmation_out(found, samples=True) if found else None,
-                         peers=[peer_out(one, samples=True) for one in store.peers(search)])
+    return TimedAgainOut(
+        confirmation=confirmation_out(found, samples=True) if found else None,
+        peers=[peer_out(one, samples=True) for one in store.peers(search)],
+    )
 
 
 @router.get("/{search}/best")
@@ -93,11 +128,20 @@ def best(search: str, store: TheStore) -> BestOut:
     return require_best(store, search)
 
 
-@router.get("/{search}/bundle", response_class=Response,
-            responses={200: {"content": {"application/zip": {}}, "description": "the zip file"}})
-def download(search: str, services: TheServices,
-             trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None) -> Response:
+@router.get(
+    "/{search}/bundle",
+    response_class=Response,
+    responses={200: {"content": {"application/zip": {}}, "description": "the zip file"}},
+)
+def download(
+    search: str,
+    services: TheServices,
+    trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None,
+) -> Response:
     """The best candidate, or trial `trial`, with all that is needed to compile, run and check it elsewhere."""
     made = bundle(services, search, trial)
-    return Response(made.content, media_type="application/zip",
-                    headers={"content-disposition": f'attachment; filename="{made.file_name}"'})
+    return Response(
+        made.content,
+        media_type="application/zip",
+        headers={"content-disposition": f'attachment; filename="{made.file_name}"'},
+    )

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenfast.app.views.problems import problem_response
 
-MOST_WAITING = 64                # requests that wait for a thread
+MOST_WAITING = 64  # requests that wait for a thread
 RETRY_AFTER_S = 5
 WITHOUT_THREADS = ("/healthz", "/readyz", "/login")
 
@@ -25,8 +25,11 @@ class Admission:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in WITHOUT_THREADS and self._is_full():
             response = problem_response(
-                503, "busy", f"more than {self._most_waiting} requests are waiting already",
-                f"try again in {RETRY_AFTER_S} s; /readyz tells whether the database answers")
+                503,
+                "busy",
+                f"more than {self._most_waiting} requests are waiting already",
+                f"try again in {RETRY_AFTER_S} s; /readyz tells whether the database answers",
+            )
             response.headers["retry-after"] = str(RETRY_AFTER_S)
             await response(scope, receive, send)
             return

@@ -8,24 +8,31 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from greenfast.app.dashboard.router import router
-from greenfast.app.service.admission import Admission
-from greenfast.app.routes.auth import Guard
-from greenfast.app.views.problems import add_problem_handlers
 from greenfast.app.routes import api, health, login
+from greenfast.app.routes.auth import Guard
+from greenfast.app.service.admission import Admission
+from greenfast.app.views.problems import add_problem_handlers
 from greenfast.app.wiring import Services
 
 
 def create_app(services: Services) -> FastAPI:
     """REST, health checks, log-in, and the dashboard where it is installed. Handlers find `services` on app.state."""
-    services.store                               # a database that cannot be used is said before anything is served
+    services.store  # a database that cannot be used is said before anything is served
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         services.stopping.set()
 
-    app = FastAPI(title="greenfast", version="1", summary="Search for the fastest CUDA kernel that is also right",
-                  openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="greenfast",
+        version="1",
+        summary="Search for the fastest CUDA kernel that is also right",
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
     app.state.services = services
     add_problem_handlers(app)
     app.include_router(api())

@@ -18,11 +18,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from greenfast.app.routes.auth import BODY_DEADLINE_S
 
 WANTED_DESCRIPTORS = 8192
-RESERVED_DESCRIPTORS = 256       # database, event loop, files, pipes of the workers
-BODY_SLACK_S = 5.0               # the application refuses a late body with a sentence first
-REQUEST_TIMEOUT = (b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-FULL = (b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
-        b"content-length: 0\r\n\r\n")
+RESERVED_DESCRIPTORS = 256  # database, event loop, files, pipes of the workers
+BODY_SLACK_S = 5.0  # the application refuses a late body with a sentence first
+REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
+    b"content-length: 0\r\n\r\n"
+)
 
 
 def raise_descriptor_limit() -> int:
@@ -52,9 +54,9 @@ class DeadlineProtocol(H11Protocol):
 
     header_deadline_s: float
     connection_limit: int
-    waiting: OrderedDict[DeadlineProtocol, None]     # without a complete request, the oldest first
+    waiting: OrderedDict[DeadlineProtocol, None]  # without a complete request, the oldest first
     _timer: asyncio.TimerHandle | None = None
-    _awaited: Any = None                             # what the timer waits for: h11.IDLE or h11.SEND_BODY
+    _awaited: Any = None  # what the timer waits for: h11.IDLE or h11.SEND_BODY
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -73,7 +75,7 @@ class DeadlineProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self._stop_timer()                       # the keep-alive timer runs until the next request
+            self._stop_timer()  # the keep-alive timer runs until the next request
             self.waiting[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,8 +99,9 @@ class DeadlineProtocol(H11Protocol):
             self._stop_timer()
             self._awaited = state
             self.waiting[self] = None
-            deadline_s = (self.header_deadline_s if state is h11.IDLE
-                          else BODY_DEADLINE_S + BODY_SLACK_S)
+            deadline_s = (
+                self.header_deadline_s if state is h11.IDLE else BODY_DEADLINE_S + BODY_SLACK_S
+            )
             self._timer = self.loop.call_later(deadline_s, self.give_up, REQUEST_TIMEOUT)
 
     def _stop_timer(self) -> None:

@@ -15,35 +15,45 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
-from greenfast.app.views.terminal import say
 from greenfast.app.service.application import create_app
+from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
 from greenfast.app.settings import Settings, is_loopback
+from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.search.children import kill_group, safe_path
 from greenfast.search.errors import UsageError
 
 CLOSE_STREAMS_S = 3
 FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
-LONG_LIFE_S = 60.0                   # a worker that lived so long is restarted at once
+LONG_LIFE_S = 60.0  # a worker that lived so long is restarted at once
 LOOK_S = 0.2
-SLACK_S = 5.0                        # beside a worker's own draining time
+SLACK_S = 5.0  # beside a worker's own draining time
 
 
 def run_server(settings: Settings) -> int:
     """Serve until a signal; UsageError when the address cannot be had."""
     if not is_loopback(settings.host) and not settings.token:
-        raise UsageError(f"listening on {settings.host} needs a token, since others can reach it", code="token_needed",
-                         mend="set GREENFAST_TOKEN, or listen on 127.0.0.1")
+        raise UsageError(
+            f"listening on {settings.host} needs a token, since others can reach it",
+            code="token_needed",
+            mend="set GREENFAST_TOKEN, or listen on 127.0.0.1",
+        )
     services = Services(settings)
     listener = listen(settings.host, settings.port)
     supervisor = Supervisor(settings)
     try:
-        config = uvicorn.Config(create_app(services), log_level="warning", access_log=False, server_header=False,
-                                timeout_graceful_shutdown=CLOSE_STREAMS_S, timeout_keep_alive=10, proxy_headers=False,
-                                http=bounded_protocol(
-                                    settings.request_timeout_s,
-                                    min(settings.connections, raise_descriptor_limit())))
+        config = uvicorn.Config(
+            create_app(services),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=CLOSE_STREAMS_S,
+            timeout_keep_alive=10,
+            proxy_headers=False,
+            http=bounded_protocol(
+                settings.request_timeout_s, min(settings.connections, raise_descriptor_limit())
+            ),
+        )
         _Server(config, services, supervisor, url_of(listener)).run(sockets=[listener])
     finally:
         supervisor.close()
@@ -55,17 +65,25 @@ def run_server(settings: Settings) -> int:
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket; UsageError in one sentence when there is none to be had."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM
+        )[0]
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
     except (OSError, UnicodeError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
-            raise UsageError(f"port {port} on {host} is in use", code="port_in_use",
-                             mend="end what uses it, or choose another with --port") from error
+            raise UsageError(
+                f"port {port} on {host} is in use",
+                code="port_in_use",
+                mend="end what uses it, or choose another with --port",
+            ) from error
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot listen on {host} port {port}: {reason}", code="cannot_listen",
-                         mend="choose another --host or --port") from error
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {reason}",
+            code="cannot_listen",
+            mend="choose another --host or --port",
+        ) from error
     return made
 
 
@@ -77,14 +95,19 @@ def url_of(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """uvicorn that says when it is up, starts the workers then, and lets streams end when it goes down."""
 
-    def __init__(self, config: uvicorn.Config, services: Services, supervisor: Supervisor, url: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, services: Services, supervisor: Supervisor, url: str
+    ) -> None:
         super().__init__(config)
         self._services, self._supervisor, self._url = services, supervisor, url
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn does, but without raising the signal again afterwards, which would skip our own clean-up."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -113,8 +136,10 @@ class Supervisor:
         self._settings = settings
         self._stop = threading.Event()
         self._lifeline = os.pipe()
-        self._threads = [threading.Thread(target=self._keep, name=f"worker {number}", daemon=True)
-                         for number in range(settings.workers)]
+        self._threads = [
+            threading.Thread(target=self._keep, name=f"worker {number}", daemon=True)
+            for number in range(settings.workers)
+        ]
 
     def start(self) -> None:
         for one in self._threads:
@@ -145,17 +170,31 @@ class Supervisor:
                 self._end(process)
                 return
             lived_s = time.monotonic() - started
-            pause_s = FIRST_RESTART_S if lived_s > LONG_LIFE_S else min(2 * pause_s, LONGEST_RESTART_S)
-            say(f"greenfast: a worker ended with {process.returncode}; another starts in {pause_s:g} s")
+            pause_s = (
+                FIRST_RESTART_S if lived_s > LONG_LIFE_S else min(2 * pause_s, LONGEST_RESTART_S)
+            )
+            say(
+                f"greenfast: a worker ended with {process.returncode}; another starts in {pause_s:g} s"
+            )
             self._stop.wait(pause_s)
 
     def _start(self) -> subprocess.Popen:
         reading_end = self._lifeline[0]
         settings = self._settings
-        environment = {**os.environ, **safe_path(), "GREENFAST_DATA": str(settings.data.absolute()), "GREENFAST_TOKEN": ""}
-        return subprocess.Popen([sys.executable, "-P", "-m", "greenfast", "worker", "--lifeline", str(reading_end)],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(reading_end,),
-                                env=environment, start_new_session=True)
+        environment = {
+            **os.environ,
+            **safe_path(),
+            "GREENFAST_DATA": str(settings.data.absolute()),
+            "GREENFAST_TOKEN": "",
+        }
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "greenfast", "worker", "--lifeline", str(reading_end)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(reading_end,),
+            env=environment,
+            start_new_session=True,
+        )
 
     def _end(self, process: subprocess.Popen) -> None:
         process.terminate()
@@ -163,4 +202,4 @@ class Supervisor:
             process.wait(self._settings.drain_s + SLACK_S)
         except subprocess.TimeoutExpired:
             process.kill()
-        kill_group(process)                   # with what it was building when it was told to stop
+        kill_group(process)  # with what it was building when it was told to stop

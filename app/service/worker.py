@@ -18,23 +18,23 @@ from typing import Any, TypeVar
 from greenfast.app.wiring import Services
 from greenfast.db.faults import LeaseLost
 from greenfast.db.rows import Claim
-from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.errors import Fault, GreenfastError
-from greenfast.search.render import RenderedSource
+from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import Control, Ended, History, RunResult, SearchRun, Sink
+from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.targets.base import Target
 from greenfast.search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
 T = TypeVar("T")
-ALIVE_EVERY_S = 4.0              # so often a worker says that it is there
-PREPARING = "prepare"            # the thread that builds what a search needs
-LONGEST_PAUSE_S = 10.0           # between two attempts while the database cannot be used
-LOCKED = ("database_locked", "database_timeout", "database_busy")     # it will be free again
-LOCKED_PAUSE_S = 0.1             # after a busy timeout; another process has the lock
-INTERRUPT_GRACE_S = 1.0          # for what prepares to end once it was interrupted
-EXIT_GRACE_S = 5.0               # after the supervisor is gone
+ALIVE_EVERY_S = 4.0  # so often a worker says that it is there
+PREPARING = "prepare"  # the thread that builds what a search needs
+LONGEST_PAUSE_S = 10.0  # between two attempts while the database cannot be used
+LOCKED = ("database_locked", "database_timeout", "database_busy")  # it will be free again
+LOCKED_PAUSE_S = 0.1  # after a busy timeout; another process has the lock
+INTERRUPT_GRACE_S = 1.0  # for what prepares to end once it was interrupted
+EXIT_GRACE_S = 5.0  # after the supervisor is gone
 
 
 class Stop:
@@ -137,9 +137,9 @@ class StoppableSink:
 class Left(StrEnum):
     """How a claimed search was left."""
 
-    ENDED = "ended"              # by itself or by request: its end is recorded
-    STOPPED = "stopped"          # this process was told to stop: the claim is still held
-    LOST = "lost"                # another worker has it now
+    ENDED = "ended"  # by itself or by request: its end is recorded
+    STOPPED = "stopped"  # this process was told to stop: the claim is still held
+    LOST = "lost"  # another worker has it now
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,14 @@ class RunReport:
     why: str = ""
 
 
-def run_claim(services: Services, claim: Claim, stop: Stop,
-              on_trial: Callable[[Trial], None] = lambda trial: None,
-              on_closing: Callable[[], None] = lambda: None,
-              say: Callable[[str], None] = lambda text: None) -> RunReport:
+def run_claim(
+    services: Services,
+    claim: Claim,
+    stop: Stop,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+    on_closing: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> RunReport:
     """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
 
     A locked database is waited for. Its other faults are raised: nothing could be recorded. The claim holds until its
@@ -171,7 +175,7 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
             return RunReport(Left.LOST, why=str(error))
         if error.code.startswith(("database_", "disk_")):
             raise
-        if stop.asked:                               # our own stop may have made it fail
+        if stop.asked:  # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
     patience(services.store.finish, claim, result.ended, result.why)
@@ -180,15 +184,30 @@ def run_claim(services: Services, claim: Claim, stop: Stop,
 
 def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
     """Whether the run ended because this process was told to stop, and not by itself or by request."""
-    return stop.asked and sink.wanted is Control.RUN and result.ended in (
-        Ended.PAUSED, Ended.CANCELLED, Ended.FAILED)
+    return (
+        stop.asked
+        and sink.wanted is Control.RUN
+        and result.ended in (Ended.PAUSED, Ended.CANCELLED, Ended.FAILED)
+    )
 
 
-def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, patience: Patience,
-         on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> RunResult:
+def _run(
+    services: Services,
+    claim: Claim,
+    sink: StoppableSink,
+    stop: Stop,
+    patience: Patience,
+    on_trial: Callable[[Trial], None],
+    on_closing: Callable[[], None],
+) -> RunResult:
     history = patience(services.store.history, claim)
-    run = _with_heartbeat(lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing), sink,
-                          history, stop, services.interrupt)
+    run = _with_heartbeat(
+        lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing),
+        sink,
+        history,
+        stop,
+        services.interrupt,
+    )
     if isinstance(run, RunResult):
         return run
     patience(services.store.describe, claim, services.environment(run.bench))
@@ -198,12 +217,20 @@ def _run(services: Services, claim: Claim, sink: StoppableSink, stop: Stop, pati
         services.give_back_gpus()
 
 
-def _prepared(services: Services, search_id: str, sink: Sink, history: History,
-              on_trial: Callable[[Trial], None], on_closing: Callable[[], None]) -> SearchRun:
+def _prepared(
+    services: Services,
+    search_id: str,
+    sink: Sink,
+    history: History,
+    on_trial: Callable[[Trial], None],
+    on_closing: Callable[[], None],
+) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
     run = services.search_run(search_id, sink, history, on_trial, on_closing)
-    if run.bench.checker is not None:        # what safety needs is built meanwhile
-        threading.Thread(target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True).start()
+    if run.bench.checker is not None:  # what safety needs is built meanwhile
+        threading.Thread(
+            target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True
+        ).start()
     run.bench.target.prepare()
     return run
 
@@ -214,8 +241,13 @@ def _prepare_quietly(checker: Target) -> None:
         checker.prepare()
 
 
-def _with_heartbeat(work: Callable[[], SearchRun], sink: Sink, history: History, stop: Stop,
-                    interrupt: Callable[[], None]) -> SearchRun | RunResult:
+def _with_heartbeat(
+    work: Callable[[], SearchRun],
+    sink: Sink,
+    history: History,
+    stop: Stop,
+    interrupt: Callable[[], None],
+) -> SearchRun | RunResult:
     """Do `work` in another thread and keep the lease meanwhile. A pause or a cancel is its result at once, and it is not
     waited for once `stop` is asked for."""
     future: Future[SearchRun] = Future()
@@ -233,7 +265,7 @@ def _with_heartbeat(work: Callable[[], SearchRun], sink: Sink, history: History,
         control = sink.control(history.spent_s)
         if control is not Control.RUN and not stop.asked:
             interrupt()
-            wait((future,), INTERRUPT_GRACE_S)       # it leaves nothing half made behind
+            wait((future,), INTERRUPT_GRACE_S)  # it leaves nothing half made behind
             ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
             return RunResult(ended, f"{ended} while its target was prepared")
     raise Fault("stopped before the first trial", code="stopped")
@@ -245,7 +277,7 @@ class Worker:
     def __init__(self, services: Services, stop: Stop, say: Callable[[str], None]) -> None:
         self._services, self._stop, self._say = services, stop, say
         self.name = worker_name()
-        self._kept: Claim | None = None          # of a search that a fault of the database interrupted
+        self._kept: Claim | None = None  # of a search that a fault of the database interrupted
 
     def run(self, *, once: bool = False) -> None:
         """Until stopped; with `once`, until no search is waiting."""
@@ -281,7 +313,7 @@ class Worker:
                     return
                 self._stop.wait(pause_s)
         if self._kept is not None:
-            with suppress(Fault):                # else the lease runs out
+            with suppress(Fault):  # else the lease runs out
                 self._services.store.release(self._kept)
 
     def _one(self) -> bool:
@@ -292,19 +324,26 @@ class Worker:
             return False
         self._say(f"worker {self.name}: search {claim.search_id} begins")
         try:
-            report = run_claim(self._services, claim, self._stop,
-                               say=lambda text: self._say(f"worker {self.name}: {text}"))
+            report = run_claim(
+                self._services,
+                claim,
+                self._stop,
+                say=lambda text: self._say(f"worker {self.name}: {text}"),
+            )
         except Fault:
             self._kept = claim
             raise
-        except Exception as error:                       # a bug of ours must not send the search round for ever
-            report = RunReport(Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}")
+        except Exception as error:  # a bug of ours must not send the search round for ever
+            report = RunReport(
+                Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}"
+            )
             store.finish(claim, report.ended, report.why)
         if report.left is Left.STOPPED:
             Patience(self._stop, self._say)(store.release, claim)
-        self._say(f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}")
+        self._say(
+            f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}"
+        )
         return True
-
 
     def _still_held(self) -> Claim | None:
         """The claim that a fault of the database interrupted, renewed, unless the search was lost meanwhile."""
@@ -326,6 +365,7 @@ def worker_name() -> str:
 
 def end_with(lifeline: int, stop: Stop) -> None:
     """Stop when the other end of the pipe `lifeline` closes: its owner is gone, however it went."""
+
     def watch() -> None:
         while os.read(lifeline, 1):
             pass

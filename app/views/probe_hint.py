@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from greenfast.db.rows import SearchRow, TrialDetail
-from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.errors import GreenfastError
 from greenfast.search.diagnose.probes import probe_command
+from greenfast.search.errors import GreenfastError
+from greenfast.search.kernels.catalogue import Catalogue
 
 
 def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str:
@@ -15,7 +15,13 @@ def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str
         return ""
     case = next((one["workload"] for one in gate.get("checks", ()) if not one["passed"]), "")
     try:
-        return probe_command(catalogue.kernel(search.kernel), trial.template, trial.parameters, search.workloads[0],
-                             search.target, case)
+        return probe_command(
+            catalogue.kernel(search.kernel),
+            trial.template,
+            trial.parameters,
+            search.workloads[0],
+            search.target,
+            case,
+        )
     except (GreenfastError, KeyError):
-        return ""                        # the template is another one today
+        return ""  # the template is another one today

@@ -14,10 +14,18 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.search.text import one_line
-from greenfast.app.views.schemas import (Budget, ChampionsQuery, NegativesQuery, PageQuery, Problem, SearchesQuery, SearchSubmission,
-                         TrialsQuery)
+from greenfast.app.views.schemas import (
+    Budget,
+    ChampionsQuery,
+    NegativesQuery,
+    PageQuery,
+    Problem,
+    SearchesQuery,
+    SearchSubmission,
+    TrialsQuery,
+)
 from greenfast.search.errors import Fault, GreenfastError
+from greenfast.search.text import one_line
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = ("unknown_search", "unknown_trial", "unknown_source", "no_best")
@@ -26,25 +34,47 @@ HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/searches/[^/]+/[^/]+")
-CONTROLS = ("pause", "resume", "cancel", "confirm")     # the last part of such a path that can be posted to
-CONTENT_SECURITY_POLICY = ("default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-                           "base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
-SAFE_HEADERS = {"content-security-policy": CONTENT_SECURITY_POLICY, "x-content-type-options": "nosniff",
-                "referrer-policy": "same-origin", "cross-origin-resource-policy": "same-origin"}
+CONTROLS = (
+    "pause",
+    "resume",
+    "cancel",
+    "confirm",
+)  # the last part of such a path that can be posted to
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+SAFE_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
 
 
 def problem_response(status: int, code: str, message: str, mend: str = "") -> JSONResponse:
-    problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=one_line(message), code=code,
-                      mend=one_line(mend))
-    return JSONResponse(problem.model_dump(), status, {**SAFE_HEADERS, "cache-control": "no-store"},
-                        media_type="application/problem+json")
+    problem = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=one_line(message),
+        code=code,
+        mend=one_line(mend),
+    )
+    return JSONResponse(
+        problem.model_dump(),
+        status,
+        {**SAFE_HEADERS, "cache-control": "no-store"},
+        media_type="application/problem+json",
+    )
 
 
 def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
     """An unknown thing is 404 when the URL names it, and 422 when the body or the query does."""
     if isinstance(error, Fault):
         return 503
-    named_by_url = error.code.removeprefix("unknown_") in path_names and error.code.startswith("unknown_")
+    named_by_url = error.code.removeprefix("unknown_") in path_names and error.code.startswith(
+        "unknown_"
+    )
     if error.code in NOT_FOUND or named_by_url:
         return 404
     return 409 if error.code in CONFLICT else 422
@@ -66,8 +96,9 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        response = problem_response(error.status_code, HTTP_CODES.get(error.status_code, "http_error"),
-                                    str(error.detail))
+        response = problem_response(
+            error.status_code, HTTP_CODES.get(error.status_code, "http_error"), str(error.detail)
+        )
         response.headers.update(error.headers or {})
         if error.status_code == 405:
             response.headers["allow"] = ", ".join(allowed_methods(request))
@@ -75,7 +106,9 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
-        return problem_response(500, "internal_error", "a bug of greenfast; the service's log says where")
+        return problem_response(
+            500, "internal_error", "a bug of greenfast; the service's log says where"
+        )
 
 
 def allowed_methods(request: Request) -> list[str]:
@@ -83,8 +116,13 @@ def allowed_methods(request: Request) -> list[str]:
     path = request.scope["path"]
     methods = []
     for method in METHODS:
-        scope = {"type": "http", "method": method, "path": path, "headers": [],
-                 "root_path": request.scope.get("root_path", "")}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [],
+            "root_path": request.scope.get("root_path", ""),
+        }
         if any(route.matches(dict(scope))[0] is Match.FULL for route in request.app.router.routes):
             methods.append(method)
     last = path.rpartition("/")[2]
@@ -97,12 +135,20 @@ def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
     """FastAPI's own complaint as one sentence of ours."""
     place = [str(one) for one in first["loc"]]
     if first["type"] == "json_invalid":
-        return problem_response(400, "malformed_json", "the body is not JSON",
-                                str(first.get("ctx", {}).get("error", "")))
+        return problem_response(
+            400,
+            "malformed_json",
+            "the body is not JSON",
+            str(first.get("ctx", {}).get("error", "")),
+        )
     field = ".".join(place[1:])[:LONGEST_QUOTE] or place[0]
     if first["type"] == "extra_forbidden":
-        return problem_response(422, "unknown_field", f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {place[0]}",
-                                "known: " + ", ".join(known_fields(place, path)))
+        return problem_response(
+            422,
+            "unknown_field",
+            f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {place[0]}",
+            "known: " + ", ".join(known_fields(place, path)),
+        )
     if first["type"] == "missing":
         return problem_response(422, "missing_field", f"{field} is missing in the {place[0]}")
     return problem_response(422, "bad_value", f"{field}: {first['msg'][:LONGEST_QUOTE]}")
@@ -111,7 +157,11 @@ def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
 def known_fields(place: Sequence[str], path: str) -> list[str]:
     """The fields that may stand where the unknown one stood."""
     if place[0] == "query":
-        queries = {"searches": SearchesQuery, "trials": TrialsQuery, "negatives": NegativesQuery,
-                   "champions": ChampionsQuery}
+        queries = {
+            "searches": SearchesQuery,
+            "trials": TrialsQuery,
+            "negatives": NegativesQuery,
+            "champions": ChampionsQuery,
+        }
         return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
     return list((Budget if place[1:2] == ["budget"] else SearchSubmission).model_fields)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from greenfast.app.views.confirmations import confirmation_out, peer_out
-from greenfast.app.views.schemas import (BestOut, CountsOut, FunnelStep, ProgressOut, SearchDetailOut, SearchOut, TrialOut)
+from greenfast.app.views.schemas import (
+    BestOut,
+    CountsOut,
+    FunnelStep,
+    ProgressOut,
+    SearchDetailOut,
+    SearchOut,
+    TrialOut,
+)
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
@@ -16,17 +24,26 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
     row = store.search(search_id)
     counts, queue = store.counts(search_id), store.queue_state()
     return SearchDetailOut(
-        **SearchOut.model_validate(row).model_dump(), progress=progress(row),
-        queued=queue.queued, workers_alive=queue.workers_alive,
+        **SearchOut.model_validate(row).model_dump(),
+        progress=progress(row),
+        queued=queue.queued,
+        workers_alive=queue.workers_alive,
         counts=CountsOut.model_validate(counts),
-        funnel=[FunnelStep(stage=stage, reached=reached, passed=passed) for stage, reached, passed in counts.funnel],
-        best=best_out(store, row), baseline_trial=baseline_trial(store, row),
+        funnel=[
+            FunnelStep(stage=stage, reached=reached, passed=passed)
+            for stage, reached, passed in counts.funnel
+        ],
+        best=best_out(store, row),
+        baseline_trial=baseline_trial(store, row),
         confirmation=confirmation_out(found) if (found := store.confirmation(search_id)) else None,
-        peers=[peer_out(one) for one in store.peers(search_id)])
+        peers=[peer_out(one) for one in store.peers(search_id)],
+    )
 
 
 def progress(row: SearchRow) -> ProgressOut:
-    closed = row.status == "completed" and row.time_kind == "measured"       # the time of its confirmation is in spent_s
+    closed = (
+        row.status == "completed" and row.time_kind == "measured"
+    )  # the time of its confirmation is in spent_s
     known = row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 and not closed
     rate = row.trials_done / row.spent_s * 60 if known else None
     shares, left = [], []
@@ -39,9 +56,14 @@ def progress(row: SearchRow) -> ProgressOut:
         left.append(max(0.0, row.seconds_budget - row.spent_s))
     done = row.status == "completed"
     return ProgressOut(
-        trials_done=row.trials_done, trials_budget=row.trials_budget, seconds_spent=row.spent_s,
-        seconds_budget=row.seconds_budget, share=1.0 if done else min(1.0, max(shares, default=0.0)),
-        rate_per_minute=rate, seconds_left=0.0 if done else min(left, default=None))
+        trials_done=row.trials_done,
+        trials_budget=row.trials_budget,
+        seconds_spent=row.spent_s,
+        seconds_budget=row.seconds_budget,
+        share=1.0 if done else min(1.0, max(shares, default=0.0)),
+        rate_per_minute=rate,
+        seconds_left=0.0 if done else min(left, default=None),
+    )
 
 
 def best_out(store: Store, row: SearchRow) -> BestOut | None:
@@ -49,8 +71,11 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
     best = store.best(row.id)
     if best is None:
         return None
-    return BestOut(**TrialOut.model_validate(best).model_dump(), beats_baseline=beats_baseline(store, row, best),
-                   not_told_apart=store.not_told_apart(best))
+    return BestOut(
+        **TrialOut.model_validate(best).model_dump(),
+        beats_baseline=beats_baseline(store, row, best),
+        not_told_apart=store.not_told_apart(best),
+    )
 
 
 def standing(best: TrialRow | BestOut, not_told_apart: int) -> str:
@@ -58,19 +83,30 @@ def standing(best: TrialRow | BestOut, not_told_apart: int) -> str:
     if best.time_kind == "measured" or not best.time_band:
         return ""
     if not not_told_apart:
-        return (f"The lowest {best.time_kind} time; no other right candidate lies within its band of a factor "
-                f"{best.time_band:g}.")
-    others = "1 other right candidate lies" if not_told_apart == 1 else f"{not_told_apart} other right candidates lie"
-    return (f"The lowest {best.time_kind} time, which ranks nothing closer than a factor {best.time_band:g}: {others} "
-            "within that of it and cannot be told apart from it.")
+        return (
+            f"The lowest {best.time_kind} time; no other right candidate lies within its band of a factor "
+            f"{best.time_band:g}."
+        )
+    others = (
+        "1 other right candidate lies"
+        if not_told_apart == 1
+        else f"{not_told_apart} other right candidates lie"
+    )
+    return (
+        f"The lowest {best.time_kind} time, which ranks nothing closer than a factor {best.time_band:g}: {others} "
+        "within that of it and cannot be told apart from it."
+    )
 
 
 def require_best(store: Store, search_id: str) -> BestOut:
     """The best, or UsageError `no_best`."""
     best = best_out(store, store.search(search_id))
     if best is None:
-        raise UsageError(f"search {search_id} has no right candidate yet", code="no_best",
-                         mend="wait for more trials, or see why they were rejected")
+        raise UsageError(
+            f"search {search_id} has no right candidate yet",
+            code="no_best",
+            mend="wait for more trials, or see why they were rejected",
+        )
     return best
 
 
@@ -100,5 +136,7 @@ def queue_words(row: SearchRow | SearchOut, queue: QueueState) -> str:
 
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th, 11th, 21st"""
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = (
+        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{ending}"

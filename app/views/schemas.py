@@ -26,7 +26,9 @@ class Input(BaseModel):
 
 class Page(Output, Generic[Item]):
     items: list[Item]
-    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null: this is the last")
+    next_cursor: str | None = Field(
+        description="give it as `cursor` for the next page; null: this is the last"
+    )
 
 
 class Problem(Output):
@@ -42,6 +44,7 @@ class Problem(Output):
 
 # ---- searches ----
 
+
 class Budget(Input):
     trials: int | None = Field(None, description="at most so many trials")
     seconds: float | None = Field(None, description="no new trial after so many seconds")
@@ -52,26 +55,57 @@ class SearchSubmission(Input):
 
     kernel: str
     name: str | None = None
-    workloads: list[str] | None = Field(None, min_length=1, description="default: the kernel's first")
-    templates: list[str] | None = Field(None, min_length=1, description="default: all that support the workloads")
+    workloads: list[str] | None = Field(
+        None, min_length=1, description="default: the kernel's first"
+    )
+    templates: list[str] | None = Field(
+        None, min_length=1, description="default: all that support the workloads"
+    )
     target: str | None = None
     strategy: str | None = None
     budget: Budget = Budget()
     seed: int | None = None
-    baseline: str | None = Field(None, description="template:preset, champion, or none; default: the champion of the "
-                                                         "scope where times are measured, else the kernel's own")
-    min_gain: float | None = Field(None, description="share of the baseline's time that counts as faster")
-    confirm: bool = Field(True, description="where times are measured, time the winner again in fresh processes")
-    mode: str | None = Field(None, description="of measured times: auto (by the workload's size), hot (data in L2), cold "
-                                               "(data in memory)")
+    baseline: str | None = Field(
+        None,
+        description="template:preset, champion, or none; default: the champion of the "
+        "scope where times are measured, else the kernel's own",
+    )
+    min_gain: float | None = Field(
+        None, description="share of the baseline's time that counts as faster"
+    )
+    confirm: bool = Field(
+        True, description="where times are measured, time the winner again in fresh processes"
+    )
+    mode: str | None = Field(
+        None,
+        description="of measured times: auto (by the workload's size), hot (data in L2), cold "
+        "(data in memory)",
+    )
     gates: dict[str, dict[str, Any]] = Field(default_factory=dict, description="limits by gate")
 
     def request(self) -> SearchRequest:
-        given = {name: getattr(self, name) for name in ("kernel", "name", "target", "strategy", "seed", "baseline",
-                                                        "min_gain", "confirm", "mode", "gates")}
-        return SearchRequest(**given, trials=self.budget.trials, seconds=self.budget.seconds,
-                             workloads=tuple(self.workloads) if self.workloads is not None else None,
-                             templates=tuple(self.templates) if self.templates is not None else None)
+        given = {
+            name: getattr(self, name)
+            for name in (
+                "kernel",
+                "name",
+                "target",
+                "strategy",
+                "seed",
+                "baseline",
+                "min_gain",
+                "confirm",
+                "mode",
+                "gates",
+            )
+        }
+        return SearchRequest(
+            **given,
+            trials=self.budget.trials,
+            seconds=self.budget.seconds,
+            workloads=tuple(self.workloads) if self.workloads is not None else None,
+            templates=tuple(self.templates) if self.templates is not None else None,
+        )
 
 
 class SearchOut(Output):
@@ -100,7 +134,9 @@ class SearchOut(Output):
     created_at: str
     started_at: str | None
     finished_at: str | None
-    queue_position: int | None = Field(None, description="of a queued search: 1 is the next; else null")
+    queue_position: int | None = Field(
+        None, description="of a queued search: 1 is the next; else null"
+    )
 
 
 class TrialOut(Output):
@@ -114,7 +150,8 @@ class TrialOut(Output):
     parents: list[str] = Field(description="digests of the candidates that it was made from")
     wanted: dict[str, ScalarValue] = Field(
         description="of a repaired candidate: the sampler's values that were replaced, because they were invalid "
-                    "or already tried")
+        "or already tried"
+    )
     candidate_digest: str
     source_digest: str | None
     verdict: str | None
@@ -124,13 +161,19 @@ class TrialOut(Output):
     sentence: str
     time_median_us: float | None = Field(description="geometric mean over the workloads")
     time_kind: str | None = Field(description="measured, modelled or replayed")
-    time_mode: str | None = Field(description="of a measured time: hot (data in L2), cold, or both of several workloads")
-    time_band: float | None = Field(description="a factor: times closer than this are not told apart")
+    time_mode: str | None = Field(
+        description="of a measured time: hot (data in L2), cold, or both of several workloads"
+    )
+    time_band: float | None = Field(
+        description="a factor: times closer than this are not told apart"
+    )
     ratio_to_baseline: float | None = Field(description="below 1 is faster")
     registers: int | None
     spill_bytes: int | None
     smem_bytes: int | None
-    max_abs_error: float | None = Field(description="null, too, where it is not finite: `gates` names it")
+    max_abs_error: float | None = Field(
+        description="null, too, where it is not finite: `gates` names it"
+    )
     duration_s: float | None
     attempts: int
     is_baseline: bool
@@ -145,22 +188,30 @@ class ChangeOut(Output):
 
 
 class TrialDetailOut(TrialOut):
-    gates: dict[str, dict[str, Any]] = Field(description="each gate's outcome, sentence and evidence, by name; a number that is not "
-                                                        "finite is \"NaN\", \"Infinity\" or \"-Infinity\"")
+    gates: dict[str, dict[str, Any]] = Field(
+        description="each gate's outcome, sentence and evidence, by name; a number that is not "
+        'finite is "NaN", "Infinity" or "-Infinity"'
+    )
     log: str
     changed: list[ChangeOut] = Field(description="against the baseline")
-    environment: dict[str, str] = Field(description="what the result depends on beside the candidate")
+    environment: dict[str, str] = Field(
+        description="what the result depends on beside the candidate"
+    )
 
 
 class ProbedTrialOut(TrialDetailOut):
-    probe: str = Field(description="the command that shows at which stage the outputs go wrong; empty when they did not, or "
-                                   "the template has no probes")
+    probe: str = Field(
+        description="the command that shows at which stage the outputs go wrong; empty when they did not, or "
+        "the template has no probes"
+    )
 
 
 class BestOut(TrialOut):
     beats_baseline: bool
-    not_told_apart: int = Field(description="other right trials within `time_band` of this one's time: it has the lowest "
-                                            "time, and is not shown to be faster than they are; 0 for measured times")
+    not_told_apart: int = Field(
+        description="other right trials within `time_band` of this one's time: it has the lowest "
+        "time, and is not shown to be faster than they are; 0 for measured times"
+    )
 
 
 class ProgressOut(Output):
@@ -169,7 +220,9 @@ class ProgressOut(Output):
     seconds_spent: float
     seconds_budget: float | None
     share: float = Field(description="0 to 1, of the budget that runs out first")
-    rate_per_minute: float | None = Field(description="trials; null once the time of a confirmation is in seconds_spent")
+    rate_per_minute: float | None = Field(
+        description="trials; null once the time of a confirmation is in seconds_spent"
+    )
     seconds_left: float | None
 
 
@@ -179,12 +232,16 @@ class CountsOut(Output):
     by_verdict: dict[str, int]
     by_stage: dict[str, int]
     by_reason: dict[str, int]
-    unavailable: dict[str, int] = Field(description="by gate: right as far as it could be told here")
+    unavailable: dict[str, int] = Field(
+        description="by gate: right as far as it could be told here"
+    )
 
 
 class SearchPage(Page[SearchOut]):
     queued: int = Field(description="searches that wait for a worker")
-    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
+    workers_alive: int = Field(
+        description="workers seen in the last 15 s that take queued searches"
+    )
 
 
 class FunnelStep(Output):
@@ -195,13 +252,16 @@ class FunnelStep(Output):
 
 # ---- what was timed again ----
 
+
 class TimesOut(Output):
     """One workload in one fresh process; the two programs were timed in turns."""
 
     workload: str
     time_median_us: float
     other_median_us: float | None
-    samples: list[float] | None = Field(description="us, in order; only in the confirmation's own document")
+    samples: list[float] | None = Field(
+        description="us, in order; only in the confirmation's own document"
+    )
     other_samples: list[float] | None
 
 
@@ -218,7 +278,9 @@ class ComparisonOut(Output):
 
     against: str = Field(description="baseline, runner-up, or a peer's name")
     other_trial: int | None
-    decision: str = Field(description="faster, slower, same, ambiguous, too_noisy; a tie is one of the last three")
+    decision: str = Field(
+        description="faster, slower, same, ambiguous, too_noisy; a tie is one of the last three"
+    )
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
@@ -258,7 +320,9 @@ class TimedAgainOut(Output):
 
 class SearchDetailOut(SearchOut):
     queued: int = Field(description="searches that wait for a worker, this one included if it does")
-    workers_alive: int = Field(description="workers seen in the last 15 s that take queued searches")
+    workers_alive: int = Field(
+        description="workers seen in the last 15 s that take queued searches"
+    )
     progress: ProgressOut
     counts: CountsOut
     funnel: list[FunnelStep]
@@ -291,7 +355,9 @@ class ChampionOut(Output):
     best_peers: list[PeerOut] = Field(description="the fastest of each workload")
     promoted_at: str
     replaced_at: str | None = Field(description="null: it is the champion")
-    recheck: str = Field(description="why it should be confirmed again; empty: it has passed all checks of today")
+    recheck: str = Field(
+        description="why it should be confirmed again; empty: it has passed all checks of today"
+    )
 
 
 class NegativeOut(Output):
@@ -318,6 +384,7 @@ class NegativeOut(Output):
 
 
 # ---- what there is to choose from ----
+
 
 class ParameterOut(Output):
     name: str
@@ -384,6 +451,7 @@ class StrategyOut(Output):
 
 
 # ---- queries ----
+
 
 class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")

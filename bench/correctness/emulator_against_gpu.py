@@ -20,15 +20,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Cubin, Toolchain
@@ -61,7 +61,10 @@ def said(gates, subject):
     for gate in gates:
         result = gate.judge(subject)
         if result.outcome != "passed":
-            return f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.reason else ''}", result.sentence
+            return (
+                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.reason else ''}",
+                result.sentence,
+            )
     return "passed", ""
 
 
@@ -86,38 +89,75 @@ def main() -> None:
         if time.monotonic() > end:
             return None
         compiled = workload.compile_time(kernel)
-        bench = Bench(kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), SEED)
+        bench = Bench(
+            kernel,
+            compiled,
+            (workload,),
+            gpu,
+            toolchain,
+            catalogue.include_dirs,
+            GateLimits(),
+            SEED,
+        )
         source = bench.render(candidate)
         cubin = toolchain.compile(source, gpu.device.arch)
         assert isinstance(source, RenderedSource) and isinstance(cubin, Cubin), candidate
         subject = bench.subject(candidate, source, cubin)
-        row = {"what": "candidate", "workload": workload.name, "template": candidate.template, "source": source.digest,
-               "parameters": candidate.values()}
+        row = {
+            "what": "candidate",
+            "workload": workload.name,
+            "template": candidate.template,
+            "source": source.digest,
+            "parameters": candidate.values(),
+        }
         row["ptxas"], _ = said((PtxasGate(),), subject)
         if row["ptxas"] != "passed":
             return row
         row["gpu"], row["gpu_sentence"] = said((CorrectnessGate(),), subject)
-        there = Bench(kernel, compiled, (workload,), emulator, toolchain, catalogue.include_dirs, GateLimits(), SEED)
-        row["emulator"], row["emulator_sentence"] = said((CorrectnessGate(), SafetyGate()),
-                                                         there.subject(candidate, source, cubin))
+        there = Bench(
+            kernel,
+            compiled,
+            (workload,),
+            emulator,
+            toolchain,
+            catalogue.include_dirs,
+            GateLimits(),
+            SEED,
+        )
+        row["emulator"], row["emulator_sentence"] = said(
+            (CorrectnessGate(), SafetyGate()), there.subject(candidate, source, cubin)
+        )
         return row
 
     with ThreadPoolExecutor(cores) as pool:
         rows = [row for row in pool.map(judge, draws(kernel, gpu.device, chosen.count)) if row]
     judged = [row for row in rows if "gpu" in row]
-    tally = {"what": "tally", "drawn": len(rows), "spills": len(rows) - len(judged),
-             "right_on_both": sum(row["gpu"] == row["emulator"] == "passed" for row in judged),
-             "only_the_gpu_refuses": sum(row["gpu"] != "passed" == row["emulator"] for row in judged),
-             "only_the_emulator_refuses": sum(row["gpu"] == "passed" != row["emulator"] for row in judged),
-             "both_refuse": sum(row["gpu"] != "passed" != row["emulator"] for row in judged)}
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": cores,
-                   "python": platform.python_version(), **dict(toolchain.identity), **dict(gpu.identity())}
+    tally = {
+        "what": "tally",
+        "drawn": len(rows),
+        "spills": len(rows) - len(judged),
+        "right_on_both": sum(row["gpu"] == row["emulator"] == "passed" for row in judged),
+        "only_the_gpu_refuses": sum(row["gpu"] != "passed" == row["emulator"] for row in judged),
+        "only_the_emulator_refuses": sum(
+            row["gpu"] == "passed" != row["emulator"] for row in judged
+        ),
+        "both_refuse": sum(row["gpu"] != "passed" != row["emulator"] for row in judged),
+    }
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": cores,
+        "python": platform.python_version(),
+        **dict(toolchain.identity),
+        **dict(gpu.identity()),
+    }
     print(json.dumps(tally))
     for row in judged:
         if row["gpu"] != row["emulator"]:
             print(json.dumps(row))
     if chosen.save or chosen.out != OUT:
-        chosen.out.write_text(json.dumps({"environment": environment, "rows": [tally, *rows]}, indent=1) + "\n")
+        chosen.out.write_text(
+            json.dumps({"environment": environment, "rows": [tally, *rows]}, indent=1) + "\n"
+        )
     for one in (toolchain, gpu, emulator):
         one.close()
 

@@ -19,8 +19,16 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from bench.correctness.random_candidates import (
+    DEVICE,
+    Draw,
+    catalogue,
+    controls_found,
+    draws,
+    parsed_options,
+    work_through,
+)
 from bench.environment import publish
-from bench.correctness.random_candidates import DEVICE, Draw, catalogue, controls_found, draws, parsed_options, work_through
 from greenfast.search.gates.safety import checked_problems
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Target
@@ -34,10 +42,25 @@ def check(draw: Draw, target: Target) -> dict:
     alarms, runs = [], 0
     for run in target.check(subject.program, checked_problems(subject)):
         runs += 1
-        alarms += [{"kind": one.kind, "sentence": one.sentence, "check": run.problem.case.name, "order": run.order,
-                    "where": one.where, "other_where": one.other_where} for one in run.findings]
-    return {"candidate": draw.name, "digest": draw.source.digest, "template": f"{draw.kernel.name}/{draw.template.name}",
-            "runs": runs, "alarms": alarms, "seconds": round(time.monotonic() - begin, 2)}
+        alarms += [
+            {
+                "kind": one.kind,
+                "sentence": one.sentence,
+                "check": run.problem.case.name,
+                "order": run.order,
+                "where": one.where,
+                "other_where": one.other_where,
+            }
+            for one in run.findings
+        ]
+    return {
+        "candidate": draw.name,
+        "digest": draw.source.digest,
+        "template": f"{draw.kernel.name}/{draw.template.name}",
+        "runs": runs,
+        "alarms": alarms,
+        "seconds": round(time.monotonic() - begin, 2),
+    }
 
 
 def remark(row: dict) -> str:
@@ -56,11 +79,18 @@ def main() -> int:
         works = {one.source.digest: one for one in chosen}
         rows = work_through(works, "digest", lambda one: check(one, target), remark, options)
     alarmed = [row for row in rows if row["alarms"]]
-    summary = {"what": "summary", "seed": options.seed, "asked": options.count, "candidates": len(rows),
-               "by_template": dict(Counter(row["template"] for row in rows)), "checked_runs": sum(row["runs"] for row in rows),
-               "candidates_with_an_alarm": len(alarmed), "controls_found": list(controls),
-               "alarms_by_kind": dict(Counter(one["kind"] for row in alarmed for one in row["alarms"])),
-               "candidate_seconds": round(sum(row["seconds"] for row in rows), 1)}
+    summary = {
+        "what": "summary",
+        "seed": options.seed,
+        "asked": options.count,
+        "candidates": len(rows),
+        "by_template": dict(Counter(row["template"] for row in rows)),
+        "checked_runs": sum(row["runs"] for row in rows),
+        "candidates_with_an_alarm": len(alarmed),
+        "controls_found": list(controls),
+        "alarms_by_kind": dict(Counter(one["kind"] for row in alarmed for one in row["alarms"])),
+        "candidate_seconds": round(sum(row["seconds"] for row in rows), 1),
+    }
     publish("false_alarms", [summary, *alarmed])
     return 1 if alarmed else 0
 

@@ -39,9 +39,17 @@ def on_emulator(out: Path) -> int:
     return sum("failed" in row for row in rows)
 
 
-def emulated(build, case: Case, *, order: str = "forward", flavour: str = "plain") -> dict[str, np.ndarray]:
+def emulated(
+    build, case: Case, *, order: str = "forward", flavour: str = "plain"
+) -> dict[str, np.ndarray]:
     """The case's outputs on the emulator; RuntimeError when it finds fault with the kernel."""
-    from greenfast.search.targets.emulator.execute import Buffer, Launch, PointerArgument, Run, execute
+    from greenfast.search.targets.emulator.execute import (
+        Buffer,
+        Launch,
+        PointerArgument,
+        Run,
+        execute,
+    )
 
     module = build.build_module(
         f'#line 1 "{case.name}"\n{case.source}', ("k",), flavour=flavour, deadline_s=60
@@ -104,7 +112,9 @@ def _gpu_outputs(cupy, case: Case) -> dict[str, np.ndarray]:
     function = module.get_function("k")
     arrays = {name: cupy.asarray(_bytes(value)) for name, value in case.inputs.items()}
     # Poisoned as the emulator poisons: what a kernel does not write must agree too.
-    arrays |= {name: cupy.full(value.nbytes, 0xFF, cupy.uint8) for name, value in case.outputs.items()}
+    arrays |= {
+        name: cupy.full(value.nbytes, 0xFF, cupy.uint8) for name, value in case.outputs.items()
+    }
     function(case.grid, case.block, tuple(arrays.values()), shared_mem=case.smem_dynamic_bytes)
     cupy.cuda.Device().synchronize()
     return {
@@ -167,12 +177,18 @@ def compare(emulator_path: Path, gpu_path: Path, save: bool) -> int:
         from bench.environment import publish
 
         facts = {name: value for name, value in gpu.items() if name != "rows"}
-        publish("gpu_conformance", [{"what": "device", **facts}, {"what": "summary", **counts}, *rows])
+        publish(
+            "gpu_conformance", [{"what": "device", **facts}, {"what": "summary", **counts}, *rows]
+        )
     return counts["different"]
 
 
 def compared(case: Case, ours: dict, theirs: dict) -> dict:
-    reason = [side.get("failed") or side.get("skipped") for side in (ours, theirs) if "outputs" not in side]
+    reason = [
+        side.get("failed") or side.get("skipped")
+        for side in (ours, theirs)
+        if "outputs" not in side
+    ]
     if reason:
         return {"case": case.name, "verdict": "not run", "reason": reason[0][:300]}
     outputs = {
@@ -193,7 +209,9 @@ def _difference(case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> 
         with np.errstate(invalid="ignore", over="ignore"):
             wide, exact = ours.astype(np.float64), theirs.astype(np.float64)
             different = (
-                ~(np.abs(wide - exact) <= relative * np.abs(wide) + absolute) & (wide != exact) & ~nan_only
+                ~(np.abs(wide - exact) <= relative * np.abs(wide) + absolute)
+                & (wide != exact)
+                & ~nan_only
             )
     else:
         words = f"u{ours.dtype.itemsize}"

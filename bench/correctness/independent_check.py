@@ -40,28 +40,47 @@ import numpy as np
 
 from bench.correctness.independent import CHECKERS
 from bench.correctness.mutants import DECLARATION, LARGER_ARRAY, NOT_CODE, OPERATORS
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.oracle.cases import Case
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
-from greenfast.search.oracle.problem import LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory, launches
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import (
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+    launches,
+)
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Cubin, Toolchain
 from greenfast.search.verdict import Outcome
 
-PLANTED = ("drop a mask", "drop half of a mask", "drop a choice", "one more turn", "index plus one", "drop a reduction",
-           "swap minimum and maximum", "swap integer minimum and maximum", "drop a rescale", "assign instead of add",
-           "one lane further", "remove __syncthreads", "remove async_copy_wait")
+PLANTED = (
+    "drop a mask",
+    "drop half of a mask",
+    "drop a choice",
+    "one more turn",
+    "index plus one",
+    "drop a reduction",
+    "swap minimum and maximum",
+    "swap integer minimum and maximum",
+    "drop a rescale",
+    "assign instead of add",
+    "one lane further",
+    "remove __syncthreads",
+    "remove async_copy_wait",
+)
 CHILDREN, STUCK_S = 8, 8.0
 SAFETY_DEADLINE_S = 60.0
-SEEDS = 2                            # draws of all cases a candidate
-RARE = 4000                          # draws of a point, before a space counts as empty
+SEEDS = 2  # draws of all cases a candidate
+RARE = 4000  # draws of a point, before a space counts as empty
 
 
 @dataclass
@@ -72,12 +91,12 @@ class Work:
     candidate: Candidate
     compiled: tuple
     source: RenderedSource
-    planted: str = ""                # operator: line before -> after
+    planted: str = ""  # operator: line before -> after
     cubin: Cubin | None = None
     gate: str | None = None
     checker: str | None = None
     ratio: float | None = None
-    safety: str = ""                 # why safety rejects what the gate lets pass and the checker does not
+    safety: str = ""  # why safety rejects what the gate lets pass and the checker does not
 
 
 def main() -> int:
@@ -85,15 +104,21 @@ def main() -> int:
     catalogue, disagreements = Catalogue([REPOSITORY_TEMPLATES]), 0
     known = {one.name for name in options.kernels for one in catalogue.kernel(name).templates}
     if unknown := set(options.templates or ()) - known:
-        raise SystemExit(f"unknown template {', '.join(sorted(unknown))} (known: {', '.join(sorted(known))})")
+        raise SystemExit(
+            f"unknown template {', '.join(sorted(unknown))} (known: {', '.join(sorted(known))})"
+        )
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="greenfast-independent-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
-        target = open_target(options.target, TargetSettings(Path(folder), catalogue.include_dirs, 1, 3.0))
+        target = open_target(
+            options.target, TargetSettings(Path(folder), catalogue.include_dirs, 1, 3.0)
+        )
         target.prepare()
         try:
             for name in options.kernels:
-                disagreements += check(catalogue.kernel(name), catalogue, toolchain, target, Path(folder), options)
+                disagreements += check(
+                    catalogue.kernel(name), catalogue, toolchain, target, Path(folder), options
+                )
         finally:
             target.close()
             toolchain.close()
@@ -111,22 +136,41 @@ def check(kernel, catalogue, toolchain, target, folder: Path, options) -> int:
         judge_all(works, kernel, catalogue, toolchain, target, folder)
         mine = [row(one, template.name) for one in works]
         rows += mine
-        print(json.dumps(told(mine, f"{kernel.name}/{template.name}", time.monotonic() - begin)), flush=True)
+        print(
+            json.dumps(told(mine, f"{kernel.name}/{template.name}", time.monotonic() - begin)),
+            flush=True,
+        )
         for one in mine:
             if one["outcome"] in ("wrong accepted", "right rejected"):
                 print(json.dumps(one), flush=True)
         identity = {**dict(toolchain.identity), **dict(target.identity())}
-        found = save(rows, identity, time.monotonic() - began, options.folder / f"{kernel.name}.json")
+        found = save(
+            rows, identity, time.monotonic() - began, options.folder / f"{kernel.name}.json"
+        )
     return sum(one["wrong accepted"] + one["right rejected"] for one in found.values())
 
 
-def save(rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, out: Path) -> dict[str, dict[str, Any]]:
+def save(
+    rows: list[dict[str, Any]], identity: dict[str, str], seconds: float, out: Path
+) -> dict[str, dict[str, Any]]:
     """What was found so far, by template."""
     templates = dict.fromkeys(one["template"] for one in rows)
-    found = {name: told([one for one in rows if one["template"] == name], name, None) for name in templates}
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
-                   "python": platform.python_version(), **identity}
-    out.write_text(json.dumps({"environment": environment, "seconds": round(seconds, 1), "found": found, "rows": rows}) + "\n")
+    found = {
+        name: told([one for one in rows if one["template"] == name], name, None)
+        for name in templates
+    }
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        **identity,
+    }
+    out.write_text(
+        json.dumps(
+            {"environment": environment, "seconds": round(seconds, 1), "found": found, "rows": rows}
+        )
+        + "\n"
+    )
     return found
 
 
@@ -143,6 +187,7 @@ def _arguments() -> argparse.Namespace:
 
 # ---- candidates ----
 
+
 def drawn(kernel, template, catalogue, device, options) -> Iterator[Work]:
     """Valid points over all that the template supports, then twins of the first ones."""
     rng, plain = random.Random(secrets.randbits(64)), []
@@ -158,13 +203,21 @@ def drawn(kernel, template, catalogue, device, options) -> Iterator[Work]:
 def _made(number: int, kernel, template, catalogue, device, rng: random.Random) -> Work:
     supported = dict(template.supports)
     for _ in range(RARE):
-        values = {dim.name: rng.choice(supported.get(dim.name, dim.values)) for dim in kernel.dims if dim.time == "compile"}
-        values |= {one.name: rng.choice(supported.get(one.name, one.values)) for one in kernel.options}
+        values = {
+            dim.name: rng.choice(supported.get(dim.name, dim.values))
+            for dim in kernel.dims
+            if dim.time == "compile"
+        }
+        values |= {
+            one.name: rng.choice(supported.get(one.name, one.values)) for one in kernel.options
+        }
         compiled = tuple(values.items())
         given = {one.name: rng.choice(one.values) for one in template.parameters}
         parameters = complete_parameters(template, given, compiled)
         if Space(template, compiled, device).why_not(parameters) is None:
-            candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED))
+            candidate = Candidate(
+                kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED)
+            )
             source = _bench(kernel, compiled, catalogue, None, None).render(candidate)
             if not isinstance(source, RenderedSource):
                 raise SystemExit(f"{template.name} does not render: {source.message}")
@@ -173,7 +226,16 @@ def _made(number: int, kernel, template, catalogue, device, rng: random.Random) 
 
 
 def _bench(kernel, compiled, catalogue, target, toolchain, seed: int = 0) -> Bench:
-    return Bench(kernel, compiled, (), target, toolchain, catalogue.include_dirs, GateLimits(max_spill_bytes=None), seed)
+    return Bench(
+        kernel,
+        compiled,
+        (),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(max_spill_bytes=None),
+        seed,
+    )
 
 
 def planted(work: Work, rng: random.Random) -> tuple[RenderedSource, str] | None:
@@ -181,7 +243,11 @@ def planted(work: Work, rng: random.Random) -> tuple[RenderedSource, str] | None
     lines, places = work.source.text.splitlines(), {}
     for number, line in enumerate(lines):
         code = line.partition("//")[0]
-        if not work.source.lines[number].file.endswith(".cu.j2") or NOT_CODE.match(line) or LARGER_ARRAY.match(code):
+        if (
+            not work.source.lines[number].file.endswith(".cu.j2")
+            or NOT_CODE.match(line)
+            or LARGER_ARRAY.match(code)
+        ):
             continue
         if DECLARATION.match(line) and "= " not in line:
             continue
@@ -193,7 +259,10 @@ def planted(work: Work, rng: random.Random) -> tuple[RenderedSource, str] | None
     name = rng.choice(sorted(places))
     number, changed = rng.choice(places[name])
     said = f"{name}: {lines[number].strip()} -> {changed.strip()}"
-    occurrence = sum(lines[one] == lines[number] and work.source.lines[one].file.endswith(".cu.j2") for one in range(number))
+    occurrence = sum(
+        lines[one] == lines[number] and work.source.lines[one].file.endswith(".cu.j2")
+        for one in range(number)
+    )
     unit, seen = work.source.unit.splitlines(), 0
     for at, line in enumerate(unit):
         if line == lines[number]:
@@ -201,15 +270,21 @@ def planted(work: Work, rng: random.Random) -> tuple[RenderedSource, str] | None
                 unit[at] = changed
                 break
             seen += 1
-    text = [*lines[:number], changed, *lines[number + 1:]]
-    return replace(work.source, text="\n".join(text) + "\n", unit="\n".join(unit) + "\n",
-                   digest=f"{work.source.digest[:40]}-{secrets.token_hex(6)}"), said
+    text = [*lines[:number], changed, *lines[number + 1 :]]
+    return replace(
+        work.source,
+        text="\n".join(text) + "\n",
+        unit="\n".join(unit) + "\n",
+        digest=f"{work.source.digest[:40]}-{secrets.token_hex(6)}",
+    ), said
 
 
 # ---- judging ----
 
+
 def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: Path) -> None:
     """The gate says what it says, on all cores; then the checker, which is told nothing of it."""
+
     def gate(work: Work) -> None:
         work.cubin = _compiled(work, toolchain, target)
         if work.cubin is None:
@@ -233,13 +308,16 @@ def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: P
 
 def safety_of(kernel, catalogue, toolchain, folder: Path) -> Callable[[Work], None]:
     """Judges a work by the safety gate of an emulator of the GPU."""
-    emulator = open_target("emulator:h200", TargetSettings(folder, catalogue.include_dirs, 1, SAFETY_DEADLINE_S))
+    emulator = open_target(
+        "emulator:h200", TargetSettings(folder, catalogue.include_dirs, 1, SAFETY_DEADLINE_S)
+    )
     emulator.prepare()
 
     def judge(work: Work) -> None:
         bench = _bench(kernel, work.compiled, catalogue, emulator, toolchain, secrets.randbits(31))
         result = SafetyGate().judge(bench.subject(work.candidate, work.source, work.cubin))
         work.safety = "" if result.outcome is Outcome.PASSED else result.sentence
+
     return judge
 
 
@@ -250,22 +328,39 @@ def _compiled(work: Work, toolchain, target) -> Cubin | None:
 
 def cases_of(work: Work, kernel, offsets: bool) -> list[dict[str, Any]]:
     """Drawn cases with their launches: where a candidate is launched is the one thing that its template has to say."""
-    template, compiled, checker = kernel.template(work.candidate.template), dict(work.compiled), CHECKERS[kernel.name]
+    template, compiled, checker = (
+        kernel.template(work.candidate.template),
+        dict(work.compiled),
+        CHECKERS[kernel.name],
+    )
     point = resolve(template, work.candidate.parameters, work.compiled)
     found, rng = [], np.random.default_rng(secrets.randbits(64))
     for _ in range(SEEDS):
         for case in checker.draw_cases(rng, dict(point.tiles), compiled, offsets):
-            dims, chosen = ({one.name: case[one.name] for one in ones} for ones in (kernel.dims, kernel.options))
+            dims, chosen = (
+                {one.name: case[one.name] for one in ones} for ones in (kernel.dims, kernel.options)
+            )
             values = {**kernel.values_of(dims, chosen), **point.values}
-            case["launches"] = [{"entry": one.entry, "grid": one.grid, "block": one.block, "smem": one.smem_dynamic_bytes,
-                                 "cluster": one.cluster} for one in launches(template, values)]
-            case["workspaces"] = [(int(one.bytes(values)), one.zero_fill) for one in template.scratch(values)]
+            case["launches"] = [
+                {
+                    "entry": one.entry,
+                    "grid": one.grid,
+                    "block": one.block,
+                    "smem": one.smem_dynamic_bytes,
+                    "cluster": one.cluster,
+                }
+                for one in launches(template, values)
+            ]
+            case["workspaces"] = [
+                (int(one.bytes(values)), one.zero_fill) for one in template.scratch(values)
+            ]
             found.append(case)
     return found
 
 
 def on_gpu(works: list[Work], kernel, folder: Path) -> None:
     """Several children, each with what is left of its share after what broke the one before it."""
+
     def child(number: int) -> None:
         share = works[number::CHILDREN]
         while share:
@@ -280,18 +375,29 @@ def on_gpu(works: list[Work], kernel, folder: Path) -> None:
 def _job(work: Work, kernel, folder: Path) -> dict[str, Any]:
     path = folder / f"{kernel.name}-{work.candidate.template}-{work.id}.cubin"
     path.write_bytes(work.cubin.code)
-    return {"id": work.id, "kernel": kernel.name, "cubin": str(path), "cases": cases_of(work, kernel, offsets=True)}
+    return {
+        "id": work.id,
+        "kernel": kernel.name,
+        "cubin": str(path),
+        "cases": cases_of(work, kernel, offsets=True),
+    }
 
 
 def _heard(share: list[Work], jobs: Path) -> list[Work]:
     """What a child said of its share; what is left after a candidate that broke it or never ended."""
     by_id, begun, lines = {one.id: one for one in share}, None, queue.SimpleQueue()
-    process = subprocess.Popen([sys.executable, str(ROOT / "bench" / "independent" / "runner.py"), str(jobs)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "bench" / "independent" / "runner.py"), str(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
     def read() -> None:
         for line in process.stdout:
             lines.put(line)
         lines.put(None)
+
     threading.Thread(target=read, daemon=True).start()
     errors: list[str] = []
     threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True).start()
@@ -312,7 +418,9 @@ def _heard(share: list[Work], jobs: Path) -> list[Work]:
     process.kill()
     code = process.wait()
     if begun is None and (how or code != 0):
-        raise RuntimeError(f"a child ended with exit code {code} before it began: {how}{''.join(errors)[-1000:]}")
+        raise RuntimeError(
+            f"a child ended with exit code {code} before it began: {how}{''.join(errors)[-1000:]}"
+        )
     if begun is not None:
         begun.checker = how or f"it broke the context: {(errors or [''])[-1].strip()[-200:]}"
     return [one for one in share if one.checker is None]
@@ -327,7 +435,10 @@ def on_emulator(work: Work, kernel, target) -> None:
         if execution.failure is not None:
             work.checker = execution.failure.sentence
             return
-        after = {name: execution.outputs.get(name, image.view(np.uint8)).view(image.dtype) for name, image in before.items()}
+        after = {
+            name: execution.outputs.get(name, image.view(np.uint8)).view(image.dtype)
+            for name, image in before.items()
+        }
         work.checker, ratio = checker.judged(case, before, after)
         work.ratio = max(work.ratio or 0.0, ratio)
         if work.checker:
@@ -335,19 +446,36 @@ def on_emulator(work: Work, kernel, target) -> None:
 
 
 def _problem(checker, case: dict[str, Any], before: dict[str, np.ndarray]) -> Problem:
-    tensors = {name: Tensor(name, "output" if name in checker.OUTPUTS else "input", before[name].dtype, tuple(place["shape"]),
-                            tuple(place["strides"]), before[name].view(np.uint8), name in checker.OUTPUTS)
-               for name, place in case["tensors"].items()}
-    arguments = [tensors[value] if type_ == "tensor" else Scalar(type_, value) for type_, value in checker.arguments(case)]
-    scratch = tuple(WorkspaceMemory(f"workspace_{number}", size, zero)
-                    for number, (size, zero) in enumerate(case["workspaces"]))
+    tensors = {
+        name: Tensor(
+            name,
+            "output" if name in checker.OUTPUTS else "input",
+            before[name].dtype,
+            tuple(place["shape"]),
+            tuple(place["strides"]),
+            before[name].view(np.uint8),
+            name in checker.OUTPUTS,
+        )
+        for name, place in case["tensors"].items()
+    }
+    arguments = [
+        tensors[value] if type_ == "tensor" else Scalar(type_, value)
+        for type_, value in checker.arguments(case)
+    ]
+    scratch = tuple(
+        WorkspaceMemory(f"workspace_{number}", size, zero)
+        for number, (size, zero) in enumerate(case["workspaces"])
+    )
     own = Case("independent", (), (), "", "contiguous", case["seed"], ())
-    plans = tuple(LaunchPlan(one["entry"], one["grid"], one["block"], one["smem"], cluster=one["cluster"])
-                  for one in case["launches"])
+    plans = tuple(
+        LaunchPlan(one["entry"], one["grid"], one["block"], one["smem"], cluster=one["cluster"])
+        for one in case["launches"]
+    )
     return Problem(own, tuple(tensors.values()), scratch, (*arguments, *scratch), plans, 0.0, 0.0)
 
 
 # ---- what came of it ----
+
 
 def outcome(work: Work) -> str:
     if work.gate is None or work.checker is None:
@@ -356,25 +484,48 @@ def outcome(work: Work) -> str:
         return "both reject" if work.gate else "both accept"
     if work.checker:
         return "only safety rejects" if work.safety else "wrong accepted"
-    return "only the gate rejects" if work.planted else "right rejected"      # a twin is wrong by intent
+    return (
+        "only the gate rejects" if work.planted else "right rejected"
+    )  # a twin is wrong by intent
 
 
 def row(work: Work, template: str) -> dict[str, Any]:
-    return {"template": template, "compiled": dict(work.compiled), "parameters": work.candidate.values(),
-            "source": work.source.digest[:16], "planted": work.planted, "outcome": outcome(work), "gate": work.gate,
-            "safety": work.safety, "checker": work.checker, "ratio": work.ratio}
+    return {
+        "template": template,
+        "compiled": dict(work.compiled),
+        "parameters": work.candidate.values(),
+        "source": work.source.digest[:16],
+        "planted": work.planted,
+        "outcome": outcome(work),
+        "gate": work.gate,
+        "safety": work.safety,
+        "checker": work.checker,
+        "ratio": work.ratio,
+    }
 
 
 def told(rows: list[dict[str, Any]], template: str, seconds: float | None) -> dict[str, Any]:
-    plain, twins = ([one for one in rows if bool(one["planted"]) == which] for which in (False, True))
+    plain, twins = (
+        [one for one in rows if bool(one["planted"]) == which] for which in (False, True)
+    )
     counts = Counter(one["outcome"] for one in rows)
-    by_kind = {name: dict(Counter(one["outcome"] for one in twins if one["planted"].startswith(name + ":")))
-               for name in PLANTED}
+    by_kind = {
+        name: dict(
+            Counter(one["outcome"] for one in twins if one["planted"].startswith(name + ":"))
+        )
+        for name in PLANTED
+    }
     ratios = sorted(one["ratio"] for one in plain if one["ratio"])
-    return {"template": template, "candidates": dict(Counter(one["outcome"] for one in plain)),
-            "twins": dict(Counter(one["outcome"] for one in twins)), "wrong accepted": counts["wrong accepted"],
-            "right rejected": counts["right rejected"], "planted": {name: one for name, one in by_kind.items() if one},
-            "largest_rms_ratio": ratios[-1] if ratios else None, **({"seconds": round(seconds, 1)} if seconds else {})}
+    return {
+        "template": template,
+        "candidates": dict(Counter(one["outcome"] for one in plain)),
+        "twins": dict(Counter(one["outcome"] for one in twins)),
+        "wrong accepted": counts["wrong accepted"],
+        "right rejected": counts["right rejected"],
+        "planted": {name: one for name, one in by_kind.items() if one},
+        "largest_rms_ratio": ratios[-1] if ratios else None,
+        **({"seconds": round(seconds, 1)} if seconds else {}),
+    }
 
 
 if __name__ == "__main__":

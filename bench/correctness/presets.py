@@ -28,17 +28,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import digest
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.render import RenderedSource
-from greenfast.search.space.space import Space
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.space.space import Space
 from greenfast.search.targets import Target, TargetSettings, open_target
 from greenfast.search.toolchain import Cubin, Toolchain
 from greenfast.search.verdict import Outcome
@@ -60,8 +60,14 @@ class Work:
     seed: int
 
     def row(self) -> Row:
-        return {"kernel": self.kernel.name, "kernel_digest": digest(self.kernel)[:12], "template": self.template,
-                "preset": self.preset, "group": dict(self.compiled), "seed": self.seed}
+        return {
+            "kernel": self.kernel.name,
+            "kernel_digest": digest(self.kernel)[:12],
+            "template": self.template,
+            "preset": self.preset,
+            "group": dict(self.compiled),
+            "seed": self.seed,
+        }
 
 
 def main() -> int:
@@ -70,7 +76,9 @@ def main() -> int:
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     with tempfile.TemporaryDirectory(prefix="greenfast-presets-") as name:
         toolchain = Toolchain(Path(name), usable_cores())
-        target = open_target(chosen.target, TargetSettings(Path(name), catalogue.include_dirs, 1, RUN_DEADLINE_S))
+        target = open_target(
+            chosen.target, TargetSettings(Path(name), catalogue.include_dirs, 1, RUN_DEADLINE_S)
+        )
         target.prepare()
         try:
             wanted, excluded = [], 0
@@ -116,7 +124,11 @@ def groups(kernel: KernelSpec) -> Iterator[dict[str, Value]]:
         return
     (depth,) = depths
     for size in depth.values:
-        picked = product(*options) if size == COMMON_D else ([one[0] for one in options], [one[-1] for one in options])
+        picked = (
+            product(*options)
+            if size == COMMON_D
+            else ([one[0] for one in options], [one[-1] for one in options])
+        )
         for values in picked:
             yield {depth.name: size, **dict(zip(names, values))}
 
@@ -129,23 +141,44 @@ def works(kernel: KernelSpec, target: Target, seeds: int) -> tuple[list[Work], i
         for preset in template.presets:
             for group in groups(kernel):
                 compiled = tuple(group.items())
-                fits = all(group[name] in values for name, values in supported.items() if name in group)
+                fits = all(
+                    group[name] in values for name, values in supported.items() if name in group
+                )
                 candidate = preset_candidate(template, preset.name, compiled) if fits else None
-                if candidate is None or Space(template, compiled, target.device).why_not(candidate.parameters) is not None:
+                if (
+                    candidate is None
+                    or Space(template, compiled, target.device).why_not(candidate.parameters)
+                    is not None
+                ):
                     excluded += 1
                     continue
-                found += [Work(kernel, template.name, preset.name, candidate, compiled, FIRST_SEED + number)
-                          for number in range(seeds)]
+                found += [
+                    Work(
+                        kernel, template.name, preset.name, candidate, compiled, FIRST_SEED + number
+                    )
+                    for number in range(seeds)
+                ]
     return found, excluded
 
 
-def judged(left: list[Work], catalogue: Catalogue, toolchain: Toolchain, target: Target, end: float) -> Iterator[Row]:
+def judged(
+    left: list[Work], catalogue: Catalogue, toolchain: Toolchain, target: Target, end: float
+) -> Iterator[Row]:
     """Rows as they come, on all cores; what the time does not allow is not begun."""
+
     def judge(work: Work) -> Row | None:
         if time.monotonic() > end:
             return None
-        bench = Bench(work.kernel, work.compiled, (), target, toolchain, catalogue.include_dirs,
-                      GateLimits(max_spill_bytes=None), work.seed)
+        bench = Bench(
+            work.kernel,
+            work.compiled,
+            (),
+            target,
+            toolchain,
+            catalogue.include_dirs,
+            GateLimits(max_spill_bytes=None),
+            work.seed,
+        )
         source = bench.render(work.candidate)
         if not isinstance(source, RenderedSource):
             return {**work.row(), "outcome": "not rendered", "sentence": source.message}
@@ -170,15 +203,32 @@ def known(out: Path, wanted: list[Work]) -> list[Row]:
 
 
 def _key(row: Row) -> str:
-    return json.dumps([row[name] for name in ("kernel", "kernel_digest", "template", "preset", "group", "seed")])
+    return json.dumps(
+        [row[name] for name in ("kernel", "kernel_digest", "template", "preset", "group", "seed")]
+    )
 
 
-def save(chosen: argparse.Namespace, rows: list[Row], excluded: int, wanted: int, identity: dict[str, str]) -> Row:
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
-                   "python": platform.python_version(), **identity}
-    found = {"target": chosen.target, "checks": len(rows), "not judged yet": wanted - len(rows), "excluded": excluded,
-             "presets": len({(one["kernel"], one["template"], one["preset"]) for one in rows}),
-             "not right": sum(one["outcome"] != "passed" for one in rows)}
+def save(
+    chosen: argparse.Namespace,
+    rows: list[Row],
+    excluded: int,
+    wanted: int,
+    identity: dict[str, str],
+) -> Row:
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        **identity,
+    }
+    found = {
+        "target": chosen.target,
+        "checks": len(rows),
+        "not judged yet": wanted - len(rows),
+        "excluded": excluded,
+        "presets": len({(one["kernel"], one["template"], one["preset"]) for one in rows}),
+        "not right": sum(one["outcome"] != "passed" for one in rows),
+    }
     kept = {"environment": environment, "found": found, "rows": rows}
     chosen.out.write_text(json.dumps(kept) + "\n")
     return kept

@@ -66,10 +66,17 @@ def floors(kernel, candidate, workload) -> dict[str, Any]:
         request, reply = Path(name) / "request.json", Path(name) / "reply.json"
         request.write_text(json.dumps(shape_of(kernel, candidate, workload)))
         try:
-            subprocess.run([sys.executable, __file__, str(request), str(reply)], check=True, timeout=CHILD_DEADLINE_S,
-                           capture_output=True, text=True)
+            subprocess.run(
+                [sys.executable, __file__, str(request), str(reply)],
+                check=True,
+                timeout=CHILD_DEADLINE_S,
+                capture_output=True,
+                text=True,
+            )
         except (subprocess.SubprocessError, OSError) as error:
-            return {"error": f"{type(error).__name__}: {str(getattr(error, 'stderr', '') or error)[-300:]}"}
+            return {
+                "error": f"{type(error).__name__}: {str(getattr(error, 'stderr', '') or error)[-300:]}"
+            }
         return json.loads(reply.read_text())
 
 
@@ -77,37 +84,67 @@ def shape_of(kernel, candidate, workload) -> dict[str, Any]:
     """The parallelism of a candidate on a workload, in numbers; of its launch with the most blocks."""
     from greenfast.app.bundle.download import laid_out_workload
     from greenfast.search.space.space import resolve
+
     template, dims = kernel.template(candidate.template), dict(workload.dims)
     tile = resolve(template, candidate.parameters, workload.compile_time(kernel)).tiles["tile_q"]
     launches = laid_out_workload(kernel, template, workload, candidate.values()).launches
     launch, heads = max(launches, key=lambda one: math.prod(one.grid)), dims["B"] * dims["H"]
     blocks = math.prod(launch.grid)
-    return {"heads": heads, "rows": dims["S_q"], "dim": dims["D"], "tile": tile,
-            "splits": max(1, blocks // (heads * math.ceil(dims["S_q"] / tile))),
-            "causal": dict(workload.options)["mask"] != "none", "blocks": blocks, "threads": math.prod(launch.block),
-            "smem_dynamic_bytes": launch.smem_dynamic_bytes, "launches": len(launches)}
+    return {
+        "heads": heads,
+        "rows": dims["S_q"],
+        "dim": dims["D"],
+        "tile": tile,
+        "splits": max(1, blocks // (heads * math.ceil(dims["S_q"] / tile))),
+        "causal": dict(workload.options)["mask"] != "none",
+        "blocks": blocks,
+        "threads": math.prod(launch.block),
+        "smem_dynamic_bytes": launch.smem_dynamic_bytes,
+        "launches": len(launches),
+    }
 
 
 def measured(shape: dict[str, Any]) -> dict[str, Any]:
     """In the child: both kernels, in graphs, hot."""
     import cupy
+
     from greenfast.search.targets.cuda.measurer import Stopwatch
     from greenfast.search.timing import median
+
     module = cupy.RawModule(code=KERNELS, options=("--std=c++17",))
     size = shape["heads"] * shape["rows"] * shape["dim"] * 2 // 16
     q, k, v, o = (cupy.random.randint(0, 2**31, 4 * size, cupy.int32) for _ in range(4))
     smem = max(shape["smem_dynamic_bytes"], 16 * shape["threads"])
-    arguments = (q, k, v, o, *(cupy.int32(one) for one in (
-        shape["heads"], shape["rows"], shape["dim"] * 2 // 16, shape["tile"], shape["splits"], shape["causal"], smem // 16)))
+    arguments = (
+        q,
+        k,
+        v,
+        o,
+        *(
+            cupy.int32(one)
+            for one in (
+                shape["heads"],
+                shape["rows"],
+                shape["dim"] * 2 // 16,
+                shape["tile"],
+                shape["splits"],
+                shape["causal"],
+                smem // 16,
+            )
+        ),
+    )
     found, stream = {"shape": shape}, cupy.cuda.Stream(non_blocking=True)
     with stream:
         for name, given in (("empty", ()), ("load_only", arguments)):
             function = module.get_function(name)
             function.max_dynamic_shared_size_bytes = smem
-            call = SimpleNamespace(launch=lambda on: function((shape["blocks"],), (shape["threads"],), given,
-                                                              shared_mem=smem, stream=on))
+            call = SimpleNamespace(
+                launch=lambda on: function(
+                    (shape["blocks"],), (shape["threads"],), given, shared_mem=smem, stream=on
+                )
+            )
             watch = Stopwatch([call], stream, 20.0)
-            for _ in range(SAMPLES // 2):        # clocks and caches settle
+            for _ in range(SAMPLES // 2):  # clocks and caches settle
                 watch()
             samples = [round(watch(), 4) for _ in range(SAMPLES)]
             found |= {f"{name}_us": median(samples), f"{name}_samples": samples}
@@ -118,24 +155,38 @@ def profiled(bench, candidate, workload) -> list[dict[str, Any]] | dict[str, str
     """Nsight Compute's counters of each launch; {"error": ...} where it cannot say."""
     from greenfast.app.bundle import profile_driver
     from greenfast.app.bundle.download import STATIC_FILES, launch_description
-    from greenfast.search.errors import GreenfastError
     from greenfast.search.diagnose.profile import ncu_command, parse_ncu, require_tool, run_tool
+    from greenfast.search.errors import GreenfastError
+
     source = bench.render(candidate)
     row = SimpleNamespace(target=bench.target.name, workloads=(workload.name,))
-    trial = SimpleNamespace(template=candidate.template, parameters=candidate.values(), source_digest=source.digest)
+    trial = SimpleNamespace(
+        template=candidate.template, parameters=candidate.values(), source_digest=source.digest
+    )
     launch = launch_description(bench.kernel, row, trial)
     with tempfile.TemporaryDirectory(prefix="greenfast-profile-") as name:
         folder = Path(name)
-        for file, text in (("kernel.cu", source.text), ("launch.json", json.dumps(launch)),
-                           ("reference.py", bench.kernel.reference_text),
-                           ("run_cupy.py", (STATIC_FILES / "run_cupy.py.txt").read_text("utf-8"))):
+        for file, text in (
+            ("kernel.cu", source.text),
+            ("launch.json", json.dumps(launch)),
+            ("reference.py", bench.kernel.reference_text),
+            ("run_cupy.py", (STATIC_FILES / "run_cupy.py.txt").read_text("utf-8")),
+        ):
             (folder / file).write_text(text)
-        log, entries = folder / "ncu.log", [one["entry"] for one in launch["workloads"][0]["launches"]]
+        log, entries = (
+            folder / "ncu.log",
+            [one["entry"] for one in launch["workloads"][0]["launches"]],
+        )
         try:
             require_tool("ncu")
-            command = ncu_command(sys.executable, Path(profile_driver.__file__), folder, log, entries, workload.name)
+            command = ncu_command(
+                sys.executable, Path(profile_driver.__file__), folder, log, entries, workload.name
+            )
             last = run_tool(command, bench.target)
-            return [asdict(one) for one in parse_ncu(log.read_text("utf-8", "replace") if log.is_file() else last)]
+            return [
+                asdict(one)
+                for one in parse_ncu(log.read_text("utf-8", "replace") if log.is_file() else last)
+            ]
         except GreenfastError as error:
             return {"error": str(error)}
 

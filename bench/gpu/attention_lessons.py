@@ -26,17 +26,23 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.gpu.attention_floors import profiled
-from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.comparison import ProcessTimes
-from greenfast.search.loop.confirmation import LARGEST_SEED, PROCESSES, compared, prepared, timed_in_turns
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import GreenfastError
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.performance import timed_problems
+from greenfast.search.gates.ptxas import PtxasGate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.comparison import ProcessTimes
+from greenfast.search.loop.confirmation import (
+    LARGEST_SEED,
+    PROCESSES,
+    compared,
+    prepared,
+    timed_in_turns,
+)
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Failure
 from greenfast.search.toolchain import Toolchain
@@ -51,7 +57,7 @@ Row = dict[str, Any]
 class Point:
     """A preset with single parameters changed."""
 
-    preset: str                      # template:preset
+    preset: str  # template:preset
     changes: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
@@ -74,14 +80,20 @@ def _set(preset: str, **changes: Any) -> Point:
 PAIRS = (
     Pair("swizzle: pad", _set("wmma:stage2", swizzle="none"), _set("wmma:stage2", swizzle="pad")),
     Pair("swizzle: xor", _set("wmma:stage2", swizzle="none"), _set("wmma:stage2", swizzle="xor")),
-    Pair("swizzle: xor instead of pad", _set("wmma:stage2", swizzle="pad"), _set("wmma:stage2", swizzle="xor")),
+    Pair(
+        "swizzle: xor instead of pad",
+        _set("wmma:stage2", swizzle="pad"),
+        _set("wmma:stage2", swizzle="xor"),
+    ),
     Pair("softmax in registers", _set("wmma:stage2"), _set("wmma:stage3b")),
     Pair("three stages", _set("wmma:stage2"), _set("wmma:stage4")),
     Pair("P in S's buffer", _set("wmma:stage2"), _set("wmma:stage3a")),
     Pair("P V on tensor cores", _set("wmma:stage1"), _set("wmma:stage2")),
     Pair("phased softmax", _set("wmma:stage2"), _set("wmma:stage5")),
     Pair("atomic P V", _set("wmma:stage2"), _set("wmma:stage2", pv_accumulate="atomic")),
-    Pair("K transposed on its way", _set("wmma:stage2"), _set("wmma:stage2", k_layout="transposed")),
+    Pair(
+        "K transposed on its way", _set("wmma:stage2"), _set("wmma:stage2", k_layout="transposed")
+    ),
     Pair("persistent blocks", _set("wmma:stage2"), _set("wmma:stage2", persistent=True)),
     Pair("one stage", _set("wmma:stage2"), _set("wmma:stage2", pipeline_depth=1)),
     Pair("mma: pad instead of xor", _set("mma:fa2"), _set("mma:fa2", swizzle="pad")),
@@ -94,18 +106,25 @@ def main() -> None:
     chosen = _arguments()
     end, catalogue = time.monotonic() + 60.0 * chosen.minutes, Catalogue([REPOSITORY_TEMPLATES])
     cores = usable_cores()
-    folder = Path(os.environ.get("GREENFAST_BENCH_CACHE") or tempfile.mkdtemp(prefix="greenfast-lessons-"))
+    folder = Path(
+        os.environ.get("GREENFAST_BENCH_CACHE") or tempfile.mkdtemp(prefix="greenfast-lessons-")
+    )
     toolchain = Toolchain(folder, cores)
     settings = TargetSettings(folder, catalogue.include_dirs, max(1, cores // 4))
     target = open_target("emulator:h200" if chosen.emulator else "cuda:0", settings)
     found, counters = _kept(chosen.out), Counters()
     try:
         target.prepare()
-        environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": cores,
-                       "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
+        environment = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "cores": cores,
+            "python": platform.python_version(),
+            **dict(toolchain.identity),
+            **dict(target.identity()),
+        }
         for workload in WORKLOADS:
             for pair in PAIRS:
-                if chosen.only and pair.lesson not in chosen.only or time.monotonic() > end:
+                if (chosen.only and pair.lesson not in chosen.only) or time.monotonic() > end:
                     continue
                 key = (pair.lesson, workload)
                 old = next((one for one in found if (one["lesson"], one["workload"]) == key), None)
@@ -113,7 +132,9 @@ def main() -> None:
                 found = [one for one in found if one is not old] + [row]
                 print(said(row), flush=True)
                 chosen.out.parent.mkdir(parents=True, exist_ok=True)
-                chosen.out.write_text(json.dumps({"environment": environment, "rows": found}) + "\n")
+                chosen.out.write_text(
+                    json.dumps({"environment": environment, "rows": found}) + "\n"
+                )
     finally:
         target.close()
         toolchain.close()
@@ -124,7 +145,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", nargs="+", choices=sorted({one.lesson for one in PAIRS}))
-    parser.add_argument("--emulator", action="store_true", help="counters of the emulator, no times")
+    parser.add_argument(
+        "--emulator", action="store_true", help="counters of the emulator, no times"
+    )
     return parser.parse_args()
 
 
@@ -132,24 +155,57 @@ def _kept(path: Path) -> list[Row]:
     return json.loads(path.read_text())["rows"] if path.is_file() else []
 
 
-def compared_pair(pair: Pair, workload_name: str, catalogue: Catalogue, toolchain: Toolchain, target,
-                  counters: Counters, old: Row | None) -> Row:
+def compared_pair(
+    pair: Pair,
+    workload_name: str,
+    catalogue: Catalogue,
+    toolchain: Toolchain,
+    target,
+    counters: Counters,
+    old: Row | None,
+) -> Row:
     """A new row, or the old one where it is of the same two sources."""
     kernel = catalogue.kernel("attention")
     workload = kernel.workload(workload_name)
-    row: Row = {"lesson": pair.lesson, "workload": workload_name, "target": target.name, "base": str(pair.base),
-                "changed": str(pair.changed)}
-    bench = Bench(kernel, workload.compile_time(kernel), (workload,), target, toolchain, catalogue.include_dirs,
-                  GateLimits(max_spill_bytes=None), 1, mode=MODE)
+    row: Row = {
+        "lesson": pair.lesson,
+        "workload": workload_name,
+        "target": target.name,
+        "base": str(pair.base),
+        "changed": str(pair.changed),
+    }
+    bench = Bench(
+        kernel,
+        workload.compile_time(kernel),
+        (workload,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(max_spill_bytes=None),
+        1,
+        mode=MODE,
+    )
     try:
-        both = {"base": candidate_of(pair.base, bench), "changed": candidate_of(pair.changed, bench)}
+        both = {
+            "base": candidate_of(pair.base, bench),
+            "changed": candidate_of(pair.changed, bench),
+        }
         if both["base"].digest == both["changed"].digest:
             return row | {"unavailable": "both are the same point"}
-        if old is not None and old["target"] == target.name and all(
-                old.get(f"{name}_figures", {}).get("source_digest") == bench.render(one).digest for name, one in both.items()):
+        if (
+            old is not None
+            and old["target"] == target.name
+            and all(
+                old.get(f"{name}_figures", {}).get("source_digest") == bench.render(one).digest
+                for name, one in both.items()
+            )
+        ):
             return old
         for name, one in both.items():
-            row[f"{name}_parameters"], row[f"{name}_figures"] = one.values(), figures(bench, one, workload, counters)
+            row[f"{name}_parameters"], row[f"{name}_figures"] = (
+                one.values(),
+                figures(bench, one, workload, counters),
+            )
         if target.measures:
             row |= times(bench, both)
     except GreenfastError as error:
@@ -170,7 +226,10 @@ def figures(bench: Bench, candidate: Candidate, workload, counters: Counters) ->
     """What the assembler, and the profiler or the emulator, say of one side."""
     subject = prepared(bench, candidate)
     ptxas = PtxasGate().judge(subject).evidence
-    found: Row = {name: getattr(ptxas, name) for name in ("registers", "spill_bytes", "smem_dynamic_bytes", "blocks_per_sm")}
+    found: Row = {
+        name: getattr(ptxas, name)
+        for name in ("registers", "spill_bytes", "smem_dynamic_bytes", "blocks_per_sm")
+    }
     found["source_digest"] = subject.source.digest
     if bench.target.measures:
         return found | {"profile": counters.of(bench, candidate, workload, subject.source.digest)}
@@ -179,8 +238,13 @@ def figures(bench: Bench, candidate: Candidate, workload, counters: Counters) ->
         return found | {"error": lines.sentence}
     shared = [one for one in lines if one.is_shared]
     ideal = sum(one.wavefronts_ideal for one in shared)
-    return found | {"wavefronts": sum(one.wavefronts for one in shared), "wavefronts_ideal": ideal,
-                    "conflict_factor": round(sum(one.wavefronts for one in shared) / ideal, 3) if ideal else None}
+    return found | {
+        "wavefronts": sum(one.wavefronts for one in shared),
+        "wavefronts_ideal": ideal,
+        "conflict_factor": round(sum(one.wavefronts for one in shared) / ideal, 3)
+        if ideal
+        else None,
+    }
 
 
 class Counters:
@@ -213,17 +277,27 @@ def times(bench: Bench, both: dict[str, Candidate]) -> Row:
         processes.append(ProcessTimes(seeded.seed, timings))
     decision, interval = compared(tuple(processes))
     low, ratio, high = interval.ratios
-    return {"ratio": round(ratio, 5), "interval": [round(low, 5), round(high, 5)], "decision": decision.value,
-            "changed_us": [round(one.timings[0].time_median_us, 4) for one in processes],
-            "processes": [asdict(one) for one in processes]}
+    return {
+        "ratio": round(ratio, 5),
+        "interval": [round(low, 5), round(high, 5)],
+        "decision": decision.value,
+        "changed_us": [round(one.timings[0].time_median_us, 4) for one in processes],
+        "processes": [asdict(one) for one in processes],
+    }
 
 
 def said(row: Row) -> str:
     name = f"{row['lesson']} on {row['workload']}: {row['changed']} against {row['base']}"
     if why := row.get("unavailable") or row.get("wrong"):
         return f"{name}: {why}"
-    counters = {side: {key: value for key, value in row[f"{side}_figures"].items()
-                       if key in ("registers", "blocks_per_sm", "conflict_factor")} for side in ("base", "changed")}
+    counters = {
+        side: {
+            key: value
+            for key, value in row[f"{side}_figures"].items()
+            if key in ("registers", "blocks_per_sm", "conflict_factor")
+        }
+        for side in ("base", "changed")
+    }
     return f"{name}: {row.get('ratio')} {row.get('interval')} {row.get('decision', '')} {counters}"
 
 

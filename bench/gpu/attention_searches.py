@@ -28,23 +28,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.app.views.confirmations import champion_out
-from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
-from greenfast.app.service.worker import Left, Stop, run_claim, worker_name
 from bench.gpu.attention_floors import floors, profiled
 from bench.speed.thread_sampler import Sampler
+from greenfast.app.service.worker import Left, Stop, run_claim, worker_name
+from greenfast.app.settings import Settings
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.wiring import Services
 from greenfast.db.rows import TrialRow
 from greenfast.db.store import Store
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import digest
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
 from greenfast.search.loop.run import Ended
-from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.timing import median
 
 PUBLISHED = ROOT / "bench" / "results" / "h200"
@@ -55,8 +55,8 @@ KERNEL, TEMPLATES = "attention", ("wmma", "mma")
 TRIALS, MODE, SEED = 300, "hot", 5
 # The default one is five times slower than the best where sequences are long: most of a trial would be its time.
 LONG_BASELINE, LONG_WORK_FLOP = "mma:fa2", 1e11
-LEAST_S = 45.0                       # less is not worth a start
-SAID_EVERY = 50                      # trials
+LEAST_S = 45.0  # less is not worth a start
+SAID_EVERY = 50  # trials
 LIVE = ("queued", "running", "paused")
 Row = dict[str, Any]
 
@@ -105,7 +105,11 @@ def digests_of(kernel: KernelSpec) -> tuple[str, str]:
 def wanted(chosen: argparse.Namespace, *kernel_digests: str) -> list[str]:
     """Workloads that are not done: those never searched first, then those of other files than today's, or without a champion."""
     known = {row["workload"]: row for row in (*finished(PUBLISHED), *finished(chosen.out))}
-    done = {name for name, row in known.items() if row["run"]["kernel_digest"] in kernel_digests and row.get("champion")}
+    done = {
+        name
+        for name, row in known.items()
+        if row["run"]["kernel_digest"] in kernel_digests and row.get("champion")
+    }
     left = [name for name in chosen.only if chosen.again or name not in done]
     return sorted(left, key=lambda name: (name in known, WORKLOADS.index(name)))
 
@@ -119,15 +123,22 @@ class Counted:
     def on_trial(self, trial) -> None:
         self.trials += 1
         if self.trials % SAID_EVERY == 0:
-            print(f"{self.name}: {self.trials} trials, {self.trials / (time.monotonic() - self.began) * 60:.0f} a minute", flush=True)
+            print(
+                f"{self.name}: {self.trials} trials, {self.trials / (time.monotonic() - self.began) * 60:.0f} a minute",
+                flush=True,
+            )
 
 
 def searched(name: str, services: Services, chosen: argparse.Namespace, stop: Stop) -> Row | None:
     """The row of one workload; None when the time ran out, or the search failed, before it was closed."""
     store, plan = services.store, plan_of(name, services, chosen.trials)
     search_id = unfinished(store, plan) or store.submit(plan).id
-    store.request_control(search_id, "resume")           # one that is queued stays so
-    claim, counted, sampler = store.claim(worker_name(), services.settings.lease_s, search_id), Counted(name), Sampler()
+    store.request_control(search_id, "resume")  # one that is queued stays so
+    claim, counted, sampler = (
+        store.claim(worker_name(), services.settings.lease_s, search_id),
+        Counted(name),
+        Sampler(),
+    )
     if chosen.threads:
         sampler.start()
     report = run_claim(services, claim, stop, counted.on_trial)
@@ -135,15 +146,22 @@ def searched(name: str, services: Services, chosen: argparse.Namespace, stop: St
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
     if report.ended is not Ended.COMPLETED:
-        print(f"{name}: {report.left} {report.ended}, {counted.trials} trials: {report.why}", flush=True)
+        print(
+            f"{name}: {report.left} {report.ended}, {counted.trials} trials: {report.why}",
+            flush=True,
+        )
         return None
     kernel = services.catalogue.kernel(KERNEL)
     workload = kernel.workload(name)
     row = row_of(store, search_id, workload)
     row["run"] |= {"why": report.why, **({"threads_in": threads} if threads else {})}
     template = kernel.template(row["winner"]["template"])
-    candidate = Candidate(kernel.name, template.name, complete_parameters(template, row["winner"]["parameters"], plan.compiled),
-                          Origin(OriginKind.SEEDED))
+    candidate = Candidate(
+        kernel.name,
+        template.name,
+        complete_parameters(template, row["winner"]["parameters"], plan.compiled),
+        Origin(OriginKind.SEEDED),
+    )
     row["floor"] = floors(kernel, candidate, workload)
     row["profile"] = profiled(services.bench(plan), candidate, workload)
     return row
@@ -154,15 +172,32 @@ def plan_of(name: str, services: Services, trials: int) -> SearchPlan:
     workload = kernel.workload(name)
     flop = kernel.work_flop(kernel.values_of(dict(workload.dims), dict(workload.options)))
     templates = tuple(one for one in TEMPLATES if serves(kernel.template(one), workload))
-    return services.plan(SearchRequest(
-        KERNEL, name=name, workloads=(name,), templates=templates, target="cuda:0", strategy="tpe", trials=trials, seed=SEED,
-        mode=MODE, baseline=LONG_BASELINE if flop > LONG_WORK_FLOP else kernel.baseline))
+    return services.plan(
+        SearchRequest(
+            KERNEL,
+            name=name,
+            workloads=(name,),
+            templates=templates,
+            target="cuda:0",
+            strategy="tpe",
+            trials=trials,
+            seed=SEED,
+            mode=MODE,
+            baseline=LONG_BASELINE if flop > LONG_WORK_FLOP else kernel.baseline,
+        )
+    )
 
 
 def unfinished(store: Store, plan: SearchPlan) -> str | None:
     """The search of this very plan that was cut short."""
-    return next((one.id for one in store.searches(limit=200).items
-                 if one.name == plan.name and one.status in LIVE and store.plan(one.id) == plan), None)
+    return next(
+        (
+            one.id
+            for one in store.searches(limit=200).items
+            if one.name == plan.name and one.status in LIVE and store.plan(one.id) == plan
+        ),
+        None,
+    )
 
 
 def serves(template, workload) -> bool:
@@ -172,17 +207,28 @@ def serves(template, workload) -> bool:
 
 def row_of(store: Store, search_id: str, workload) -> Row:
     """What the results table says of one search, and what it rests on; its confirmed winner becomes the champion."""
-    plan, trials, last = store.plan(search_id), all_trials(store, search_id), confirmation_of(store, search_id)
+    plan, trials, last = (
+        store.plan(search_id),
+        all_trials(store, search_id),
+        confirmation_of(store, search_id),
+    )
     winner = next(one for one in trials if one.number == last.trial) if last else _fastest(trials)
     peers = [one.peer for one in store.peers(search_id)]
     timed = [one for one in peers if one.outcome == "timed"]
     best = min(timed, key=lambda one: one.time_median_us, default=None)
-    against = next((one for one in last.comparisons if one.against == "baseline"), None) if last else None
+    against = (
+        next((one for one in last.comparisons if one.against == "baseline"), None) if last else None
+    )
     confirmed, options = bool(last and last.confirmed), dict(workload.options)
     return {
-        "workload": workload.name, "dims": dict(workload.dims), "dtype": options["dtype"], "mask": options["mask"],
-        "l2": plan.mode, "time_median_us": _time_us(winner, against),
-        "peers": [_peer(one) for one in peers], "best_peer": best.name if best else None,
+        "workload": workload.name,
+        "dims": dict(workload.dims),
+        "dtype": options["dtype"],
+        "mask": options["mask"],
+        "l2": plan.mode,
+        "time_median_us": _time_us(winner, against),
+        "peers": [_peer(one) for one in peers],
+        "best_peer": best.name if best else None,
         "ratio_to_best_peer": best.comparison.ratio if best else None,
         "interval": [best.comparison.ratio_low, best.comparison.ratio_high] if best else None,
         "confirmed": confirmed,
@@ -190,23 +236,43 @@ def row_of(store: Store, search_id: str, workload) -> Row:
         "ratio_to_baseline": against.ratio if against else None,
         "ratio_to_baseline_interval": [against.ratio_low, against.ratio_high] if against else None,
         "baseline": plan.baseline,
-        "winner": {"trial": winner.number, "template": winner.template, "preset": winner.preset,
-                   "parameters": winner.parameters, "source_digest": winner.source_digest, "verdict": winner.verdict},
+        "winner": {
+            "trial": winner.number,
+            "template": winner.template,
+            "preset": winner.preset,
+            "parameters": winner.parameters,
+            "source_digest": winner.source_digest,
+            "verdict": winner.verdict,
+        },
         "verdicts": dict(Counter(_said_of(one) for one in trials)),
-        "run": {"date": time.strftime("%Y-%m-%d", time.gmtime()), "strategy": plan.strategy, "seed": plan.seed,
-                "trials": len(trials), "templates": list(plan.templates), "kernel_digest": plan.kernel_digest, **pace(trials)},
+        "run": {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "strategy": plan.strategy,
+            "seed": plan.seed,
+            "trials": len(trials),
+            "templates": list(plan.templates),
+            "kernel_digest": plan.kernel_digest,
+            **pace(trials),
+        },
         "confirmations": [_finite(asdict(last))] if last else [],
-        "trials": [_trial(one) for one in trials]}
+        "trials": [_trial(one) for one in trials],
+    }
 
 
 def promoted(store: Store, search_id: str, winner: TrialRow) -> str | None:
     """The scope whose champion the confirmed winner is from now on; None where safety could not be judged."""
-    return store.promote(search_id, winner.number, replace=True).scope_digest if winner.verdict == "accepted" else None
+    return (
+        store.promote(search_id, winner.number, replace=True).scope_digest
+        if winner.verdict == "accepted"
+        else None
+    )
 
 
 def pace(trials: list[TrialRow]) -> Row:
     """From when the baseline was begun to when the last trial was recorded; pauses count."""
-    begun, done = (datetime.fromisoformat(text) for text in (trials[0].created_at, trials[-1].recorded_at))
+    begun, done = (
+        datetime.fromisoformat(text) for text in (trials[0].created_at, trials[-1].recorded_at)
+    )
     seconds = (done - begun).total_seconds()
     return {"seconds": round(seconds, 1), "trials_per_minute": round(len(trials) / seconds * 60, 1)}
 
@@ -240,13 +306,27 @@ def _time_us(winner: TrialRow, against) -> float | None:
 
 
 def _peer(one: Peer) -> Row:
-    found = {"name": one.name, "version": one.version, "outcome": one.outcome, "sentence": one.sentence,
-             "time_median_us": one.time_median_us}
+    found = {
+        "name": one.name,
+        "version": one.version,
+        "outcome": one.outcome,
+        "sentence": one.sentence,
+        "time_median_us": one.time_median_us,
+    }
     if one.comparison is not None:
-        found |= {"ratio": one.comparison.ratio, "interval": [one.comparison.ratio_low, one.comparison.ratio_high],
-                  "decision": one.comparison.decision,
-                  "samples": [{"seed": process.seed, "ours": process.timings[0].samples,
-                               "theirs": process.timings[0].baseline_samples} for process in one.comparison.processes]}
+        found |= {
+            "ratio": one.comparison.ratio,
+            "interval": [one.comparison.ratio_low, one.comparison.ratio_high],
+            "decision": one.comparison.decision,
+            "samples": [
+                {
+                    "seed": process.seed,
+                    "ours": process.timings[0].samples,
+                    "theirs": process.timings[0].baseline_samples,
+                }
+                for process in one.comparison.processes
+            ],
+        }
     return _finite(found)
 
 
@@ -255,9 +335,17 @@ def _said_of(trial: TrialRow) -> str:
 
 
 def _trial(one: TrialRow) -> Row:
-    return _finite({"number": one.number, "template": one.template, "parameters": one.parameters, "said": _said_of(one),
-                    "source": one.source_digest and one.source_digest[:12], "us": one.time_median_us,
-                    "ratio": one.ratio_to_baseline})
+    return _finite(
+        {
+            "number": one.number,
+            "template": one.template,
+            "parameters": one.parameters,
+            "said": _said_of(one),
+            "source": one.source_digest and one.source_digest[:12],
+            "us": one.time_median_us,
+            "ratio": one.ratio_to_baseline,
+        }
+    )
 
 
 def _finite(value: Any) -> Any:
@@ -273,15 +361,39 @@ def _finite(value: Any) -> Any:
 
 def winners(rows: list[Row]) -> list[Row]:
     """One a workload, the latest, with the command that takes it through all gates again."""
-    found = {row["workload"]: {"workload": row["workload"], **row["winner"], "time_median_us": row["time_median_us"],
-                               "confirmed": row["confirmed"], "command": command(row)} for row in rows}
+    found = {
+        row["workload"]: {
+            "workload": row["workload"],
+            **row["winner"],
+            "time_median_us": row["time_median_us"],
+            "confirmed": row["confirmed"],
+            "command": command(row),
+        }
+        for row in rows
+    }
     return [found[name] for name in WORKLOADS if name in found]
 
 
 def command(row: Row) -> str:
-    settings = [word for name, value in row["winner"]["parameters"].items() for word in ("--set", f"{name}={value}")]
-    return shlex.join(["greenfast", "trial", "attention", "--target", "cuda:0", "--workload", row["workload"],
-                       "--template", row["winner"]["template"], *settings])
+    settings = [
+        word
+        for name, value in row["winner"]["parameters"].items()
+        for word in ("--set", f"{name}={value}")
+    ]
+    return shlex.join(
+        [
+            "greenfast",
+            "trial",
+            "attention",
+            "--target",
+            "cuda:0",
+            "--workload",
+            row["workload"],
+            "--template",
+            row["winner"]["template"],
+            *settings,
+        ]
+    )
 
 
 def said(row: Row | None) -> str:
@@ -289,30 +401,47 @@ def said(row: Row | None) -> str:
         return "goes on in the next run"
     ratio = row["ratio_to_best_peer"]
     beside = f"{ratio:.3f} {row['interval']} of {row['best_peer']}" if ratio else "no peer"
-    return (f"{row['time_median_us']:.2f} us, {beside}, {'champion' if row['champion'] else 'NOT confirmed'}, "
-            f"{row['winner']['template']} {row['winner']['parameters']}, {row['verdicts']}, "
-            f"{row['run']['trials_per_minute']} trials/min, floor {row['floor']}")
+    return (
+        f"{row['time_median_us']:.2f} us, {beside}, {'champion' if row['champion'] else 'NOT confirmed'}, "
+        f"{row['winner']['template']} {row['winner']['parameters']}, {row['verdicts']}, "
+        f"{row['run']['trials_per_minute']} trials/min, floor {row['floor']}"
+    )
 
 
 def save(row: Row, environment: Row, out: Path) -> None:
     """The row of one workload, and the list of all winners."""
-    _write(out / "attention_searches" / f"{row['workload']}.json", {"environment": environment, "rows": [row]})
-    _write(out / "attention_winners.json", {"environment": environment, "rows": winners([*finished(PUBLISHED), *finished(out)])})
+    _write(
+        out / "attention_searches" / f"{row['workload']}.json",
+        {"environment": environment, "rows": [row]},
+    )
+    _write(
+        out / "attention_winners.json",
+        {"environment": environment, "rows": winners([*finished(PUBLISHED), *finished(out)])},
+    )
 
 
 def save_champions(store: Store, environment: Row, out: Path) -> None:
     """Those of the database, and those published before of other scopes."""
     path, known = out / "champions.json", {}
     for one in (PUBLISHED / "champions.json", path):
-        known |= {row["scope_digest"]: row for row in json.loads(one.read_text())["rows"]} if one.is_file() else {}
-    known |= {one.scope_digest: champion_out(one, Catalogue.from_environment()).model_dump(mode="json")
-              for one in store.champions(kernel=KERNEL, limit=200).items}
+        known |= (
+            {row["scope_digest"]: row for row in json.loads(one.read_text())["rows"]}
+            if one.is_file()
+            else {}
+        )
+    known |= {
+        one.scope_digest: champion_out(one, Catalogue.from_environment()).model_dump(mode="json")
+        for one in store.champions(kernel=KERNEL, limit=200).items
+    }
     _write(path, {"environment": environment, "rows": list(known.values())})
 
 
 def finished(folder: Path) -> list[Row]:
     """Each finished search of a folder, with the environment that it ran in."""
-    found = [json.loads(path.read_text()) for path in sorted((folder / "attention_searches").glob("*.json"))]
+    found = [
+        json.loads(path.read_text())
+        for path in sorted((folder / "attention_searches").glob("*.json"))
+    ]
     return [{**one["rows"][0], "environment": one["environment"]} for one in found]
 
 
@@ -323,8 +452,13 @@ def _write(path: Path, value: Any) -> None:
 
 
 def _environment(services: Services) -> Row:
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(), "python": platform.python_version(),
-            **dict(services.toolchain.identity), **dict(services.target("cuda:0").identity())}
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        **dict(services.toolchain.identity),
+        **dict(services.target("cuda:0").identity()),
+    }
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ from greenfast.search.timing import median
 
 SAMPLES = 20
 PRODUCT, COPY_BYTES = 8192, 2**30
-SHAPES = {"mission": (2, 8, 256, 64), "long": (2, 8, 2048, 64), "d128": (2, 8, 1024, 128)}     # B, H, S, D; fp16
+SHAPES = {
+    "mission": (2, 8, 256, 64),
+    "long": (2, 8, 2048, 64),
+    "d128": (2, 8, 1024, 128),
+}  # B, H, S, D; fp16
 TILES = (32, 64, 128)
 KERNELS = r"""
 extern "C" __global__ void empty() {}
@@ -68,15 +72,25 @@ def timed(launch, stream) -> tuple[float, list[float]]:
 
 
 def row(name: str, us: float, samples: list[float], figure: str, note: str, **more) -> dict:
-    return {"what": "ceiling", "name": name, "us": round(us, 4), "figure": figure, "note": note, **more,
-            "samples": [round(one, 4) for one in samples]}
+    return {
+        "what": "ceiling",
+        "name": name,
+        "us": round(us, 4),
+        "figure": figure,
+        "note": note,
+        **more,
+        "samples": [round(one, 4) for one in samples],
+    }
 
 
 def load_only(module, stream) -> list[dict]:
     """The fastest tile of each shape, with two blocks' worth of threads an SM at least."""
     found = []
     for name, (batch, heads, rows, dim) in SHAPES.items():
-        q, k, v, o = (cupy.random.randint(0, 2**31, batch * heads * rows * dim // 2, cupy.int32) for _ in range(4))
+        q, k, v, o = (
+            cupy.random.randint(0, 2**31, batch * heads * rows * dim // 2, cupy.int32)
+            for _ in range(4)
+        )
         pieces, best = dim * 2 // 16, None
         for tile in TILES:
             for threads in (128, 256):
@@ -86,9 +100,19 @@ def load_only(module, stream) -> list[dict]:
                 us, samples = timed(lambda stream: function(grid, (threads,), arguments), stream)
                 best = min(best or (us, samples, tile, threads), (us, samples, tile, threads))
         us, samples, tile, threads = best
-        moved = batch * heads * (rows // tile) * 2 * rows * dim * 2 + 2 * batch * heads * rows * dim * 2
-        found.append(row(f"load-only attention, `{name}`", us, samples, f"{moved / us / 1e6:.2f} TB/s out of L2 and L1",
-                         f"tiles of {tile} queries, {threads} threads a block, hot", moved_bytes=moved))
+        moved = (
+            batch * heads * (rows // tile) * 2 * rows * dim * 2 + 2 * batch * heads * rows * dim * 2
+        )
+        found.append(
+            row(
+                f"load-only attention, `{name}`",
+                us,
+                samples,
+                f"{moved / us / 1e6:.2f} TB/s out of L2 and L1",
+                f"tiles of {tile} queries, {threads} threads a block, hot",
+                moved_bytes=moved,
+            )
+        )
     return found
 
 
@@ -108,28 +132,53 @@ def product() -> list[dict]:
         if number >= 3:
             samples.append(1000 * begin.elapsed_time(end))
     us = median(samples)
-    return [row(f"bf16 product of {PRODUCT}x{PRODUCT} matrices", us, samples, f"{2 * PRODUCT**3 / us / 1e6:.0f} TFLOP/s",
-                f"torch {torch.__version__}, random values, one by one")]
+    return [
+        row(
+            f"bf16 product of {PRODUCT}x{PRODUCT} matrices",
+            us,
+            samples,
+            f"{2 * PRODUCT**3 / us / 1e6:.0f} TFLOP/s",
+            f"torch {torch.__version__}, random values, one by one",
+        )
+    ]
 
 
 def main(out: Path) -> None:
-    stream, module = cupy.cuda.Stream(non_blocking=True), cupy.RawModule(code=KERNELS, options=("--std=c++17",))
+    stream, module = (
+        cupy.cuda.Stream(non_blocking=True),
+        cupy.RawModule(code=KERNELS, options=("--std=c++17",)),
+    )
     rows = []
     with stream:
         empty = module.get_function("empty")
         us, samples = timed(lambda stream: empty((1,), (32,), ()), stream)
         rows.append(row("empty kernel, one node of a graph", us, samples, "", "graphs"))
         source, target = (cupy.zeros(COPY_BYTES, cupy.uint8) for _ in range(2))
-        us, samples = timed(lambda stream: cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, COPY_BYTES, 3,
-                                                                         stream.ptr), stream)
-        rows.append(row("copy of 1 GiB on the device", us, samples, f"{2 * COPY_BYTES / us / 1e6:.2f} TB/s read and written",
-                        "one by one"))
+        us, samples = timed(
+            lambda stream: cupy.cuda.runtime.memcpyAsync(
+                target.data.ptr, source.data.ptr, COPY_BYTES, 3, stream.ptr
+            ),
+            stream,
+        )
+        rows.append(
+            row(
+                "copy of 1 GiB on the device",
+                us,
+                samples,
+                f"{2 * COPY_BYTES / us / 1e6:.2f} TB/s read and written",
+                "one by one",
+            )
+        )
         rows += load_only(module, stream)
     rows += product()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "gpu": properties["name"].decode(),
-                   "cupy": cupy.__version__, "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
-                   "python": platform.python_version()}
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "gpu": properties["name"].decode(),
+        "cupy": cupy.__version__,
+        "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
+        "python": platform.python_version(),
+    }
     out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
     for one in rows:
         print(f"{one['name']:45} {one['us']:10.2f} us  {one['figure']}  ({one['note']})")

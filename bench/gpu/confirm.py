@@ -30,15 +30,15 @@ from statistics import NormalDist
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.confirmation import prepared, timed_in_turns
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.cores import usable_cores
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.acceptance import measured_decision
 from greenfast.search.gates.ptxas import PtxasGate
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.confirmation import prepared, timed_in_turns
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Failure
@@ -47,9 +47,9 @@ from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Outcome
 
 OUT = ROOT / "bench" / "results" / "h200" / "confirm.json"
-PASSES = 2                           # of all candidates in one process
+PASSES = 2  # of all candidates in one process
 CLAIM = math.log(1.01)
-DRAWS = 400                          # random points looked at for the right ones that are missing
+DRAWS = 400  # random points looked at for the right ones that are missing
 
 
 def main() -> None:
@@ -64,14 +64,21 @@ def main() -> None:
         candidates = right_candidates(bench, baseline, chosen.candidates)
         rows = measured(bench, baseline, candidates, chosen.processes)
         found = analysed(rows)
-        environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
-                       "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
+        environment = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "cores": usable_cores(),
+            "python": platform.python_version(),
+            **dict(toolchain.identity),
+            **dict(target.identity()),
+        }
     finally:
         target.close()
         toolchain.close()
     if chosen.save:
         OUT.parent.mkdir(parents=True, exist_ok=True)
-        OUT.write_text(json.dumps({"environment": environment, "found": found, "rows": rows}) + "\n")
+        OUT.write_text(
+            json.dumps({"environment": environment, "found": found, "rows": rows}) + "\n"
+        )
     print(json.dumps(found, indent=1))
 
 
@@ -84,28 +91,53 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def bench_of(catalogue: Catalogue, toolchain: Toolchain, target, workload: str,
-             kernel_name: str = "attention") -> tuple[Bench, Candidate]:
+def bench_of(
+    catalogue: Catalogue,
+    toolchain: Toolchain,
+    target,
+    workload: str,
+    kernel_name: str = "attention",
+) -> tuple[Bench, Candidate]:
     kernel = catalogue.kernel(kernel_name)
     one = kernel.workload(workload)
-    bench = Bench(kernel, one.compile_time(kernel), (one,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        one.compile_time(kernel),
+        (one,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
     template, preset = kernel.preset(kernel.baseline)
     return bench, preset_candidate(template, preset.name, bench.compiled)
 
 
 def right_candidates(bench: Bench, baseline: Candidate, wanted: int) -> list[Candidate]:
     """Presets first, then random points, as long as they compile without spills and are right."""
-    spaces = [space for one in bench.kernel.templates
-              if next((space := Space(one, bench.compiled, bench.target.device)).each_point(), None) is not None]
-    drawn = [preset_candidate(space.template, preset.name, bench.compiled) for space in spaces
-             for preset in space.template.presets]
+    spaces = [
+        space
+        for one in bench.kernel.templates
+        if next((space := Space(one, bench.compiled, bench.target.device)).each_point(), None)
+        is not None
+    ]
+    drawn = [
+        preset_candidate(space.template, preset.name, bench.compiled)
+        for space in spaces
+        for preset in space.template.presets
+    ]
     drawn = [one for one in drawn if _valid(one, spaces) and one.digest != baseline.digest]
     rng = random.Random(5)
     for _ in range(DRAWS):
         space = rng.choice(spaces)
         parameters = tuple((one.name, rng.choice(one.values)) for one in space.template.parameters)
-        one = Candidate(bench.kernel.name, space.template.name, parameters, Origin(OriginKind.SAMPLED))
-        if space.why_not(parameters) is None and one.digest not in {other.digest for other in (baseline, *drawn)}:
+        one = Candidate(
+            bench.kernel.name, space.template.name, parameters, Origin(OriginKind.SAMPLED)
+        )
+        if space.why_not(parameters) is None and one.digest not in {
+            other.digest for other in (baseline, *drawn)
+        }:
             drawn.append(one)
         if len(drawn) >= 2 * wanted:
             break
@@ -122,35 +154,53 @@ def _valid(candidate: Candidate, spaces: list[Space]) -> bool:
 def _is_right(bench: Bench, candidate: Candidate) -> bool:
     try:
         subject = prepared(bench, candidate)
-    except Exception:                            # what does not compile is not measured here
+    except Exception:  # what does not compile is not measured here
         return False
-    return all(gate.judge(subject).outcome is Outcome.PASSED for gate in (PtxasGate(), CorrectnessGate()))
+    return all(
+        gate.judge(subject).outcome is Outcome.PASSED for gate in (PtxasGate(), CorrectnessGate())
+    )
 
 
-def measured(bench: Bench, baseline: Candidate, candidates: list[Candidate], processes: int) -> list[dict]:
+def measured(
+    bench: Bench, baseline: Candidate, candidates: list[Candidate], processes: int
+) -> list[dict]:
     """One row a candidate, process and pass, with all samples."""
     rows = []
     for process in range(processes):
-        if process:                              # the first one has checked all candidates, as a search's has
+        if process:  # the first one has checked all candidates, as a search's has
             bench.target.fresh()
         started = time.perf_counter()
         for again in range(PASSES):
-            seed = secrets.randbelow(2**31)      # of inputs, the order, and where memory is laid out
+            seed = secrets.randbelow(2**31)  # of inputs, the order, and where memory is laid out
             order, seeded = random.Random(seed), replace(bench, seed=seed)
             against = prepared(seeded, baseline)
             subjects = [(number, prepared(seeded, one)) for number, one in enumerate(candidates)]
             for number, subject in order.sample(subjects, len(subjects)):
                 timings = timed_in_turns(subject, against)
                 if isinstance(timings, Failure):
-                    raise SystemExit(f"candidate {number} failed where it is timed: {timings.sentence}")
+                    raise SystemExit(
+                        f"candidate {number} failed where it is timed: {timings.sentence}"
+                    )
                 low, middle, high = _interval(timings)
-                rows.append({
-                    "candidate": number, "template": subject.template.name, "parameters": subject.candidate.values(),
-                    "process": process, "pass": again, "seed": seed, "us": timings[0].time_median_us,
-                    "median": middle, "low": low, "high": high,
-                    "samples": [_short(one) for one in timings[0].samples],
-                    "baseline_samples": [_short(one) for one in timings[0].baseline_samples]})
-        print(f"process {process}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+                rows.append(
+                    {
+                        "candidate": number,
+                        "template": subject.template.name,
+                        "parameters": subject.candidate.values(),
+                        "process": process,
+                        "pass": again,
+                        "seed": seed,
+                        "us": timings[0].time_median_us,
+                        "median": middle,
+                        "low": low,
+                        "high": high,
+                        "samples": [_short(one) for one in timings[0].samples],
+                        "baseline_samples": [_short(one) for one in timings[0].baseline_samples],
+                    }
+                )
+        print(
+            f"process {process}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True
+        )
     return rows
 
 
@@ -170,37 +220,63 @@ def analysed(rows: list[dict]) -> dict:
     numbers, processes = sorted({key[0] for key in first}), sorted({key[1] for key in first})
     of = {number: [first[number, process]["median"] for process in processes] for number in numbers}
     between = math.sqrt(sum(map(_variance, of.values())) / len(of))
-    within = math.sqrt(sum((first[key]["median"] - one["median"])**2 / 2 for key, one in second.items())
-                       / max(1, len(second)))
+    within = math.sqrt(
+        sum((first[key]["median"] - one["median"]) ** 2 / 2 for key, one in second.items())
+        / max(1, len(second))
+    )
     freedom = len(of) * (len(processes) - 1)
     return {
-        "candidates": len(of), "processes": len(processes),
-        "within_a_process_sigma_percent": _percent(within), "between_processes_sigma_percent": _percent(between),
-        "first_process_against_the_others_percent": [_percent(one[0] - sum(one[1:]) / (len(one) - 1))
-                                                     for one in of.values()],
-        "largest_difference_of_two_processes_percent": _percent(max(max(one) - min(one) for one in of.values())),
-        "median_half_width_of_blocks_percent": _percent(_middle([(one["high"] - one["low"]) / 2 for one in rows])),
+        "candidates": len(of),
+        "processes": len(processes),
+        "within_a_process_sigma_percent": _percent(within),
+        "between_processes_sigma_percent": _percent(between),
+        "first_process_against_the_others_percent": [
+            _percent(one[0] - sum(one[1:]) / (len(one) - 1)) for one in of.values()
+        ],
+        "largest_difference_of_two_processes_percent": _percent(
+            max(max(one) - min(one) for one in of.values())
+        ),
+        "median_half_width_of_blocks_percent": _percent(
+            _middle([(one["high"] - one["low"]) / 2 for one in rows])
+        ),
         "difference_holds_0_blocks_as_unit": _share(_by_blocks(first, numbers, processes)),
         "difference_holds_0_process_as_unit": _share(_by_process(of)),
         "same_process_difference_holds_0_blocks_as_unit": _share(
-            [_overlap(first[key], second[key]) for key in second]),
+            [_overlap(first[key], second[key]) for key in second]
+        ),
         "processes_for_an_interval_of_1_percent": _needed(between, freedom, 0.0),
-        "processes_to_find_1_percent_in_90_of_100": _needed(between, freedom, NormalDist().inv_cdf(0.9)),
+        "processes_to_find_1_percent_in_90_of_100": _needed(
+            between, freedom, NormalDist().inv_cdf(0.9)
+        ),
         "the_same_by_the_candidate_that_scatters_most": [
             _needed(math.sqrt(max(map(_variance, of.values()))), freedom, extra)
-            for extra in (0.0, NormalDist().inv_cdf(0.9))],
-        "the_same_by_the_prior": [_needed(PROCESS_SIGMA, PROCESS_FREEDOM, extra)
-                                  for extra in (0.0, NormalDist().inv_cdf(0.9))],
+            for extra in (0.0, NormalDist().inv_cdf(0.9))
+        ],
+        "the_same_by_the_prior": [
+            _needed(PROCESS_SIGMA, PROCESS_FREEDOM, extra)
+            for extra in (0.0, NormalDist().inv_cdf(0.9))
+        ],
         "confidence": CONFIDENCE,
-        "each": [{"candidate": number, "ratio": round(math.exp(sum(of[number]) / len(processes)), 5),
-                  "sigma_percent": _percent(math.sqrt(_variance(of[number]))),
-                  "medians_percent": [_percent(one - sum(of[number]) / len(processes)) for one in of[number]]}
-                 for number in numbers]}
+        "each": [
+            {
+                "candidate": number,
+                "ratio": round(math.exp(sum(of[number]) / len(processes)), 5),
+                "sigma_percent": _percent(math.sqrt(_variance(of[number]))),
+                "medians_percent": [
+                    _percent(one - sum(of[number]) / len(processes)) for one in of[number]
+                ],
+            }
+            for number in numbers
+        ],
+    }
 
 
 def _by_blocks(first: dict, numbers: list[int], processes: list[int]) -> list[bool]:
-    return [_overlap(first[number, one], first[number, other])
-            for number in numbers for one, other in combinations(processes, 2)]
+    return [
+        _overlap(first[number, one], first[number, other])
+        for number in numbers
+        for one, other in combinations(processes, 2)
+    ]
 
 
 def _overlap(one: dict, other: dict) -> bool:
@@ -215,19 +291,23 @@ def _by_process(of: dict[int, list[float]]) -> list[bool]:
     for number, medians in of.items():
         others = [one for other, one in of.items() if other != number]
         sigma = math.sqrt(sum(map(_variance, others)) / len(others))
-        half = student((1 - CONFIDENCE) / 2, len(others) * (len(medians) - 1)) * sigma * math.sqrt(2)
+        half = (
+            student((1 - CONFIDENCE) / 2, len(others) * (len(medians) - 1)) * sigma * math.sqrt(2)
+        )
         found += [abs(one - other) <= half for one, other in combinations(medians, 2)]
     return found
 
 
 def _needed(sigma: float, freedom: int, extra: float) -> int:
     """Processes whose mean has an interval within +-1 %; with `extra`, that also tells 1 % from 0 that often."""
-    return max(1, math.ceil(((student((1 - CONFIDENCE) / 2, freedom) + extra) * sigma / CLAIM)**2))
+    return max(
+        1, math.ceil(((student((1 - CONFIDENCE) / 2, freedom) + extra) * sigma / CLAIM) ** 2)
+    )
 
 
 def _variance(values: list[float]) -> float:
     mean = sum(values) / len(values)
-    return sum((one - mean)**2 for one in values) / (len(values) - 1)
+    return sum((one - mean) ** 2 for one in values) / (len(values) - 1)
 
 
 def _middle(values: list[float]) -> float:

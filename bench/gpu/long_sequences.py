@@ -22,17 +22,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
-from greenfast.search.errors import GreenfastError, UsageError
-from greenfast.search.loop.evaluate import Bench, evaluate
-from greenfast.search.kernels.expressions import Value
-from greenfast.search.gates import GateLimits
 from greenfast.search.devices.occupancy import occupancy
-from greenfast.search.space.space import Space, resolve
+from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed, Toolchain
 from greenfast.search.verdict import performance_of, verdict_name
@@ -61,7 +61,9 @@ def entries(paths: list[str]) -> list[Entry]:
         for line in Path(path).read_text().splitlines():
             words = line.partition("#")[0].split()
             if words:
-                settings = tuple((one.partition("=")[0], one.partition("=")[2]) for one in words[3:])
+                settings = tuple(
+                    (one.partition("=")[0], one.partition("=")[2]) for one in words[3:]
+                )
                 found.append(Entry(words[0], words[1], words[2], settings))
     return list(dict.fromkeys(found))
 
@@ -71,10 +73,14 @@ class Shop:
 
     def __init__(self, roots: set[str]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
-        self.catalogues = {root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])])
-                           for root in roots}
+        self.catalogues = {
+            root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])])
+            for root in roots
+        }
         self.toolchain = Toolchain(self.folder, usable_cores())
-        includes = tuple(dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs))
+        includes = tuple(
+            dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs)
+        )
         self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
 
     def made(self, entry: Entry) -> tuple[Bench, Candidate, str | None]:
@@ -86,16 +92,33 @@ class Shop:
         given = {name: value_of(template, name, text) for name, text in entry.settings}
         parameters = complete_parameters(template, given, compiled)
         if left := {name for name, value in given.items() if dict(parameters)[name] != value}:
-            raise UsageError(f"no meaning beside the others: {', '.join(sorted(left))}", code="inactive")
+            raise UsageError(
+                f"no meaning beside the others: {', '.join(sorted(left))}", code="inactive"
+            )
         candidate = Candidate(KERNEL, template.name, parameters, Origin(OriginKind.SEEDED))
-        bench = Bench(kernel, compiled, (workload,), self.target, self.toolchain, catalogue.include_dirs,
-                      GateLimits(max_spill_bytes=None), 0, mode="hot")
-        return bench, candidate, Space(template, compiled, self.target.device).why_not(candidate.parameters)
+        bench = Bench(
+            kernel,
+            compiled,
+            (workload,),
+            self.target,
+            self.toolchain,
+            catalogue.include_dirs,
+            GateLimits(max_spill_bytes=None),
+            0,
+            mode="hot",
+        )
+        return (
+            bench,
+            candidate,
+            Space(template, compiled, self.target.device).why_not(candidate.parameters),
+        )
 
 
 def value_of(template: TemplateSpec, name: str, text: str) -> Value:
     """The value that a setting spells; the text itself, which is refused later, when there is none."""
-    return next((one for one in template.parameter(name).values if str(one).lower() == text.lower()), text)
+    return next(
+        (one for one in template.parameter(name).values if str(one).lower() == text.lower()), text
+    )
 
 
 def compiled_figures(shop: Shop, entry: Entry) -> dict:
@@ -111,12 +134,21 @@ def compiled_figures(shop: Shop, entry: Entry) -> dict:
         return {"excluded": cubin.sentence}
     template = bench.kernel.template(candidate.template)
     point, first = resolve(template, candidate.parameters, bench.compiled), cubin.entries[0]
-    held = occupancy(shop.target.device, first.registers, point.threads_per_block,
-                     point.smem_dynamic_bytes + first.smem_static_bytes)
+    held = occupancy(
+        shop.target.device,
+        first.registers,
+        point.threads_per_block,
+        point.smem_dynamic_bytes + first.smem_static_bytes,
+    )
     flop = bench.kernel.work_flop(workload_case(bench.workloads[0], 0).values(bench.kernel))
-    return {"flop": flop, "registers": first.registers, "spill_bytes": first.spill_bytes,
-            "smem_bytes": point.smem_dynamic_bytes, "blocks_per_sm": held.blocks_per_sm,
-            "limited_by": held.limited_by}
+    return {
+        "flop": flop,
+        "registers": first.registers,
+        "spill_bytes": first.spill_bytes,
+        "smem_bytes": point.smem_dynamic_bytes,
+        "blocks_per_sm": held.blocks_per_sm,
+        "limited_by": held.limited_by,
+    }
 
 
 def timed(shop: Shop, entry: Entry, flop: float) -> dict:
@@ -125,21 +157,33 @@ def timed(shop: Shop, entry: Entry, flop: float) -> dict:
     verdict = evaluate(candidate, bench).verdict
     evidence = performance_of(verdict)
     sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
-    row = {"verdict": verdict_name(verdict), "sentence": sentence,
-           "seconds": round(time.perf_counter() - began, 2)}
+    row = {
+        "verdict": verdict_name(verdict),
+        "sentence": sentence,
+        "seconds": round(time.perf_counter() - began, 2),
+    }
     if evidence and evidence.timings:
         timing = evidence.timings[0]
-        row |= {"us": round(timing.time_median_us, 3), "tflops": round(flop / timing.time_median_us / 1e6, 1),
-                "detail": dict(timing.detail), "note": timing.note, "samples": timing.samples}
+        row |= {
+            "us": round(timing.time_median_us, 3),
+            "tflops": round(flop / timing.time_median_us / 1e6, 1),
+            "detail": dict(timing.detail),
+            "note": timing.note,
+            "samples": timing.samples,
+        }
     return row
 
 
 def main(out: Path, wanted: list[Entry]) -> None:
     shop = Shop({one.root for one in wanted})
     shop.target.prepare()
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
-                   "python": platform.python_version(), **dict(shop.toolchain.identity),
-                   **dict(shop.target.identity())}
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        **dict(shop.toolchain.identity),
+        **dict(shop.target.identity()),
+    }
     rows = []
     try:
         with ThreadPoolExecutor(usable_cores()) as pool:
@@ -161,9 +205,11 @@ def line(row: dict) -> str:
         return f"   excluded  {row['candidate']}: {row['excluded'][:120]}"
     if "us" not in row:
         return f"   {row['verdict']}  {row['candidate']}: {row['sentence'][:160]}"
-    return (f"{row['us']:9.2f} us {row['tflops']:6.1f} TFLOP/s  {row['registers']} registers, "
-            f"{row['spill_bytes']} spilled, {row['blocks_per_sm']} blocks an SM, "
-            f"{row['detail'].get('sm_clock_mhz', 0):.0f} MHz  {row['candidate']}")
+    return (
+        f"{row['us']:9.2f} us {row['tflops']:6.1f} TFLOP/s  {row['registers']} registers, "
+        f"{row['spill_bytes']} spilled, {row['blocks_per_sm']} blocks an SM, "
+        f"{row['detail'].get('sm_clock_mhz', 0):.0f} MHz  {row['candidate']}"
+    )
 
 
 if __name__ == "__main__":

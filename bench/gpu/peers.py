@@ -24,12 +24,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.cores import usable_cores
-from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.peers import compare_peers
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Accepted, Green, performance_of
@@ -41,14 +41,23 @@ PROCESSES = 3
 
 
 def main(out: Path, workloads: list[str]) -> None:
-    won = [one for one in json.loads(WINNERS.read_text())["rows"] if not workloads or one["workload"] in workloads]
+    won = [
+        one
+        for one in json.loads(WINNERS.read_text())["rows"]
+        if not workloads or one["workload"] in workloads
+    ]
     catalogue = Catalogue.from_environment()
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
     toolchain = Toolchain(folder, usable_cores())
     target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
     target.prepare()
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(),
-                   "python": platform.python_version(), **dict(toolchain.identity), **dict(target.identity())}
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        **dict(toolchain.identity),
+        **dict(target.identity()),
+    }
     rows: list[dict] = []
     try:
         for one in won:
@@ -64,8 +73,23 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
     kernel = catalogue.kernel(KERNEL)
     workload, template = kernel.workload(won["workload"]), kernel.template(won["template"])
     compiled = workload.compile_time(kernel)
-    candidate = Candidate(KERNEL, template.name, complete_parameters(template, won["parameters"], compiled), Origin(OriginKind.SEEDED))
-    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(max_spill_bytes=None), 0, mode=MODE)
+    candidate = Candidate(
+        KERNEL,
+        template.name,
+        complete_parameters(template, won["parameters"], compiled),
+        Origin(OriginKind.SEEDED),
+    )
+    bench = Bench(
+        kernel,
+        compiled,
+        (workload,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(max_spill_bytes=None),
+        0,
+        mode=MODE,
+    )
     verdict, began = evaluate(candidate, bench).verdict, time.perf_counter()
     if not isinstance(verdict, (Accepted, Green)):
         print(f"{workload.name}: its winner is no longer right: {verdict}", flush=True)
@@ -75,10 +99,18 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
     peers = compare_peers(subject, PROCESSES)
     for one in peers:
         print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)
-    return [{"what": "winner", "workload": workload.name, "template": template.name, "parameters": dict(candidate.parameters),
-             "source_digest": source.digest, "us": performance_of(verdict).timings[0].time_median_us,
-             "comparing_s": round(time.perf_counter() - began, 2)},
-            *({"what": "peer", **finite(asdict(one))} for one in peers)]
+    return [
+        {
+            "what": "winner",
+            "workload": workload.name,
+            "template": template.name,
+            "parameters": dict(candidate.parameters),
+            "source_digest": source.digest,
+            "us": performance_of(verdict).timings[0].time_median_us,
+            "comparing_s": round(time.perf_counter() - began, 2),
+        },
+        *({"what": "peer", **finite(asdict(one))} for one in peers),
+    ]
 
 
 def add_to_searches(folder: Path) -> None:
@@ -86,32 +118,56 @@ def add_to_searches(folder: Path) -> None:
     later = json.loads((folder / "peers.json").read_text())
     for path in sorted((folder / "attention_searches").glob("*.json")):
         kept = json.loads(path.read_text())
-        kept["rows"] = [with_later(row, later["rows"], later["environment"]["date"]) for row in kept["rows"]]
+        kept["rows"] = [
+            with_later(row, later["rows"], later["environment"]["date"]) for row in kept["rows"]
+        ]
         path.write_text(json.dumps(kept, allow_nan=False) + "\n")
 
 
 def with_later(row: dict[str, Any], later: list[dict[str, Any]], date: str) -> dict[str, Any]:
     """The row of a search with the peers that met its winner, the very source, later; its best peer among all."""
-    met = any(one["what"] == "winner" and one["source_digest"] == row["winner"]["source_digest"] for one in later)
-    mine = [one for one in later if met and one["what"] == "peer" and one["workload"] == row["workload"]]
+    met = any(
+        one["what"] == "winner" and one["source_digest"] == row["winner"]["source_digest"]
+        for one in later
+    )
+    mine = [
+        one for one in later if met and one["what"] == "peer" and one["workload"] == row["workload"]
+    ]
     found = {one["name"]: one for one in row["peers"]}
     for one in mine:
         if one["outcome"] == "timed" and found.get(one["name"], {}).get("outcome") != "timed":
             found[one["name"]] = _as_in_searches(one, date)
     timed = [one for one in found.values() if one["outcome"] == "timed"]
     best = min(timed, key=lambda one: one["time_median_us"], default=None)
-    return {**row, "peers": list(found.values()), "best_peer": best and best["name"],
-            "ratio_to_best_peer": best and best["ratio"], "interval": best and best["interval"]}
+    return {
+        **row,
+        "peers": list(found.values()),
+        "best_peer": best and best["name"],
+        "ratio_to_best_peer": best and best["ratio"],
+        "interval": best and best["interval"],
+    }
 
 
 def _as_in_searches(one: dict[str, Any], date: str) -> dict[str, Any]:
     """A timed peer in the words of a search's row (bench/gpu/attention_searches.py)."""
     against = one["comparison"]
-    return {**{name: one[name] for name in ("name", "version", "outcome", "sentence", "time_median_us")},
-            "ratio": against["ratio"], "interval": [against["ratio_low"], against["ratio_high"]],
-            "decision": against["decision"], "timed_later": date,
-            "samples": [{"seed": process["seed"], "ours": process["timings"][0]["samples"],
-                         "theirs": process["timings"][0]["baseline_samples"]} for process in against["processes"]]}
+    return {
+        **{
+            name: one[name] for name in ("name", "version", "outcome", "sentence", "time_median_us")
+        },
+        "ratio": against["ratio"],
+        "interval": [against["ratio_low"], against["ratio_high"]],
+        "decision": against["decision"],
+        "timed_later": date,
+        "samples": [
+            {
+                "seed": process["seed"],
+                "ours": process["timings"][0]["samples"],
+                "theirs": process["timings"][0]["baseline_samples"],
+            }
+            for process in against["processes"]
+        ],
+    }
 
 
 def finite(value: Any) -> Any:

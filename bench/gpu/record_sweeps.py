@@ -23,15 +23,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
-from greenfast.search.recordings.file import SUFFIX
-from greenfast.search.loop.sweep_journal import finish
-from greenfast.search.recordings.lattice import lattice_of, lattice_points
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.sweep import Sweep, SweepOrder
+from greenfast.search.loop.sweep_journal import finish
+from greenfast.search.recordings.file import SUFFIX
+from greenfast.search.recordings.lattice import lattice_of, lattice_points
 from greenfast.search.render import render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed, Toolchain
@@ -39,18 +39,67 @@ from greenfast.search.toolchain import CompileFailed, Toolchain
 KERNEL = "attention"
 # name: workload, template, baseline, values. A fast baseline lets most candidates go after a few blocks.
 SWEEPS = {
-    "mission-mma-h200": ("mission", "mma", "mma:short", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,128,256", "warps_n=1,2,4", "q_in=all", "split_kv=1,2,4",
-        "pipeline_depth=1,2")),
-    "long-mma-h200": ("long", "mma", "mma:wide", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,80,96,128,176", "q_in=registers,shared", "pipeline_depth=1,2,3",
-        "min_blocks=1,2", "walk=all", "split_kv_wait=all")),
-    "d128-mma-h200": ("d128", "mma", "mma:fa2", (
-        "tile_m=all", "warps_m=all", "tile_n=32,64,96,128,176", "q_in=registers,shared", "warps_n=1,2",
-        "pipeline_depth=1,2,3", "min_blocks=1,2", "walk=all", "spread_copies=all", "split_kv_wait=all")),
-    "mission-wmma-h200": ("mission", "wmma", "wmma:fragments", (
-        "tile_m=all", "tile_n=all", "warps_m=all", "warps_n=all", "pipeline_depth=all", "softmax_lanes=8,16",
-        "o_in=all", "s_p_alias=all")),
+    "mission-mma-h200": (
+        "mission",
+        "mma",
+        "mma:short",
+        (
+            "tile_m=all",
+            "warps_m=all",
+            "tile_n=32,64,128,256",
+            "warps_n=1,2,4",
+            "q_in=all",
+            "split_kv=1,2,4",
+            "pipeline_depth=1,2",
+        ),
+    ),
+    "long-mma-h200": (
+        "long",
+        "mma",
+        "mma:wide",
+        (
+            "tile_m=all",
+            "warps_m=all",
+            "tile_n=32,64,80,96,128,176",
+            "q_in=registers,shared",
+            "pipeline_depth=1,2,3",
+            "min_blocks=1,2",
+            "walk=all",
+            "split_kv_wait=all",
+        ),
+    ),
+    "d128-mma-h200": (
+        "d128",
+        "mma",
+        "mma:fa2",
+        (
+            "tile_m=all",
+            "warps_m=all",
+            "tile_n=32,64,96,128,176",
+            "q_in=registers,shared",
+            "warps_n=1,2",
+            "pipeline_depth=1,2,3",
+            "min_blocks=1,2",
+            "walk=all",
+            "spread_copies=all",
+            "split_kv_wait=all",
+        ),
+    ),
+    "mission-wmma-h200": (
+        "mission",
+        "wmma",
+        "wmma:fragments",
+        (
+            "tile_m=all",
+            "tile_n=all",
+            "warps_m=all",
+            "warps_n=all",
+            "pipeline_depth=all",
+            "softmax_lanes=8,16",
+            "o_in=all",
+            "s_p_alias=all",
+        ),
+    ),
 }
 
 
@@ -69,7 +118,9 @@ def count(samples: int) -> None:
         compiled = order.workloads[0].compile_time(order.kernel)
         space = Space(order.kernel.template(order.template), compiled, device("h200"))
         points = lattice_points(space, order.lattice)
-        said = assembled(order, compiled, random.Random(1).sample(points, min(samples, len(points))), catalogue)
+        said = assembled(
+            order, compiled, random.Random(1).sample(points, min(samples, len(points))), catalogue
+        )
         print(name, len(points), "candidates", dict(said), flush=True)
 
 
@@ -79,13 +130,16 @@ def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Coun
         toolchain = Toolchain(Path(folder), usable_cores())
 
         def one(point) -> str:
-            candidate = Candidate(order.kernel.name, template.name, point, Origin(OriginKind.SEEDED))
+            candidate = Candidate(
+                order.kernel.name, template.name, point, Origin(OriginKind.SEEDED)
+            )
             resolved = resolve(template, point, compiled)
             source = render(order.kernel, template, candidate, resolved, catalogue.include_dirs)
             cubin = toolchain.compile(source, "sm_90")
             if isinstance(cubin, CompileFailed):
                 return cubin.reason.value
             return "spills" if any(entry.spill_bytes for entry in cubin.entries) else "no_spills"
+
         with ThreadPoolExecutor(usable_cores()) as pool:
             said = Counter(pool.map(one, points))
         toolchain.close()
@@ -103,15 +157,33 @@ def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
         try:
             for name in names:
                 begin = time.monotonic()
-                made = Sweep(order_of(name, catalogue), target, toolchain, catalogue.include_dirs, greenfast_version())
+                made = Sweep(
+                    order_of(name, catalogue),
+                    target,
+                    toolchain,
+                    catalogue.include_dirs,
+                    greenfast_version(),
+                )
                 left = made.run(folder / f"{name}{SUFFIX}", 2 * cores, seconds, Lines(name))
                 took = time.monotonic() - begin
                 rows = left.recording.rows if left.recording else ()
                 said = Counter(f"{one.stage or 'right'} {one.reason or 'faster'}" for one in rows)
-                print(json.dumps({"name": name, "recorded": left.done, "of": left.total, "seconds": round(took, 1),
-                                  "complete": left.recording is not None and left.recording.heading.complete,
-                                  "timed": left.recording.heading.timed if left.recording else None, "said": dict(said),
-                                  "faults": left.faults[:5]}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "name": name,
+                            "recorded": left.done,
+                            "of": left.total,
+                            "seconds": round(took, 1),
+                            "complete": left.recording is not None
+                            and left.recording.heading.complete,
+                            "timed": left.recording.heading.timed if left.recording else None,
+                            "said": dict(said),
+                            "faults": left.faults[:5],
+                        }
+                    ),
+                    flush=True,
+                )
                 complete = complete and left.recording is not None
         finally:
             target.close()
@@ -135,13 +207,21 @@ class Lines:
     def __call__(self, progress) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 5.0
-            left = f", {progress.seconds_left:.0f} s left" if progress.seconds_left is not None else ""
-            print(f"{self._name} {progress.done}/{progress.total}, {progress.timed} timed, "
-                  f"{progress.per_second:.1f} a second{left}", file=sys.stderr, flush=True)
+            left = (
+                f", {progress.seconds_left:.0f} s left" if progress.seconds_left is not None else ""
+            )
+            print(
+                f"{self._name} {progress.done}/{progress.total}, {progress.timed} timed, "
+                f"{progress.per_second:.1f} a second{left}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", nargs="?", const=0, type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--finish", action="store_true")

@@ -24,7 +24,14 @@ from bench.environment import environment
 from greenfast.db.store import Store
 
 # The mode that DESIGN.md's default gives each workload, said aloud.
-MODES = {"decode": "hot", "one_row": "hot", "narrow": "cold", "wide": "cold", "prompt": "cold", "prompt_bf16": "cold"}
+MODES = {
+    "decode": "hot",
+    "one_row": "hot",
+    "narrow": "cold",
+    "wide": "cold",
+    "prompt": "cold",
+    "prompt_bf16": "cold",
+}
 
 
 def main() -> None:
@@ -39,14 +46,38 @@ def main() -> None:
         for workload in chosen.workload or ("prompt", "one_row", "decode"):
             found = search(workload, chosen, folder)
             rows.append({**row(found, workload), "presets": presets(found["id"], Path(folder))})
-            chosen.out.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+            chosen.out.write_text(
+                json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
+            )
             print(json.dumps(rows[-1]), flush=True)
 
 
 def search(workload: str, chosen: argparse.Namespace, folder: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "greenfast", "search", "rmsnorm", "--target", chosen.target, "--workload", workload,
-               "--mode", MODES[workload], "--trials", str(chosen.trials), "--seed", "1", "--json"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "GREENFAST_DATA": folder}, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "greenfast",
+        "search",
+        "rmsnorm",
+        "--target",
+        chosen.target,
+        "--workload",
+        workload,
+        "--mode",
+        MODES[workload],
+        "--trials",
+        str(chosen.trials),
+        "--seed",
+        "1",
+        "--json",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "GREENFAST_DATA": folder},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode or not done.stdout:
         sys.exit(f"{workload}: the search ended with {done.returncode}")
     return json.loads(done.stdout)
@@ -56,26 +87,53 @@ def presets(search_id: str, folder: Path) -> list[dict[str, Any]]:
     """The documented designs, which every search begins with: what each took beside the baseline."""
     store = Store.open(f"sqlite:///{folder / 'greenfast.sqlite3'}")
     try:
-        return [{"preset": f"{one.template}:{one.preset}", "verdict": one.verdict, "reason": one.reason,
-                 "time_median_us": one.time_median_us, "ratio_to_baseline": one.ratio_to_baseline}
-                for one in store.trials(search_id, limit=20).items if one.preset]
+        return [
+            {
+                "preset": f"{one.template}:{one.preset}",
+                "verdict": one.verdict,
+                "reason": one.reason,
+                "time_median_us": one.time_median_us,
+                "ratio_to_baseline": one.ratio_to_baseline,
+            }
+            for one in store.trials(search_id, limit=20).items
+            if one.preset
+        ]
     finally:
         store.close()
 
 
 def row(found: dict[str, Any], workload: str) -> dict[str, Any]:
     best, confirmation = found["best"] or {}, found["confirmation"] or {}
-    against = next((one for one in confirmation.get("comparisons", ()) if one["against"] == "baseline"), None)
-    return {"workload": workload, "l2": MODES[workload], "counts": found["counts"], "template": best.get("template"),
-            "parameters": best.get("parameters"), "time_median_us": best.get("time_median_us"),
-            "baseline": found["baseline"], "baseline_us": (found["baseline_trial"] or {}).get("time_median_us"),
-            "confirmed": confirmation.get("confirmed"), "ratio_to_baseline": against and against["ratio"],
-            "interval": against and [against["ratio_low"], against["ratio_high"]], "why": found["why"],
-            "peers": [{"name": one["name"], "version": one["version"], "outcome": one["outcome"],
-                       "sentence": one["sentence"], "time_median_us": one["time_median_us"],
-                       "ratio": one["comparison"] and one["comparison"]["ratio"],
-                       "interval": one["comparison"] and [one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]]}
-                      for one in found["peers"]]}
+    against = next(
+        (one for one in confirmation.get("comparisons", ()) if one["against"] == "baseline"), None
+    )
+    return {
+        "workload": workload,
+        "l2": MODES[workload],
+        "counts": found["counts"],
+        "template": best.get("template"),
+        "parameters": best.get("parameters"),
+        "time_median_us": best.get("time_median_us"),
+        "baseline": found["baseline"],
+        "baseline_us": (found["baseline_trial"] or {}).get("time_median_us"),
+        "confirmed": confirmation.get("confirmed"),
+        "ratio_to_baseline": against and against["ratio"],
+        "interval": against and [against["ratio_low"], against["ratio_high"]],
+        "why": found["why"],
+        "peers": [
+            {
+                "name": one["name"],
+                "version": one["version"],
+                "outcome": one["outcome"],
+                "sentence": one["sentence"],
+                "time_median_us": one["time_median_us"],
+                "ratio": one["comparison"] and one["comparison"]["ratio"],
+                "interval": one["comparison"]
+                and [one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]],
+            }
+            for one in found["peers"]
+        ],
+    }
 
 
 if __name__ == "__main__":

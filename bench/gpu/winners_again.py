@@ -21,19 +21,31 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.digest import digest
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 WINNERS = ROOT / "bench" / "results" / "h200" / "attention_winners.json"
 COMMAND = (sys.executable, "-c", "from greenfast.app.cli.main import main; main()")
-KEPT = ("verdict", "stage", "reason", "sentence", "time_median_us", "time_mode", "ratio_to_baseline", "source_digest")
+KEPT = (
+    "verdict",
+    "stage",
+    "reason",
+    "sentence",
+    "time_median_us",
+    "time_mode",
+    "ratio_to_baseline",
+    "source_digest",
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--target", default="cuda:0")
-    chosen, kernel = parser.parse_args(), digest(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
+    chosen, kernel = (
+        parser.parse_args(),
+        digest(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")),
+    )
     found = json.loads(chosen.out.read_text())["rows"] if chosen.out.is_file() else []
     rows = [one for one in found if one["kernel_digest"] == kernel]
     done = {(one["workload"], one["target"]) for one in rows}
@@ -42,21 +54,37 @@ def main() -> int:
             continue
         rows.append({**again(winner, chosen.target), "kernel_digest": kernel})
         print(json.dumps(rows[-1]), flush=True)
-        chosen.out.write_text(json.dumps({"environment": {"date": time.strftime("%Y-%m-%d", time.gmtime())}, "rows": rows}) + "\n")
+        chosen.out.write_text(
+            json.dumps(
+                {"environment": {"date": time.strftime("%Y-%m-%d", time.gmtime())}, "rows": rows}
+            )
+            + "\n"
+        )
     return 0 if all(one["same_source"] and one["right"] for one in rows) else 1
 
 
 def again(winner: dict[str, Any], target: str) -> dict[str, Any]:
-    seed, words = secrets.randbits(31), shlex.split(winner["command"].replace("--target cuda:0", f"--target {target}"))[1:]
-    found = subprocess.run([*COMMAND, *words, "--seed", str(seed), "--json"], cwd=ROOT, capture_output=True, text=True)
+    seed, words = (
+        secrets.randbits(31),
+        shlex.split(winner["command"].replace("--target cuda:0", f"--target {target}"))[1:],
+    )
+    found = subprocess.run(
+        [*COMMAND, *words, "--seed", str(seed), "--json"], cwd=ROOT, capture_output=True, text=True
+    )
     try:
         said = json.loads(found.stdout)
     except ValueError:
         said = {"sentence": found.stderr.strip()[-300:]}
     gates = {name: gate["outcome"] for name, gate in (said.get("gates") or {}).items()}
-    return {"workload": winner["workload"], "target": target, "seed": seed, **{name: said.get(name) for name in KEPT},
-            "gates": gates, "right": gates.get("correctness") == "passed" and gates.get("safety") == "passed",
-            "same_source": said.get("source_digest") == winner["source_digest"]}
+    return {
+        "workload": winner["workload"],
+        "target": target,
+        "seed": seed,
+        **{name: said.get(name) for name in KEPT},
+        "gates": gates,
+        "right": gates.get("correctness") == "passed" and gates.get("safety") == "passed",
+        "same_source": said.get("source_digest") == winner["source_digest"],
+    }
 
 
 if __name__ == "__main__":

@@ -18,20 +18,29 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 PAGE, RESULTS = ROOT / "docs" / "attention.md", ROOT / "bench" / "results"
 BEGIN, END = "<!-- {}: begin (bench/pages/attention_page.py) -->", "<!-- {}: end -->"
-SHORT = ("small", "mission", "mission_512")      # aim: 0.8 of the best peer's time
+SHORT = ("small", "mission", "mission_512")  # aim: 0.8 of the best peer's time
 AIM_RATIO, AIM_TFLOPS = 0.8, {64: 320.0, 128: 350.0}
 MOST_STALLS = 2
 
 
 # ---- what there is ----
 
+
 def templates() -> str:
     kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
     lines = []
     for one in kernel.templates:
         supported = dict(one.supports)
-        lines.append((f"`{one.name}`", one.idea, ", ".join(map(str, supported.get("D", ()))), f"sm_{one.minimum_sm}",
-                      len(one.parameters), repeats(one)))
+        lines.append(
+            (
+                f"`{one.name}`",
+                one.idea,
+                ", ".join(map(str, supported.get("D", ()))),
+                f"sm_{one.minimum_sm}",
+                len(one.parameters),
+                repeats(one),
+            )
+        )
     return table(("template", "idea", "D", "from", "parameters", "same bits every time"), lines)
 
 
@@ -43,8 +52,14 @@ def repeats(template) -> str:
 
 def presets() -> str:
     kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    return table(("preset", "what it is"), [(f"`{template.name}:{one.name}`", one.doc) for template in kernel.templates
-                                            for one in template.presets])
+    return table(
+        ("preset", "what it is"),
+        [
+            (f"`{template.name}:{one.name}`", one.doc)
+            for template in kernel.templates
+            for one in template.presets
+        ],
+    )
 
 
 def checked() -> str:
@@ -53,13 +68,27 @@ def checked() -> str:
     for name in ("presets_emulator", "h200/presets"):
         found, judged = result(name).get("found"), rows(name)
         if found:
-            groups = {str((one["kernel"], one["template"], one["preset"], one["group"])) for one in judged}
-            lines.append((f"`{found['target']}`", found["presets"], len(groups), len({one["seed"] for one in judged}), found["checks"],
-                          f"**{found['not right']}**", f"`bench/results/{name}.json`"))
-    return table(("target", "presets", "presets and groups", "seeds", "judged", "not right", "from"), lines)
+            groups = {
+                str((one["kernel"], one["template"], one["preset"], one["group"])) for one in judged
+            }
+            lines.append(
+                (
+                    f"`{found['target']}`",
+                    found["presets"],
+                    len(groups),
+                    len({one["seed"] for one in judged}),
+                    found["checks"],
+                    f"**{found['not right']}**",
+                    f"`bench/results/{name}.json`",
+                )
+            )
+    return table(
+        ("target", "presets", "presets and groups", "seeds", "judged", "not right", "from"), lines
+    )
 
 
 # ---- searches ----
+
 
 def searches() -> list[Row]:
     """Finished searches in the order of the table."""
@@ -76,16 +105,55 @@ def tflops(row: Row) -> float:
 def outcomes() -> str:
     lines = []
     for one in searches():
-        ratio = f"{one['ratio_to_best_peer']:.3f} {interval(one['interval'])}" if one["best_peer"] else "no peer"
-        theirs = next((peer["time_median_us"] for peer in one["peers"] if peer["name"] == one["best_peer"]), None)
-        lines.append((one["workload"], one["dtype"], one["mask"].replace("_", " "), one["l2"],
-                      f"**{one['time_median_us']:.2f}**", f"{tflops(one):.0f}",
-                      f"{one['best_peer']} {theirs:.2f}" if theirs else "", ratio, aim(one),
-                      standing(one), one["run"]["date"]))
+        ratio = (
+            f"{one['ratio_to_best_peer']:.3f} {interval(one['interval'])}"
+            if one["best_peer"]
+            else "no peer"
+        )
+        theirs = next(
+            (peer["time_median_us"] for peer in one["peers"] if peer["name"] == one["best_peer"]),
+            None,
+        )
+        lines.append(
+            (
+                one["workload"],
+                one["dtype"],
+                one["mask"].replace("_", " "),
+                one["l2"],
+                f"**{one['time_median_us']:.2f}**",
+                f"{tflops(one):.0f}",
+                f"{one['best_peer']} {theirs:.2f}" if theirs else "",
+                ratio,
+                aim(one),
+                standing(one),
+                one["run"]["date"],
+            )
+        )
     missing = [name for name in WORKLOADS if name not in {one["workload"] for one in searches()}]
-    more = f"\n\nNot measured yet: {', '.join(f'`{name}`' for name in missing)}." if lines and missing else ""
-    return table(("workload", "dtype", "mask", "L2", "us", "TFLOP/s", "best peer, us", "our time / its time", "aim",
-                  "confirmed", "run"), lines) + more
+    more = (
+        f"\n\nNot measured yet: {', '.join(f'`{name}`' for name in missing)}."
+        if lines and missing
+        else ""
+    )
+    return (
+        table(
+            (
+                "workload",
+                "dtype",
+                "mask",
+                "L2",
+                "us",
+                "TFLOP/s",
+                "best peer, us",
+                "our time / its time",
+                "aim",
+                "confirmed",
+                "run",
+            ),
+            lines,
+        )
+        + more
+    )
 
 
 def standing(row: Row) -> str:
@@ -95,7 +163,9 @@ def standing(row: Row) -> str:
 def aim(row: Row) -> str:
     if row["workload"].split("_causal")[0].removesuffix("_bf16") in SHORT:
         ratio = row["ratio_to_best_peer"]
-        return f"{AIM_RATIO:g}: " + ("met" if ratio is not None and ratio <= AIM_RATIO else "missed")
+        return f"{AIM_RATIO:g}: " + (
+            "met" if ratio is not None and ratio <= AIM_RATIO else "missed"
+        )
     if row["mask"] != "none":
         return ""
     wanted = AIM_TFLOPS[row["dims"]["D"]]
@@ -107,9 +177,22 @@ def winners() -> str:
     for one in searches():
         winner = one["winner"]
         values = " ".join(f"{name}={value}" for name, value in winner["parameters"].items())
-        lines.append((one["workload"], f"`{winner['template']}`", f"`{values}`", f"`{winner['source_digest'][:12]}`"))
-    again = ("\n\n`bench/results/h200/attention_winners.json` holds each of them with the command that takes it through all gates "
-             "again.") if lines else ""
+        lines.append(
+            (
+                one["workload"],
+                f"`{winner['template']}`",
+                f"`{values}`",
+                f"`{winner['source_digest'][:12]}`",
+            )
+        )
+    again = (
+        (
+            "\n\n`bench/results/h200/attention_winners.json` holds each of them with the command that takes it through all gates "
+            "again."
+        )
+        if lines
+        else ""
+    )
     return table(("workload", "template", "parameters", "source"), lines) + again
 
 
@@ -118,10 +201,23 @@ def runs() -> str:
     for one in searches():
         run, said = one["run"], one["verdicts"]
         baseline = interval(one["ratio_to_baseline_interval"])
-        lines.append((one["workload"], run["trials"], f"{run['trials_per_minute']:.0f}",
-                      ", ".join(f"{count} {name}" for name, count in sorted(said.items(), key=lambda item: -item[1])),
-                      f"{one['ratio_to_baseline']:.3f} {baseline} of `{one['baseline']}`" if one["ratio_to_baseline"] else ""))
-    return table(("workload", "trials", "a minute", "verdicts", "winner against the baseline"), lines)
+        lines.append(
+            (
+                one["workload"],
+                run["trials"],
+                f"{run['trials_per_minute']:.0f}",
+                ", ".join(
+                    f"{count} {name}"
+                    for name, count in sorted(said.items(), key=lambda item: -item[1])
+                ),
+                f"{one['ratio_to_baseline']:.3f} {baseline} of `{one['baseline']}`"
+                if one["ratio_to_baseline"]
+                else "",
+            )
+        )
+    return table(
+        ("workload", "trials", "a minute", "verdicts", "winner against the baseline"), lines
+    )
 
 
 def peers() -> str:
@@ -129,29 +225,64 @@ def peers() -> str:
     for row in searches():
         for one in row["peers"]:
             if one["outcome"] == "timed":
-                lines.append((row["workload"], one["name"], one["version"], f"{one['time_median_us']:.2f}",
-                              f"{one['ratio']:.3f} {interval(one['interval'])}", one["decision"].replace("_", " ")))
+                lines.append(
+                    (
+                        row["workload"],
+                        one["name"],
+                        one["version"],
+                        f"{one['time_median_us']:.2f}",
+                        f"{one['ratio']:.3f} {interval(one['interval'])}",
+                        one["decision"].replace("_", " "),
+                    )
+                )
     return table(("workload", "peer", "version", "its us", "our time / its time", ""), lines)
 
 
 def published() -> str:
     ours = {one["workload"]: one["time_median_us"] for one in searches()}
-    lines = [(one["workload"], f"{one['flash_attention_4_us']:.2f}", f"{one['cudnn_us']:.2f}",
-              f"{ours[one['workload']]:.2f}" if one["workload"] in ours else NOT_YET) for one in rows("h200/published_peers")]
-    return table(("workload", "FlashAttention-4, us", "cuDNN, us", "ours in the searches above, us"), lines)
+    lines = [
+        (
+            one["workload"],
+            f"{one['flash_attention_4_us']:.2f}",
+            f"{one['cudnn_us']:.2f}",
+            f"{ours[one['workload']]:.2f}" if one["workload"] in ours else NOT_YET,
+        )
+        for one in rows("h200/published_peers")
+    ]
+    return table(
+        ("workload", "FlashAttention-4, us", "cuDNN, us", "ours in the searches above, us"), lines
+    )
 
 
 # ---- floors, and where the time goes ----
+
 
 def floors() -> str:
     lines = []
     for one in searches():
         floor, shape = one.get("floor", {}), one.get("floor", {}).get("shape", {})
         if "load_only_us" in floor:
-            lines.append((one["workload"], f"{one['time_median_us']:.2f}", f"{floor['empty_us']:.2f}",
-                          f"{floor['load_only_us']:.2f}", f"{one['time_median_us'] / floor['load_only_us']:.2f}",
-                          f"{shape['blocks']} blocks of {shape['threads']} threads, {shape['smem_dynamic_bytes']:,} bytes"))
-    return table(("workload", "winner, us", "empty node, us", "load only, us", "winner / load only", "parallelism"), lines)
+            lines.append(
+                (
+                    one["workload"],
+                    f"{one['time_median_us']:.2f}",
+                    f"{floor['empty_us']:.2f}",
+                    f"{floor['load_only_us']:.2f}",
+                    f"{one['time_median_us'] / floor['load_only_us']:.2f}",
+                    f"{shape['blocks']} blocks of {shape['threads']} threads, {shape['smem_dynamic_bytes']:,} bytes",
+                )
+            )
+    return table(
+        (
+            "workload",
+            "winner, us",
+            "empty node, us",
+            "load only, us",
+            "winner / load only",
+            "parallelism",
+        ),
+        lines,
+    )
 
 
 def where_the_time_goes() -> str:
@@ -159,20 +290,61 @@ def where_the_time_goes() -> str:
     for one in searches():
         launches = one.get("profile")
         for launch in launches if isinstance(launches, list) else ():
-            stalls = ", ".join(f"{name.replace('_', ' ')} {cycles:.2f}" for name, cycles in launch["stalls"][:MOST_STALLS])
-            lines.append((one["workload"], f"`{launch['entry']}`", *(figure(launch[name]) for name in (
-                "tensor_pipe_percent", "issue_slots_percent", "occupancy_percent", "registers", "shared_bank_conflicts")),
-                stalls))
-    return table(("workload", "launch", "tensor pipe, %", "issue slots, %", "occupancy, %", "registers", "bank conflicts",
-                  "longest waits, cycles an instruction"), lines)
+            stalls = ", ".join(
+                f"{name.replace('_', ' ')} {cycles:.2f}"
+                for name, cycles in launch["stalls"][:MOST_STALLS]
+            )
+            lines.append(
+                (
+                    one["workload"],
+                    f"`{launch['entry']}`",
+                    *(
+                        figure(launch[name])
+                        for name in (
+                            "tensor_pipe_percent",
+                            "issue_slots_percent",
+                            "occupancy_percent",
+                            "registers",
+                            "shared_bank_conflicts",
+                        )
+                    ),
+                    stalls,
+                )
+            )
+    return table(
+        (
+            "workload",
+            "launch",
+            "tensor pipe, %",
+            "issue slots, %",
+            "occupancy, %",
+            "registers",
+            "bank conflicts",
+            "longest waits, cycles an instruction",
+        ),
+        lines,
+    )
 
 
 # ---- the seeds, and their lessons ----
 
+
 def seeds() -> str:
-    lines = [(one["name"], one["idea"], f"{one['us']:g}" if one["us"] else "", one.get("right", ""),
-              figure(one.get("registers")), figure(one.get("smem_kb")), f"`{one['now']}`") for one in rows("seeds", "kernel")]
-    return table(("kernel", "idea", "us on the L4", "right", "registers", "KB shared", "here"), lines)
+    lines = [
+        (
+            one["name"],
+            one["idea"],
+            f"{one['us']:g}" if one["us"] else "",
+            one.get("right", ""),
+            figure(one.get("registers")),
+            figure(one.get("smem_kb")),
+            f"`{one['now']}`",
+        )
+        for one in rows("seeds", "kernel")
+    ]
+    return table(
+        ("kernel", "idea", "us on the L4", "right", "registers", "KB shared", "here"), lines
+    )
 
 
 def lessons() -> str:
@@ -185,30 +357,65 @@ def lessons() -> str:
             for row in there:
                 lines.append((*first, pair, *_lesson(row, pair, counted)))
                 first = ("", "", "")
-    return table(("lesson", "hoped", "found on the L4", "here", "workload", "time ratio on the H200", "decision",
-                  "bank conflicts", "registers"), lines)
+    return table(
+        (
+            "lesson",
+            "hoped",
+            "found on the L4",
+            "here",
+            "workload",
+            "time ratio on the H200",
+            "decision",
+            "bank conflicts",
+            "registers",
+        ),
+        lines,
+    )
 
 
 def _lesson(row: Row | None, pair: str, counted: list[Row]) -> tuple[str, ...]:
     """workload, ratio, decision, conflicts and registers of a pair; what stands in its way where it was not measured."""
     workload = row["workload"] if row else "mission"
-    emulated = next((one for one in counted if (one["lesson"], one["workload"]) == (pair, workload)), None)
-    known = row if row and "base_figures" in row else emulated if emulated and "base_figures" in emulated else None
+    emulated = next(
+        (one for one in counted if (one["lesson"], one["workload"]) == (pair, workload)), None
+    )
+    known = (
+        row
+        if row and "base_figures" in row
+        else emulated
+        if emulated and "base_figures" in emulated
+        else None
+    )
     registers = _change(known, lambda one: one.get("registers")) if known else ""
-    factor = _change(emulated, lambda one: one.get("conflict_factor")) if emulated and "base_figures" in emulated else ""
+    factor = (
+        _change(emulated, lambda one: one.get("conflict_factor"))
+        if emulated and "base_figures" in emulated
+        else ""
+    )
     counters = _change(row, _conflicts) if row and "base_figures" in row else ""
-    conflicts = "; ".join(filter(None, (factor and f"factor {factor} (emulator)", counters and f"{counters} (Nsight)")))
+    conflicts = "; ".join(
+        filter(
+            None, (factor and f"factor {factor} (emulator)", counters and f"{counters} (Nsight)")
+        )
+    )
     if row is None:
         return workload, NOT_YET, "", conflicts, registers
     if "ratio" not in row:
         return workload, row.get("wrong") or row.get("unavailable", ""), "", conflicts, registers
-    return (workload, f"{row['ratio']:.4f} {interval(row['interval'], 4)}", row["decision"].replace("_", " "), conflicts,
-            registers)
+    return (
+        workload,
+        f"{row['ratio']:.4f} {interval(row['interval'], 4)}",
+        row["decision"].replace("_", " "),
+        conflicts,
+        registers,
+    )
 
 
 def _change(row: Row, of) -> str:
     before, after = of(row["base_figures"]), of(row["changed_figures"])
-    return f"{figure(before)} to {figure(after)}" if before is not None and after is not None else ""
+    return (
+        f"{figure(before)} to {figure(after)}" if before is not None and after is not None else ""
+    )
 
 
 def _conflicts(figures: Row) -> float | None:
@@ -217,6 +424,7 @@ def _conflicts(figures: Row) -> float | None:
 
 
 # ---- judged apart ----
+
 
 def independent() -> str:
     """Every template of every kernel."""
@@ -229,12 +437,39 @@ def independent() -> str:
                 continue
             one = found[name]
             plain, twins = one["candidates"], one["twins"]
-            lines.append((f"`{kernel.name}`", f"`{name}`", sum(plain.values()), plain.get("both accept", 0), plain.get("both reject", 0),
-                          sum(twins.values()) - twins.get("not compiled", 0), twins.get("both reject", 0),
-                          twins.get("only the gate rejects", 0), twins.get("only safety rejects", 0), twins.get("both accept", 0),
-                          f"**{one['wrong accepted']}**", f"**{one['right rejected']}**"))
-    return table(("kernel", "template", "candidates", "both accept", "both reject", "wrong twins", "both reject", "only the gate",
-                  "only safety", "both accept (equivalent, or right by luck)", "wrong accepted", "right rejected"), lines)
+            lines.append(
+                (
+                    f"`{kernel.name}`",
+                    f"`{name}`",
+                    sum(plain.values()),
+                    plain.get("both accept", 0),
+                    plain.get("both reject", 0),
+                    sum(twins.values()) - twins.get("not compiled", 0),
+                    twins.get("both reject", 0),
+                    twins.get("only the gate rejects", 0),
+                    twins.get("only safety rejects", 0),
+                    twins.get("both accept", 0),
+                    f"**{one['wrong accepted']}**",
+                    f"**{one['right rejected']}**",
+                )
+            )
+    return table(
+        (
+            "kernel",
+            "template",
+            "candidates",
+            "both accept",
+            "both reject",
+            "wrong twins",
+            "both reject",
+            "only the gate",
+            "only safety",
+            "both accept (equivalent, or right by luck)",
+            "wrong accepted",
+            "right rejected",
+        ),
+        lines,
+    )
 
 
 def interval(values: list[float | None] | None, digits: int = 3) -> str:
@@ -247,8 +482,24 @@ def figure(value: Any) -> str:
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-SECTIONS = {one.__name__: one for one in (templates, presets, checked, outcomes, winners, runs, peers, published, floors,
-                                          where_the_time_goes, seeds, lessons, independent)}
+SECTIONS = {
+    one.__name__: one
+    for one in (
+        templates,
+        presets,
+        checked,
+        outcomes,
+        winners,
+        runs,
+        peers,
+        published,
+        floors,
+        where_the_time_goes,
+        seeds,
+        lessons,
+        independent,
+    )
+}
 
 
 def page() -> str:

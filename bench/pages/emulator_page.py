@@ -27,31 +27,63 @@ def table() -> str:
     outcomes = mutants["outcomes"]
     rejected = sum(count for name, count in outcomes.items() if name.startswith("rejected"))
     lines = [
-        ("kernels of the album with a planted fault, caught by the gate and reason it names",
-         f"{planted['caught_as_named']} of {planted['broken']}", "planted"),
-        ("... of which only `safety` saw the fault", str(planted["caught_by"].get("safety", 0)), "planted"),
-        ("right kernels of the album that pass", f"{planted['passed']} of {planted['right']}", "planted"),
-        ("random right candidates with a false alarm",
-         f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, in {alarms['checked_runs']:,} checked runs",
-         "false_alarms"),
-        ("mutated twins of random right candidates, rejected", f"{rejected} of {mutants['mutants']}", "mutants"),
+        (
+            "kernels of the album with a planted fault, caught by the gate and reason it names",
+            f"{planted['caught_as_named']} of {planted['broken']}",
+            "planted",
+        ),
+        (
+            "... of which only `safety` saw the fault",
+            str(planted["caught_by"].get("safety", 0)),
+            "planted",
+        ),
+        (
+            "right kernels of the album that pass",
+            f"{planted['passed']} of {planted['right']}",
+            "planted",
+        ),
+        (
+            "random right candidates with a false alarm",
+            f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, in {alarms['checked_runs']:,} checked runs",
+            "false_alarms",
+        ),
+        (
+            "mutated twins of random right candidates, rejected",
+            f"{rejected} of {mutants['mutants']}",
+            "mutants",
+        ),
         ("... equivalent to their originals", str(outcomes.get("equivalent", 0)), "mutants"),
         ("... **missed**", str(outcomes.get("missed", 0)), "mutants"),
-        ("primitives compared with an H200 bit for bit",
-         f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
-         f"{conformance['different']} different", "gpu_conformance"),
-        ("attention candidates green here and right on an H200",
-         f"{agreement['candidates'] - agreement['green_but_wrong_on_gpu']} of {agreement['candidates']}", "gpu_check"),
+        (
+            "primitives compared with an H200 bit for bit",
+            f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
+            f"{conformance['different']} different",
+            "gpu_conformance",
+        ),
+        (
+            "attention candidates green here and right on an H200",
+            f"{agreement['candidates'] - agreement['green_but_wrong_on_gpu']} of {agreement['candidates']}",
+            "gpu_check",
+        ),
     ]
     speed = {(one["preset"], one["build"]): one for one in rows("emulator") if "preset" in one}
     for preset in ("wmma:stage2", "wmma:fragments", "scalar:vec"):
         plain, checked = speed[preset, "plain"], speed[preset, "checked"]
-        lines.append((f"`{preset}` on {plain['workers']} cores, GFLOP/s plain and checked",
-                      f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
-                      f"({plain['gflop_per_cpu_s'] / checked['gflop_per_cpu_s']:.1f} times the CPU time)", "emulator"))
+        lines.append(
+            (
+                f"`{preset}` on {plain['workers']} cores, GFLOP/s plain and checked",
+                f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
+                f"({plain['gflop_per_cpu_s'] / checked['gflop_per_cpu_s']:.1f} times the CPU time)",
+                "emulator",
+            )
+        )
     compile_s = sorted(one["compile_s"] for one in speed.values())
-    lines.append(("compiling a candidate, median", f"{compile_s[len(compile_s) // 2]:.2f} s", "emulator"))
-    body = "\n".join(f"| {what} | {figure} | `bench/results/{file}.json` |" for what, figure, file in lines)
+    lines.append(
+        ("compiling a candidate, median", f"{compile_s[len(compile_s) // 2]:.2f} s", "emulator")
+    )
+    body = "\n".join(
+        f"| {what} | {figure} | `bench/results/{file}.json` |" for what, figure, file in lines
+    )
     return f"| what | figure | from |\n|---|---|---|\n{body}"
 
 

@@ -21,7 +21,7 @@ from greenfast.search.targets.emulator.model import BAND
 DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
 PAGE = DOCS / "h200.md"
 BEGIN, END = "<!-- {}: begin (bench/pages/h200_page.py) -->", "<!-- {}: end -->"
-SHORT = ("small", "mission")         # workloads whose trials are no longer than what surrounds them
+SHORT = ("small", "mission")  # workloads whose trials are no longer than what surrounds them
 NOT_YET = "*not measured yet*"
 PLACE = re.compile(r"\('([^']+)', (\d+)\)")
 Row = dict[str, Any]
@@ -43,16 +43,30 @@ def rows(name: str, what: str | None = None) -> list[Row]:
 def table(titles: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     if not lines:
         return NOT_YET
-    return "\n".join(["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles),
-                      *("| " + " | ".join(map(str, one)) + " |" for one in lines)])
+    return "\n".join(
+        [
+            "| " + " | ".join(titles) + " |",
+            "|" + "---|" * len(titles),
+            *("| " + " | ".join(map(str, one)) + " |" for one in lines),
+        ]
+    )
 
 
 # ---- sections: each gives the text between its markers ----
 
+
 def machine() -> str:
     found = result("h200/gpu_target").get("environment", {})
-    named = (("GPU", "gpu"), ("driver", "driver"), ("CUDA of the driver", "cuda_driver"), ("NVRTC", "nvidia-cuda-nvrtc"),
-             ("CuPy", "cupy"), ("Python", "python"), ("host cores", "cores"), ("date", "date"))
+    named = (
+        ("GPU", "gpu"),
+        ("driver", "driver"),
+        ("CUDA of the driver", "cuda_driver"),
+        ("NVRTC", "nvidia-cuda-nvrtc"),
+        ("CuPy", "cupy"),
+        ("Python", "python"),
+        ("host cores", "cores"),
+        ("date", "date"),
+    )
     return table(("", ""), [(name, found[key]) for name, key in named if key in found])
 
 
@@ -62,7 +76,9 @@ def ceilings() -> str:
     for one in rows("h200/gpu_target", "known time"):
         if one["workload"] == "large":
             what = "copy beyond the L2"
-            note = f"{one['tb_per_s']:.2f} TB/s; the peak allows no less than {one['floor_us']:.1f} us"
+            note = (
+                f"{one['tb_per_s']:.2f} TB/s; the peak allows no less than {one['floor_us']:.1f} us"
+            )
         elif one["cycles"]:
             what = f"spin of {one['cycles']:,} cycles"
             note = f"{one['cycles'] / one['sm_clock_mhz']:.2f} us at {one['sm_clock_mhz']:.0f} MHz"
@@ -76,59 +92,128 @@ def ceilings() -> str:
 
 def decisions() -> str:
     order = ("faster", "same", "ambiguous", "too_noisy", "slower")
-    lines = [(one["twin"], *(one["said"].get(word, 0) for word in order), f"{one['median_of_widths']:.2%}")
-             for one in rows("h200/gpu_target", "comparisons")]
+    lines = [
+        (
+            one["twin"],
+            *(one["said"].get(word, 0) for word in order),
+            f"{one['median_of_widths']:.2%}",
+        )
+        for one in rows("h200/gpu_target", "comparisons")
+    ]
     words = (word.replace("_", " ") for word in order)
     return table(("a 51 us kernel against its twin", *words, "width of the interval"), lines)
 
 
 def searches() -> list[Row]:
     """Of the results table of docs/attention.md."""
-    return [row for path in sorted((RESULTS / "h200" / "attention_searches").glob("*.json"))
-            for row in rows(f"h200/attention_searches/{path.stem}")]
+    return [
+        row
+        for path in sorted((RESULTS / "h200" / "attention_searches").glob("*.json"))
+        for row in rows(f"h200/attention_searches/{path.stem}")
+    ]
 
 
 def throughput() -> str:
     lines = []
     for one in rows("h200/throughput", "search"):
-        child = {name: value for name, value in one.get("gpu_child_seconds", {}).items() if ":" not in name}
+        child = {
+            name: value
+            for name, value in one.get("gpu_child_seconds", {}).items()
+            if ":" not in name
+        }
         spent = {**one.get("thread_seconds", {}), **child}
-        lines.append((f"{len(one['trials'])} trials, mission, tpe", f"{one['trials_per_minute']:.0f}",
-                      f"{one['second_half_trials_per_minute']:.0f}", f"{one['seconds']:.1f}",
-                      ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items())))
+        lines.append(
+            (
+                f"{len(one['trials'])} trials, mission, tpe",
+                f"{one['trials_per_minute']:.0f}",
+                f"{one['second_half_trials_per_minute']:.0f}",
+                f"{one['seconds']:.1f}",
+                ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items()),
+            )
+        )
     found = result("h200/search").get("found")
     if found:
-        lines.append((f"{found['trials']} trials, {found['workload']}, {found['strategy']}, with safety",
-                      f"{found['trials_per_minute']:.0f}", "", f"{found['search_s']:.1f}",
-                      f"safety {found['safety_thread_s']:.1f} in {found['safety_checks']} checks; then confirmation "
-                      f"{found['confirmation_s']:.1f} s"))
-    lines += [(f"{one['run']['trials']} trials, {one['workload']}, {one['run']['strategy']}, {' and '.join(one['run']['templates'])}, with safety",
-               f"{one['run']['trials_per_minute']:.0f}", "", f"{one['run']['seconds']:.1f}", "")
-              for one in searches() if one["workload"].startswith(SHORT) and one["champion"]]
-    hang = "".join(f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the "
-                   f"latest (deadline {one['deadline_s']:g} s), and the next result is there after another "
-                   f"{max(one['rejected_to_next_result_s']):.2f} s." for one in rows("h200/gpu_target", "hang"))
-    return table(("search", "trials a minute", "second half", "seconds", "seconds in each stage, all threads"), lines) + hang
+        lines.append(
+            (
+                f"{found['trials']} trials, {found['workload']}, {found['strategy']}, with safety",
+                f"{found['trials_per_minute']:.0f}",
+                "",
+                f"{found['search_s']:.1f}",
+                f"safety {found['safety_thread_s']:.1f} in {found['safety_checks']} checks; then confirmation "
+                f"{found['confirmation_s']:.1f} s",
+            )
+        )
+    lines += [
+        (
+            f"{one['run']['trials']} trials, {one['workload']}, {one['run']['strategy']}, {' and '.join(one['run']['templates'])}, with safety",
+            f"{one['run']['trials_per_minute']:.0f}",
+            "",
+            f"{one['run']['seconds']:.1f}",
+            "",
+        )
+        for one in searches()
+        if one["workload"].startswith(SHORT) and one["champion"]
+    ]
+    hang = "".join(
+        f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the "
+        f"latest (deadline {one['deadline_s']:g} s), and the next result is there after another "
+        f"{max(one['rejected_to_next_result_s']):.2f} s."
+        for one in rows("h200/gpu_target", "hang")
+    )
+    return (
+        table(
+            (
+                "search",
+                "trials a minute",
+                "second half",
+                "seconds",
+                "seconds in each stage, all threads",
+            ),
+            lines,
+        )
+        + hang
+    )
 
 
 def confirmation() -> str:
     found = result("h200/confirm").get("found")
     if not found:
         return again()
-    blocks, processes = found["difference_holds_0_blocks_as_unit"], found["difference_holds_0_process_as_unit"]
+    blocks, processes = (
+        found["difference_holds_0_blocks_as_unit"],
+        found["difference_holds_0_process_as_unit"],
+    )
     same = found["same_process_difference_holds_0_blocks_as_unit"]
     lines = [
         ("candidates, processes", f"{found['candidates']}, {found['processes']}"),
-        ("scatter of a ratio within a process (sigma)", f"{found['within_a_process_sigma_percent']:.2f} %"),
+        (
+            "scatter of a ratio within a process (sigma)",
+            f"{found['within_a_process_sigma_percent']:.2f} %",
+        ),
         ("scatter between processes (sigma)", f"{found['between_processes_sigma_percent']:.2f} %"),
-        ("largest difference of two processes", f"{found['largest_difference_of_two_processes_percent']:.2f} %"),
-        ("half width of one process's interval, median", f"{found['median_half_width_of_blocks_percent']:.2f} %"),
-        ("two passes of one process agree, blocks as the unit", f"{same['held']} of {same['of']} ({same['share']:.1%})"),
-        ("two processes agree, blocks as the unit", f"{blocks['held']} of {blocks['of']} ({blocks['share']:.1%})"),
-        ("**two processes agree, the process as the unit**",
-         f"**{processes['held']} of {processes['of']} ({processes['share']:.1%})**"),
+        (
+            "largest difference of two processes",
+            f"{found['largest_difference_of_two_processes_percent']:.2f} %",
+        ),
+        (
+            "half width of one process's interval, median",
+            f"{found['median_half_width_of_blocks_percent']:.2f} %",
+        ),
+        (
+            "two passes of one process agree, blocks as the unit",
+            f"{same['held']} of {same['of']} ({same['share']:.1%})",
+        ),
+        (
+            "two processes agree, blocks as the unit",
+            f"{blocks['held']} of {blocks['of']} ({blocks['share']:.1%})",
+        ),
+        (
+            "**two processes agree, the process as the unit**",
+            f"**{processes['held']} of {processes['of']} ({processes['share']:.1%})**",
+        ),
         ("processes for an interval of +-1 %", found["processes_for_an_interval_of_1_percent"]),
-        ("processes to find 1 % in 90 of 100", found["processes_to_find_1_percent_in_90_of_100"])]
+        ("processes to find 1 % in 90 of 100", found["processes_to_find_1_percent_in_90_of_100"]),
+    ]
     return table(("", "figure"), lines)
 
 
@@ -139,44 +224,78 @@ def again() -> str:
     lines = []
     for number in numbers:
         mine = [one for one in found if one["number"] == number]
-        lines.append((f"trial {number}", f"{mine[0]['first']:.4f}", ", ".join(f"{one['ratio']:.4f}" for one in mine),
-                      f"{max(abs(one['ratio'] / mine[0]['first'] - 1) for one in mine):.2%}"))
+        lines.append(
+            (
+                f"trial {number}",
+                f"{mine[0]['first']:.4f}",
+                ", ".join(f"{one['ratio']:.4f}" for one in mine),
+                f"{max(abs(one['ratio'] / mine[0]['first'] - 1) for one in mine):.2%}",
+            )
+        )
     return table(("", "ratio in the search", "in fresh processes", "largest difference"), lines)
 
 
 def emulator() -> str:
     lines = []
     for one in rows("gpu_check", "agreement"):
-        lines += [("attention candidates, green on the emulator", f"{one['candidates']}", "gpu_check"),
-                  ("... of which wrong on the GPU", f"**{one['green_but_wrong_on_gpu']}**", "gpu_check"),
-                  ("comparisons of outputs on the GPU", f"{one['checks_on_gpu']:,}", "gpu_check")]
+        lines += [
+            ("attention candidates, green on the emulator", f"{one['candidates']}", "gpu_check"),
+            ("... of which wrong on the GPU", f"**{one['green_but_wrong_on_gpu']}**", "gpu_check"),
+            ("comparisons of outputs on the GPU", f"{one['checks_on_gpu']:,}", "gpu_check"),
+        ]
     for one in rows("gpu_conformance", "summary"):
         figure = f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, {one['different']} different"
         lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
     for one in rows("h200/gpu_target", "album"):
-        lines += [(f"album on the GPU: entries, {one['date']}", one["entries"], "h200/gpu_target"),
-                  ("... right ones that the GPU rejects", len(one["right_but_not_green_here"]), "h200/gpu_target"),
-                  ("... wrong ones that only the emulator's checks reject", len(one["wrong_but_green_here"]),
-                   "h200/gpu_target")]
+        lines += [
+            (f"album on the GPU: entries, {one['date']}", one["entries"], "h200/gpu_target"),
+            (
+                "... right ones that the GPU rejects",
+                len(one["right_but_not_green_here"]),
+                "h200/gpu_target",
+            ),
+            (
+                "... wrong ones that only the emulator's checks reject",
+                len(one["wrong_but_green_here"]),
+                "h200/gpu_target",
+            ),
+        ]
     for one in rows("h200/emulator_against_gpu", "tally"):
         judged, name = one["drawn"] - one["spills"], "h200/emulator_against_gpu"
-        lines += [("random candidates judged by both", f"{judged} of {one['drawn']} (the others spill)", name),
-                  ("... right on both", one["right_on_both"], name),
-                  ("... that only the GPU rejects", f"**{one['only_the_gpu_refuses']}**", name),
-                  ("... that only the emulator rejects", one["only_the_emulator_refuses"], name)]
-    return table(("what", "figure", "from"),
-                 [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines])
+        lines += [
+            (
+                "random candidates judged by both",
+                f"{judged} of {one['drawn']} (the others spill)",
+                name,
+            ),
+            ("... right on both", one["right_on_both"], name),
+            ("... that only the GPU rejects", f"**{one['only_the_gpu_refuses']}**", name),
+            ("... that only the emulator rejects", one["only_the_emulator_refuses"], name),
+        ]
+    return table(
+        ("what", "figure", "from"),
+        [(what, figure, f"`bench/results/{name}.json`") for what, figure, name in lines],
+    )
 
 
 def luck() -> str:
     """Wrong kernels of the album whose results are right on the GPU, with what the emulator says of each."""
-    said = {f"{one['kernel']}-{one['name']}": one for one in rows("planted") if one.get("kind") and one["verdict"] == "rejected"}
+    said = {
+        f"{one['kernel']}-{one['name']}": one
+        for one in rows("planted")
+        if one.get("kind") and one["verdict"] == "rejected"
+    }
     lines = []
     for album in rows("h200/gpu_target", "album"):
         for name in album["wrong_but_green_here"]:
             one = said[name]
-            report = PLACE.sub(r"\1:\2", one["finding"]).removesuffix(", against None") or one["sentence"].partition(";")[0]
-            lines.append((f"`{name}`", f"{one['stage']}: {one['reason']}", report.replace("|", "\\|")))
+            report = (
+                PLACE.sub(r"\1:\2", one["finding"]).removesuffix(", against None")
+                or one["sentence"].partition(";")[0]
+            )
+            lines.append(
+                (f"`{name}`", f"{one['stage']}: {one['reason']}", report.replace("|", "\\|"))
+            )
     return table(("kernel of the album", "the emulator's verdict", "its report"), lines)
 
 
@@ -186,39 +305,95 @@ def compiler() -> str:
     if not found:
         return NOT_YET
     settings = " ".join(f"{name}={value}" for name, value in found[0]["parameters"].items())
-    made = table(("NVRTC", "on the GPU", "what the gate said"),
-                 [(one["nvidia-cuda-nvrtc"], one["outcome"], one["sentence"]) for one in rows("h200/compiler_fault", "compiled")])
-    return (f"The candidate: `{found[0]['template']}` on `{found[0]['workload']}`, {settings}; "
-            f"the emulator says {found[0]['emulator']}.\n\n{made}")
+    made = table(
+        ("NVRTC", "on the GPU", "what the gate said"),
+        [
+            (one["nvidia-cuda-nvrtc"], one["outcome"], one["sentence"])
+            for one in rows("h200/compiler_fault", "compiled")
+        ],
+    )
+    return (
+        f"The candidate: `{found[0]['template']}` on `{found[0]['workload']}`, {settings}; "
+        f"the emulator says {found[0]['emulator']}.\n\n{made}"
+    )
 
 
 def modelled() -> str:
-    lines = [(one["template"], one.get("workload", "mission"), one["candidates"], f"{one['spearman']:.2f}",
-              f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}", name)
-             for name in MODELLED for one in rows(name, "modelled against measured")]
+    lines = [
+        (
+            one["template"],
+            one.get("workload", "mission"),
+            one["candidates"],
+            f"{one['spearman']:.2f}",
+            f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}",
+            name,
+        )
+        for name in MODELLED
+        for one in rows(name, "modelled against measured")
+    ]
     if not lines:
         return NOT_YET
-    pairs = [(f"{one['modelled_ratio_from']:g}", one.get("workload", "mission"), one["pairs"], f"{one['share']:.1%}", name)
-             for name in MODELLED for one in rows(name, "pairs ordered wrongly")]
-    return "\n\n".join((
-        table(("template", "workload", "candidates", "rank correlation", "measured / modelled, 5th to 95th percentile", "from"),
-              [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines]),
-        table(("modelled apart by a factor from", "workload", "pairs of candidates", "measured the other way round", "from"),
-              [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in pairs]),
-        f"The grey lines are equality and the band of {BAND:g} that a modelled time claims.",
-        "![Modelled against measured times of attention candidates](h200_modelled.svg)"))
+    pairs = [
+        (
+            f"{one['modelled_ratio_from']:g}",
+            one.get("workload", "mission"),
+            one["pairs"],
+            f"{one['share']:.1%}",
+            name,
+        )
+        for name in MODELLED
+        for one in rows(name, "pairs ordered wrongly")
+    ]
+    return "\n\n".join(
+        (
+            table(
+                (
+                    "template",
+                    "workload",
+                    "candidates",
+                    "rank correlation",
+                    "measured / modelled, 5th to 95th percentile",
+                    "from",
+                ),
+                [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines],
+            ),
+            table(
+                (
+                    "modelled apart by a factor from",
+                    "workload",
+                    "pairs of candidates",
+                    "measured the other way round",
+                    "from",
+                ),
+                [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in pairs],
+            ),
+            f"The grey lines are equality and the band of {BAND:g} that a modelled time claims.",
+            "![Modelled against measured times of attention candidates](h200_modelled.svg)",
+        )
+    )
 
 
 def peers() -> str:
     lines = []
     for one in duels():
         found = one["comparison"]
-        lines.append((one["workload"], one["name"], one["version"], f"{one['time_median_us']:.2f}",
-                      with_interval(found), found["decision"].replace("_", " ")))
+        lines.append(
+            (
+                one["workload"],
+                one["name"],
+                one["version"],
+                f"{one['time_median_us']:.2f}",
+                with_interval(found),
+                found["decision"].replace("_", " "),
+            )
+        )
     if not lines:
         return NOT_YET
-    others = dict.fromkeys(f"{one['name']} ({one['sentence'].partition(': ')[2]})" for one in rows("h200/peers", "peer")
-                           if not one["comparison"])
+    others = dict.fromkeys(
+        f"{one['name']} ({one['sentence'].partition(': ')[2]})"
+        for one in rows("h200/peers", "peer")
+        if not one["comparison"]
+    )
     not_timed = f"\n\nNot timed: {'; '.join(others)}." if others else ""
     made = table(("workload", "peer", "version", "its us", "our time / its time", ""), lines)
     return f"{made}{not_timed}\n\n![Our time over the peers' times, with intervals](h200_peers.svg)"
@@ -228,17 +403,44 @@ def rmsnorm() -> str:
     """The second kernel's searches beside PyTorch."""
     lines = []
     for one in rows("h200/rmsnorm"):
-        against = "; ".join(f"{peer['name']} {peer['time_median_us']:.2f}: {peer['ratio']:.3f} [{peer['interval'][0]:.3f}, {peer['interval'][1]:.3f}]"
-                            for peer in one["peers"] if peer["ratio"])
-        lines.append((one["workload"], one["l2"], sum(one["counts"]["by_verdict"].values()), f"`{one['template']}`",
-                      f"{one['time_median_us']:.2f}",
-                      f"{one['ratio_to_baseline']:.3f} [{one['interval'][0]:.3f}, {one['interval'][1]:.3f}] of `{one['baseline']}`",
-                      "yes" if one["confirmed"] else "no", against))
-    return table(("workload", "L2", "trials", "best", "us", "against the baseline", "confirmed", "beside the peers, us: our time / its time"), lines)
+        against = "; ".join(
+            f"{peer['name']} {peer['time_median_us']:.2f}: {peer['ratio']:.3f} [{peer['interval'][0]:.3f}, {peer['interval'][1]:.3f}]"
+            for peer in one["peers"]
+            if peer["ratio"]
+        )
+        lines.append(
+            (
+                one["workload"],
+                one["l2"],
+                sum(one["counts"]["by_verdict"].values()),
+                f"`{one['template']}`",
+                f"{one['time_median_us']:.2f}",
+                f"{one['ratio_to_baseline']:.3f} [{one['interval'][0]:.3f}, {one['interval'][1]:.3f}] of `{one['baseline']}`",
+                "yes" if one["confirmed"] else "no",
+                against,
+            )
+        )
+    return table(
+        (
+            "workload",
+            "L2",
+            "trials",
+            "best",
+            "us",
+            "against the baseline",
+            "confirmed",
+            "beside the peers, us: our time / its time",
+        ),
+        lines,
+    )
 
 
 def with_interval(found: Row) -> str:
-    interval = f"{found['ratio_low']:.3f}, {found['ratio_high']:.3f}" if bounded(found) else "too few blocks for one"
+    interval = (
+        f"{found['ratio_low']:.3f}, {found['ratio_high']:.3f}"
+        if bounded(found)
+        else "too few blocks for one"
+    )
     return f"{found['ratio']:.3f} [{interval}]"
 
 
@@ -251,30 +453,63 @@ def winners() -> str:
     if not found:
         return NOT_YET
     sentence = found["found"]["why"].partition("; ")[2] or found["found"]["why"]
-    return f"`{found['found']['workload']}`, {found['found']['trials']} trials: {sentence}." + \
-        ("\n\n![Times of a search's candidates](h200_search.svg)" if searched() else "")
+    return f"`{found['found']['workload']}`, {found['found']['trials']} trials: {sentence}." + (
+        "\n\n![Times of a search's candidates](h200_search.svg)" if searched() else ""
+    )
 
 
 def verified() -> str:
-    lines = [(item["name"], item["finding"].replace("_", " "), item["sentence"])
-             for one in rows("h200/verify", "verify") for item in one["items"]]
+    lines = [
+        (item["name"], item["finding"].replace("_", " "), item["sentence"])
+        for one in rows("h200/verify", "verify")
+        for item in one["items"]
+    ]
     return table(("", "", "what `greenfast verify` said"), lines)
 
 
-SECTIONS = {"machine": machine, "ceilings": ceilings, "decisions": decisions, "throughput": throughput,
-            "confirmation": confirmation, "emulator": emulator, "luck": luck, "compiler": compiler, "modelled": modelled,
-            "peers": peers, "rmsnorm": rmsnorm, "winners": winners, "verified": verified}
+SECTIONS = {
+    "machine": machine,
+    "ceilings": ceilings,
+    "decisions": decisions,
+    "throughput": throughput,
+    "confirmation": confirmation,
+    "emulator": emulator,
+    "luck": luck,
+    "compiler": compiler,
+    "modelled": modelled,
+    "peers": peers,
+    "rmsnorm": rmsnorm,
+    "winners": winners,
+    "verified": verified,
+}
 
 
 # ---- plots ----
 
+
 def modelled_plot() -> str:
-    both = [one for name in MODELLED for one in rows(name) if {"modelled_us", "measured_us"} <= one.keys()]
-    series = [Series(name, tuple((one["modelled_us"], one["measured_us"]) for one in both if one["template"] == name))
-              for name in sorted({one["template"] for one in both})]
-    return plot("Modelled against measured, attention on an H200",
-                log_axis("modelled, us", [one["modelled_us"] for one in both]), log_axis("measured, us", [one["measured_us"] for one in both]), series,
-                guides=((1.0, 1.0), (BAND, 1.0), (1 / BAND, 1.0)))
+    both = [
+        one
+        for name in MODELLED
+        for one in rows(name)
+        if {"modelled_us", "measured_us"} <= one.keys()
+    ]
+    series = [
+        Series(
+            name,
+            tuple(
+                (one["modelled_us"], one["measured_us"]) for one in both if one["template"] == name
+            ),
+        )
+        for name in sorted({one["template"] for one in both})
+    ]
+    return plot(
+        "Modelled against measured, attention on an H200",
+        log_axis("modelled, us", [one["modelled_us"] for one in both]),
+        log_axis("measured, us", [one["measured_us"] for one in both]),
+        series,
+        guides=((1.0, 1.0), (BAND, 1.0), (1 / BAND, 1.0)),
+    )
 
 
 def duels() -> list[Row]:
@@ -283,7 +518,11 @@ def duels() -> list[Row]:
 
 def interval(found: Row) -> tuple[float, float]:
     """A point has none where too few blocks left it open."""
-    return (found["ratio_low"], found["ratio_high"]) if bounded(found) else (found["ratio"], found["ratio"])
+    return (
+        (found["ratio_low"], found["ratio_high"])
+        if bounded(found)
+        else (found["ratio"], found["ratio"])
+    )
 
 
 def peers_plot() -> str:
@@ -295,11 +534,29 @@ def peers_plot() -> str:
         mine = [one for one in found if one["name"] == name]
         shift = (number - (len(names) - 1) / 2) * 0.15
         places = [workloads.index(one["workload"]) + shift for one in mine]
-        series.append(Series(name, tuple(zip(places, (one["comparison"]["ratio"] for one in mine))),
-                             tuple(interval(one["comparison"]) for one in mine)))
-    x = Axis("workload, bf16", -0.5, len(workloads) - 0.5, tuple(map(float, range(len(workloads)))), names=tuple(one.removesuffix("_bf16") for one in workloads))
-    y = linear_axis("our time / its time, measured", 0.0, max(interval(one["comparison"])[1] for one in found), 0.25)
-    return plot("Winners of the searches: below 1 ours is faster", x, y, series, guides=((1.0, 0.0),))
+        series.append(
+            Series(
+                name,
+                tuple(zip(places, (one["comparison"]["ratio"] for one in mine))),
+                tuple(interval(one["comparison"]) for one in mine),
+            )
+        )
+    x = Axis(
+        "workload, bf16",
+        -0.5,
+        len(workloads) - 0.5,
+        tuple(map(float, range(len(workloads)))),
+        names=tuple(one.removesuffix("_bf16") for one in workloads),
+    )
+    y = linear_axis(
+        "our time / its time, measured",
+        0.0,
+        max(interval(one["comparison"])[1] for one in found),
+        0.25,
+    )
+    return plot(
+        "Winners of the searches: below 1 ours is faster", x, y, series, guides=((1.0, 0.0),)
+    )
 
 
 def searched() -> list[Row]:
@@ -309,11 +566,18 @@ def searched() -> list[Row]:
 
 def search_plot() -> str:
     found = searched()
-    series = [Series(name, tuple((one["at_s"], one["us"]) for one in found if one["template"] == name))
-              for name in sorted({one["template"] for one in found})]
+    series = [
+        Series(name, tuple((one["at_s"], one["us"]) for one in found if one["template"] == name))
+        for name in sorted({one["template"] for one in found})
+    ]
     end = max(one["at_s"] for one in found)
     x = linear_axis("seconds since the search began", 0.0, end, 5.0 if end < 60 else 20.0)
-    return plot("Candidates of one search", x, log_axis("measured, us", [one["us"] for one in found]), series)
+    return plot(
+        "Candidates of one search",
+        x,
+        log_axis("measured, us", [one["us"] for one in found]),
+        series,
+    )
 
 
 def pages() -> dict[Path, str]:

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.reference import _computed
 from greenfast.search.space.space import Space
 
@@ -41,8 +41,12 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     save = parser.parse_args().save
     rows = [measured(0, 1), *(measured(THREADS, at_once) for at_once in (16, 4, 2, 1))]
-    environment = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": usable_cores(), "python": platform.python_version(),
-                   "numpy": np.__version__}
+    environment = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
     if save:
         OUT.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
 
@@ -54,7 +58,11 @@ def measured(threads: int, at_once: int) -> dict[str, float]:
     space, rng = Space(kernel.template("mma"), compiled, device("h200")), random.Random(1)
     point, allowed = space.points[len(space.points) // 3], np.ones(len(space.points), bool)
     cases = derived_cases(kernel, compiled, TILES, 7)
-    compute_turns._turns, stop, done = threading.BoundedSemaphore(at_once), threading.Event(), [0] * threads
+    compute_turns._turns, stop, done = (
+        threading.BoundedSemaphore(at_once),
+        threading.Event(),
+        [0] * threads,
+    )
 
     def compute(which: int) -> None:
         while not stop.is_set():
@@ -70,8 +78,12 @@ def measured(threads: int, at_once: int) -> dict[str, float]:
         found += 1
     spent = time.perf_counter() - begin
     stop.set()
-    row = {"threads": threads, "at_once": min(at_once, threads), "nearest_ms": round(1e3 * spent / found, 2),
-           "references_per_s": round((sum(done) - before) / spent, 1)}
+    row = {
+        "threads": threads,
+        "at_once": min(at_once, threads),
+        "nearest_ms": round(1e3 * spent / found, 2),
+        "references_per_s": round((sum(done) - before) / spent, 1),
+    }
     print(json.dumps(row), flush=True)
     time.sleep(0.5)
     return row

@@ -11,13 +11,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.environment import publish
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.cores import usable_cores
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import render
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.emulator.build import FLAVOURS, EmulatorBuild
 from greenfast.search.targets.emulator.execute import execute
@@ -28,7 +28,9 @@ WORKLOAD = "mission"
 REPEATS = 5
 
 
-def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, flavour: str, workers: int) -> dict:
+def measure(
+    build: EmulatorBuild, catalogue: Catalogue, preset: str, flavour: str, workers: int
+) -> dict:
     kernel = catalogue.kernel("attention")
     template, found = kernel.preset(preset)
     workload = kernel.workload(WORKLOAD)
@@ -40,14 +42,23 @@ def measure(build: EmulatorBuild, catalogue: Catalogue, preset: str, flavour: st
     made = problem(kernel, template, point, case, answer(kernel, case))
     module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)
     run = emulated_run(made, "forward", "bench", check=flavour == "checked")
-    results = [execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
-               for _ in range(REPEATS)]
+    results = [
+        execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
+        for _ in range(REPEATS)
+    ]
     wall_s = statistics.median(one.wall_s for one in results)
     cpu_s = statistics.median(one.cpu_s for one in results)
-    return {"preset": preset, "workload": WORKLOAD, "build": flavour, "workers": workers,
-            "compile_s": round(module.build_s, 3), "wall_s": round(wall_s, 4), "cpu_s": round(cpu_s, 4),
-            "gflop_per_s": round(made.work_flop / wall_s / 1e9, 2),
-            "gflop_per_cpu_s": round(made.work_flop / cpu_s / 1e9, 2)}
+    return {
+        "preset": preset,
+        "workload": WORKLOAD,
+        "build": flavour,
+        "workers": workers,
+        "compile_s": round(module.build_s, 3),
+        "wall_s": round(wall_s, 4),
+        "cpu_s": round(cpu_s, 4),
+        "gflop_per_s": round(made.work_flop / wall_s / 1e9, 2),
+        "gflop_per_cpu_s": round(made.work_flop / cpu_s / 1e9, 2),
+    }
 
 
 if __name__ == "__main__":
@@ -56,8 +67,19 @@ if __name__ == "__main__":
         build = EmulatorBuild(Path(folder), find_host_compiler(), catalogue.include_dirs)
         started = time.perf_counter()
         build.prepare()
-        rows = [{"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}]
-        rows += [measure(build, catalogue, preset, flavour, usable_cores())
-                 for preset in ("mma:fa2", "wmma:stage2", "wmma:flashcore_a64", "wmma:fragments", "scalar:minimal", "scalar:vec")
-                 for flavour in FLAVOURS]
+        rows = [
+            {"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}
+        ]
+        rows += [
+            measure(build, catalogue, preset, flavour, usable_cores())
+            for preset in (
+                "mma:fa2",
+                "wmma:stage2",
+                "wmma:flashcore_a64",
+                "wmma:fragments",
+                "scalar:minimal",
+                "scalar:vec",
+            )
+            for flavour in FLAVOURS
+        ]
     publish("emulator", rows)

@@ -12,11 +12,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.environment import publish
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.render import render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.toolchain import Cubin, Toolchain
 
@@ -29,9 +29,13 @@ def sources(count: int, seed: int):
     kernel = catalogue.kernel("attention")
     template = kernel.template("wmma")
     compiled = kernel.workload("mission").compile_time(kernel)
-    for point in random.Random(seed).sample(Space(template, compiled, device("h200")).points, count):
+    for point in random.Random(seed).sample(
+        Space(template, compiled, device("h200")).points, count
+    ):
         candidate = Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
-        yield render(kernel, template, candidate, resolve(template, point, compiled), catalogue.include_dirs)
+        yield render(
+            kernel, template, candidate, resolve(template, point, compiled), catalogue.include_dirs
+        )
 
 
 def measure(children: int) -> dict:
@@ -45,9 +49,15 @@ def measure(children: int) -> dict:
         wall_s = time.perf_counter() - started
         toolchain.close()
     good = [one for one in done if isinstance(one, Cubin)]
-    return {"children": children, "compiled": len(good), "refused": COUNT - len(good), "wall_s": round(wall_s, 3),
-            "compiles_per_s": round(COUNT / wall_s, 2), "compiles_per_s_per_child": round(COUNT / wall_s / children, 2),
-            "compile_median_s": round(sorted(one.compile_s for one in good)[len(good) // 2], 3)}
+    return {
+        "children": children,
+        "compiled": len(good),
+        "refused": COUNT - len(good),
+        "wall_s": round(wall_s, 3),
+        "compiles_per_s": round(COUNT / wall_s, 2),
+        "compiles_per_s_per_child": round(COUNT / wall_s / children, 2),
+        "compile_median_s": round(sorted(one.compile_s for one in good)[len(good) // 2], 3),
+    }
 
 
 if __name__ == "__main__":

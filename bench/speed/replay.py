@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from bench.environment import publish
+from greenfast.app.service.worker import Stop, run_claim, worker_name
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
-from greenfast.app.service.worker import Stop, run_claim, worker_name
-from bench.environment import publish
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.recordings.rules import time_us
 from greenfast.search.recordings.shelf import find_recording, recording_names
@@ -30,10 +30,21 @@ TRIALS, SEED = 300, 1
 def searched(name: str, strategy: str, trials: int, folder: Path) -> dict:
     """One search to its end."""
     heading = find_recording(name).heading
-    services = Services(replace(Settings.from_environment({"GREENFAST_DATA": str(folder)}), drain_s=1.0))
+    services = Services(
+        replace(Settings.from_environment({"GREENFAST_DATA": str(folder)}), drain_s=1.0)
+    )
     try:
-        row = services.store.submit(services.plan(SearchRequest(
-            kernel=heading.kernel, target=f"replay:{name}", strategy=strategy, trials=trials, seed=SEED)))
+        row = services.store.submit(
+            services.plan(
+                SearchRequest(
+                    kernel=heading.kernel,
+                    target=f"replay:{name}",
+                    strategy=strategy,
+                    trials=trials,
+                    seed=SEED,
+                )
+            )
+        )
         begin = time.perf_counter()
         run_claim(services, services.store.claim(worker_name(), 30.0, row.id), Stop(1.0))
         took = time.perf_counter() - begin
@@ -41,9 +52,18 @@ def searched(name: str, strategy: str, trials: int, folder: Path) -> dict:
     finally:
         services.close()
     times = sorted(time_us(one.times[0]) for one in find_recording(name).rows if one.times)
-    return {"what": "search", "recording": name, "strategy": strategy, "trials": trials, "seconds": round(took, 2),
-            "trials_per_minute": round(trials / took * 60), "best_us": best, "recorded_best_us": times[0],
-            "rank_of_best": 1 + sum(one < best for one in times), "timed": len(times)}
+    return {
+        "what": "search",
+        "recording": name,
+        "strategy": strategy,
+        "trials": trials,
+        "seconds": round(took, 2),
+        "trials_per_minute": round(trials / took * 60),
+        "best_us": best,
+        "recorded_best_us": times[0],
+        "rank_of_best": 1 + sum(one < best for one in times),
+        "timed": len(times),
+    }
 
 
 def main() -> None:

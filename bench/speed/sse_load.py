@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import store_values as values
+
 from bench.environment import RESULTS, environment
 from greenfast.db.store import Store
 from greenfast.search.strategies import Proposal
@@ -59,8 +60,12 @@ def measure(clients: int) -> dict[str, Any]:
         for number in range(TRIALS):
             record(store, claim, number)
         server = subprocess.Popen(
-            [sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"], cwd=ROOT,
-            env={**os.environ, "GREENFAST_DATA": folder}, stdout=subprocess.PIPE, text=True)
+            [sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"],
+            cwd=ROOT,
+            env={**os.environ, "GREENFAST_DATA": folder},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             url = server.stdout.readline().split()[-1]
             return _measure(store, claim, url, row.id, clients)
@@ -87,8 +92,12 @@ def _measure(store: Store, claim: Any, url: str, search_id: str, clients: int) -
             took.append((time.perf_counter() - started) * 1e3)
             time.sleep(0.02)
     done.set()
-    return {"clients": clients, "requests": len(took), "p50_ms": round(statistics.median(took), 1),
-            "p95_ms": round(sorted(took)[int(len(took) * 0.95)], 1)}
+    return {
+        "clients": clients,
+        "requests": len(took),
+        "p50_ms": round(statistics.median(took), 1),
+        "p95_ms": round(sorted(took)[int(len(took) * 0.95)], 1),
+    }
 
 
 def main() -> None:
@@ -97,8 +106,10 @@ def main() -> None:
     parser.add_argument("--label", default="now")
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
-    rows = [{"label": given.label, **measure(clients), "environment": environment()}
-            for clients in (0, given.clients)]
+    rows = [
+        {"label": given.label, **measure(clients), "environment": environment()}
+        for clients in (0, given.clients)
+    ]
     print(json.dumps(rows, indent=1))
     if given.save:
         path = RESULTS / "sse_load.json"

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE_S = 0.02                      # between two looks
-MOST = 40                            # places that a result names
+SAMPLE_S = 0.02  # between two looks
+MOST = 40  # places that a result names
 
 
 class Sampler(threading.Thread):
@@ -36,4 +36,7 @@ class Sampler(threading.Thread):
 
     def result(self) -> dict[str, float]:
         self.done.set()
-        return {name: round(count / max(1, self.looks), 3) for name, count in self.seen.most_common(MOST)}
+        return {
+            name: round(count / max(1, self.looks), 3)
+            for name, count in self.seen.most_common(MOST)
+        }

@@ -4,6 +4,10 @@ from alembic import context
 
 from greenfast.db.models import Base
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata,
-                  transactional_ddl=True, render_as_batch=True)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
 context.run_migrations()

@@ -14,7 +14,7 @@ from math import prod
 from greenfast.search.devices.facts import Device
 
 Shape = tuple[int, int, int]
-ALONE: Shape = (1, 1, 1)             # no cluster: a block is a cluster of its own
+ALONE: Shape = (1, 1, 1)  # no cluster: a block is a cluster of its own
 PORTABLE_BLOCKS = 8
 FIRST_SM = 90
 
@@ -27,7 +27,9 @@ def declared_clusters(text: str, entries: Iterable[str]) -> tuple[tuple[str, Sha
     """The cluster of each entry whose text says `__cluster_dims__(numbers)`."""
     found = []
     for entry in entries:
-        declared = re.search(rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text)
+        declared = re.search(
+            rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text
+        )
         if declared:
             x, y, z = (*(int(one) for one in declared.group(1).split(",")), 1, 1)[:3]
             found.append((entry, (x, y, z)))
@@ -46,8 +48,10 @@ def misfit(cluster: Shape, grid: Shape) -> str:
 def device_lacks(cluster: Shape, device: Device) -> str:
     """Why the device cannot run such clusters; empty when it can."""
     if prod(cluster) > 1 and device.sm < FIRST_SM:
-        return (f"a cluster of {shape_text(cluster)} blocks; {device.name} is {device.arch}, and clusters begin with "
-                f"sm_{FIRST_SM}")
+        return (
+            f"a cluster of {shape_text(cluster)} blocks; {device.name} is {device.arch}, and clusters begin with "
+            f"sm_{FIRST_SM}"
+        )
     if prod(cluster) > PORTABLE_BLOCKS:
         return f"a cluster of {shape_text(cluster)} blocks; {PORTABLE_BLOCKS} are the most that every device runs"
     return ""
@@ -59,7 +63,13 @@ def misdeclared(text: str, launched: Iterable[tuple[str, Shape]]) -> str:
     declared = dict(declared_clusters(text, [entry for entry, _ in launched]))
     for entry, cluster in launched:
         if declared.get(entry, ALONE) != cluster:
-            said = f"declares clusters of {shape_text(declared[entry])}" if entry in declared else "declares no cluster"
-            return (f"{entry} {said}, and its template launches it in clusters of {shape_text(cluster)}; "
-                    f"write __cluster_dims__({', '.join(map(str, cluster))}) before its name")
+            said = (
+                f"declares clusters of {shape_text(declared[entry])}"
+                if entry in declared
+                else "declares no cluster"
+            )
+            return (
+                f"{entry} {said}, and its template launches it in clusters of {shape_text(cluster)}; "
+                f"write __cluster_dims__({', '.join(map(str, cluster))}) before its name"
+            )
     return ""

@@ -19,22 +19,22 @@ class Device:
 
     name: str
     title: str
-    sm: int                              # compute capability x10: 90 for Hopper
+    sm: int  # compute capability x10: 90 for Hopper
     multiprocessors: int
     clock_max_mhz: int
     registers_per_sm: int
     registers_per_block: int
     registers_per_thread: int
-    register_unit_per_warp: int          # registers are handed out to a warp in these
+    register_unit_per_warp: int  # registers are handed out to a warp in these
     threads_per_sm: int
     threads_per_block: int
     blocks_per_sm: int
     smem_per_sm_bytes: int
-    smem_per_block_bytes: int            # opt-in maximum, dynamic and static together
-    smem_reserved_bytes: int             # the driver's own share of each block's
+    smem_per_block_bytes: int  # opt-in maximum, dynamic and static together
+    smem_reserved_bytes: int  # the driver's own share of each block's
     l2_bytes: int
     dram_bytes_per_us: float
-    tensor_fp16_flop_per_cycle_per_sm: int      # dense, fp32 accumulation
+    tensor_fp16_flop_per_cycle_per_sm: int  # dense, fp32 accumulation
     fp32_flop_per_cycle_per_sm: int
     special_function_per_cycle_per_sm: int
     shared_bytes_per_cycle_per_sm: int
@@ -43,7 +43,7 @@ class Device:
     tensor_e4m3_flop_per_cycle_per_sm: int = 0
     tensor_e5m2_flop_per_cycle_per_sm: int = 0
     tensor_int8_flop_per_cycle_per_sm: int = 0  # operations, accumulated in int32
-    int32_per_cycle_per_sm: int = 64            # additions, comparisons, shifts
+    int32_per_cycle_per_sm: int = 64  # additions, comparisons, shifts
 
     @property
     def arch(self) -> str:

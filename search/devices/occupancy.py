@@ -17,7 +17,7 @@ SMEM_UNIT_BYTES = 128
 @dataclass(frozen=True)
 class Occupancy:
     blocks_per_sm: int
-    share: float                     # resident threads / the SM's threads
+    share: float  # resident threads / the SM's threads
     limited_by: str
 
 

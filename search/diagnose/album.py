@@ -13,30 +13,44 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.errors import SpecError, UsageError
-from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.gates import GateLimits, Subject
-from greenfast.search.gates.safety import checked_problems
 from greenfast.search.gates.promises import Siblings
+from greenfast.search.gates.safety import checked_problems
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate
 from greenfast.search.render import RenderedSource
 from greenfast.search.shipped import ALBUM
-from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
 from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Cubin, Toolchain
-from greenfast.search.verdict import Green, Rejected, SafetyEvidence, SafetyFinding, Trial, Verdict, verdict_name
+from greenfast.search.verdict import (
+    Green,
+    Rejected,
+    SafetyEvidence,
+    SafetyFinding,
+    Trial,
+    Verdict,
+    verdict_name,
+)
 
 FOLDER = ALBUM
-PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}      # unless the entry names another
+PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}  # unless the entry names another
 
 
 @dataclass(frozen=True)
 class Entry:
     """One kernel of the album. A `stage` of "" means that every gate must pass it."""
 
-    kind: str                                    # "right" | "defect" | "patch"
+    kind: str  # "right" | "defect" | "patch"
     name: str
     kernel: str
     template: str
@@ -47,10 +61,12 @@ class Entry:
     may_show_in: str = ""
     at: str = ""
     finds: tuple[str, ...] = ()
-    old: str = ""                                # of a patch
+    old: str = ""  # of a patch
     new: str = ""
     preset: str = ""
-    sibling: Mapping[str, Value] = field(default_factory=dict)   # changes that make another candidate, which came first
+    sibling: Mapping[str, Value] = field(
+        default_factory=dict
+    )  # changes that make another candidate, which came first
 
     @property
     def id(self) -> str:
@@ -69,11 +85,16 @@ class Entry:
 def entries() -> tuple[Entry, ...]:
     """All entries; UsageError where greenfast is installed without its repository."""
     if not (FOLDER / "album.toml").is_file():
-        raise UsageError("the album is part of the repository, and is not installed here", code="no_album",
-                         mend="run greenfast from a checkout")
+        raise UsageError(
+            "the album is part of the repository, and is not installed here",
+            code="no_album",
+            mend="run greenfast from a checkout",
+        )
     tables = tomllib.loads((FOLDER / "album.toml").read_text("utf-8"))
     workloads = tables.pop("workloads")
-    return tuple(_entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones)
+    return tuple(
+        _entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones
+    )
 
 
 def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> Entry:
@@ -82,7 +103,7 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
     if kind == "defect":
         parameters = {"defect": table["name"]}
     name = table.pop("name", "") or "-".join(f"{key}={value}" for key, value in parameters.items())
-    table.pop("verdict", None)                   # "green": no stage
+    table.pop("verdict", None)  # "green": no stage
     template = {"right": "right", "defect": "broken"}.get(kind) or table.pop("template", "wmma")
     if kind == "patch" and "preset" not in table:
         table["preset"] = PATCHED_PRESETS[template]
@@ -101,7 +122,9 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
     texts = {target / path.relative_to(shipped): path.read_text("utf-8") for path in files}
     places = {path: text.count(entry.old) for path, text in texts.items()}
     if sum(places.values()) != 1:
-        raise SpecError(f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}")
+        raise SpecError(
+            f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}"
+        )
     path = max(places, key=places.__getitem__)
     path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
     return Catalogue([REPOSITORY_TEMPLATES, folder])
@@ -119,20 +142,28 @@ class Judged:
 
     entry: Entry
     evaluated: Evaluated
-    findings: tuple[SafetyFinding, ...]          # of the safety gate, or of a checked run of what failed before it
+    findings: tuple[
+        SafetyFinding, ...
+    ]  # of the safety gate, or of a checked run of what failed before it
     sentence: str
 
     @property
     def got(self) -> str:
         verdict = self.evaluated.verdict
-        return f"{verdict.stage}: {verdict.reason}" if isinstance(verdict, Rejected) else verdict_name(verdict)
+        return (
+            f"{verdict.stage}: {verdict.reason}"
+            if isinstance(verdict, Rejected)
+            else verdict_name(verdict)
+        )
 
 
 def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
-    bench = Bench(kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    bench = Bench(
+        kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+    )
     candidate = _candidate(entry, bench)
     if entry.sibling:
         bench = _after_sibling(entry, bench)
@@ -143,7 +174,9 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
         findings = _checked(candidate, bench)
         kinds = {one.kind for one in findings}
         if not kinds & set(entry.finds):
-            sentence = f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
+            sentence = (
+                f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
+            )
     if entry.at and findings and not sentence:
         sentence = _elsewhere(entry, kernel.template(entry.template), findings)
     return Judged(entry, done, findings, sentence)
@@ -168,21 +201,33 @@ def _candidate(entry: Entry, bench: Bench) -> Candidate:
 def _mismatch(entry: Entry, verdict: Verdict) -> str:
     said = verdict_name(verdict)
     if not entry.stage:
-        return "" if isinstance(verdict, Green) else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+        return (
+            ""
+            if isinstance(verdict, Green)
+            else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+        )
     wanted = entry.expected
     if not isinstance(verdict, Rejected):
-        return f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
+        return (
+            f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
+        )
     if not verdict.sentence or "\n" in verdict.sentence:
         return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
-    if verdict.stage == entry.stage and verdict.reason in entry.reasons or verdict.stage == entry.may_show_in:
+    if (
+        verdict.stage == entry.stage and verdict.reason in entry.reasons
+    ) or verdict.stage == entry.may_show_in:
         return ""
     return f"expected {wanted}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
 
 
 def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
     gates = getattr(verdict, "gates", ())
-    return tuple(finding for gate in gates if isinstance(gate.evidence, SafetyEvidence)
-                 for finding in gate.evidence.findings)
+    return tuple(
+        finding
+        for gate in gates
+        if isinstance(gate.evidence, SafetyEvidence)
+        for finding in gate.evidence.findings
+    )
 
 
 def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
@@ -200,11 +245,16 @@ def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
 
 def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFinding]) -> str:
     """Empty when a finding names a line that holds `at`."""
-    right = {(line.file, line.number) for text, line in zip(template.text.split("\n"), template.lines, strict=True)
-             if entry.at in text}
+    right = {
+        (line.file, line.number)
+        for text, line in zip(template.text.split("\n"), template.lines, strict=True)
+        if entry.at in text
+    }
     if not right:
         return f"no line of {entry.kernel}/{template.name} holds {entry.at!r}"
-    named = [where for one in findings for where in (one.where, one.other_where) if where is not None]
+    named = [
+        where for one in findings for where in (one.where, one.other_where) if where is not None
+    ]
     if right & {tuple(one) for one in named}:
         return ""
     return f"expected a finding at {sorted(right)}, not at {named}"

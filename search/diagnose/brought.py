@@ -1,25 +1,25 @@
 """launch.toml: buffers, launches and expected outputs of a kernel that a person brings, beside its .cu file.
 
-    [[buffers]]
-    name = "x"
-    role = "input"                       # "input" | "output" | "workspace"
-    dtype = "float32"
-    elements = 1024                      # or shape = [32, 32]
-    fill = "random"                      # "random" | "zeros" | "ones" | "iota" | "poison" | a number; or file = "x.npy"
+[[buffers]]
+name = "x"
+role = "input"                       # "input" | "output" | "workspace"
+dtype = "float32"
+elements = 1024                      # or shape = [32, 32]
+fill = "random"                      # "random" | "zeros" | "ones" | "iota" | "poison" | a number; or file = "x.npy"
 
-    [[launches]]
-    entry = "reduce"
-    grid = [4, 1, 1]
-    block = 256
-    smem_dynamic_bytes = 1024
-    cluster = [2, 1, 1]                  # of a kernel that is launched in clusters without __cluster_dims__
-    arguments = ["x", "y", { int32 = 1024 }, { float32 = 2.5 }]
+[[launches]]
+entry = "reduce"
+grid = [4, 1, 1]
+block = 256
+smem_dynamic_bytes = 1024
+cluster = [2, 1, 1]                  # of a kernel that is launched in clusters without __cluster_dims__
+arguments = ["x", "y", { int32 = 1024 }, { float32 = 2.5 }]
 
-    [[expect]]
-    output = "y"
-    file = "y.npy"
-    absolute_tolerance = 1e-5
-    relative_tolerance = 1e-3
+[[expect]]
+output = "y"
+file = "y.npy"
+absolute_tolerance = 1e-5
+relative_tolerance = 1e-3
 """
 
 from __future__ import annotations
@@ -33,17 +33,29 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from greenfast.search.oracle.cases import Case
-from greenfast.search.devices.clusters import ALONE, PORTABLE_BLOCKS, declared_clusters, misfit, shape_text
+from greenfast.search.devices.clusters import (
+    ALONE,
+    PORTABLE_BLOCKS,
+    declared_clusters,
+    misfit,
+    shape_text,
+)
 from greenfast.search.errors import SpecError
-from greenfast.search.oracle.problem import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
-from greenfast.search.render import LARGEST_SOURCE_CHARACTERS, RenderedSource, assemble
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.render import LARGEST_SOURCE_CHARACTERS, RenderedSource, assemble
 
-BUFFER_DTYPES = {**DTYPES, **{name: np.dtype(name) for name in (
-    "float64", "int8", "uint8", "int16", "uint16", "uint32", "uint64")},
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+BUFFER_DTYPES = {
+    **DTYPES,
+    **{
+        name: np.dtype(name)
+        for name in ("float64", "int8", "uint8", "int16", "uint16", "uint32", "uint64")
+    },
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
 FILLS = ("random", "zeros", "ones", "iota", "poison")
 SCALARS = {"int32": int, "uint32": int, "int64": int, "float32": float, "float64": float}
 MOST_BYTES = 1 << 30
@@ -71,7 +83,9 @@ class BroughtKernel:
     files: dict[str, Path]
 
 
-def read_brought(cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, ...], seed: int) -> BroughtKernel:
+def read_brought(
+    cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, ...], seed: int
+) -> BroughtKernel:
     """Both files; SpecError that says what is wrong with which, and what would be right."""
     problem, expected = read_launch(launch_file, seed)
     files: dict[str, Path] = {}
@@ -79,10 +93,15 @@ def read_brought(cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, .
     entries = [one.entry for one in problem.launches]
     for entry in entries:
         if not any(re.search(rf"\b{entry}\s*\(", text) for text, _ in body):
-            raise SpecError(f"{launch_file.name}: the entry {entry!r} is not in {cuda_file.name}", code="unknown_entry",
-                            mend="an entry is the name of a __global__ function")
+            raise SpecError(
+                f"{launch_file.name}: the entry {entry!r} is not in {cuda_file.name}",
+                code="unknown_entry",
+                mend="an entry is the name of a __global__ function",
+            )
     source = assemble(body, entries, include_dirs)
-    return BroughtKernel(source, _with_declared_clusters(problem, source, launch_file.name), expected, files)
+    return BroughtKernel(
+        source, _with_declared_clusters(problem, source, launch_file.name), expected, files
+    )
 
 
 def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
@@ -91,8 +110,11 @@ def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str
     for one in problem.launches:
         cluster = declared.get(one.entry, one.cluster)
         if one.cluster not in (ALONE, cluster):
-            raise SpecError(f"{where}: {one.entry} is launched in clusters of {shape_text(one.cluster)}, and its text "
-                            f"declares {shape_text(cluster)}", code="bad_cluster")
+            raise SpecError(
+                f"{where}: {one.entry} is launched in clusters of {shape_text(one.cluster)}, and its text "
+                f"declares {shape_text(cluster)}",
+                code="bad_cluster",
+            )
         if sentence := misfit(cluster, one.grid):
             raise SpecError(f"{where}: {one.entry}: {sentence}", code="bad_cluster")
         launches.append(replace(one, cluster=cluster))
@@ -109,14 +131,18 @@ def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, .
             raise SpecError(f"{one.where}: a second buffer {tensor.name!r}", code="bad_spec")
         tensors[tensor.name] = tensor
     if sum(one.image.nbytes for one in tensors.values()) > MOST_BYTES:
-        raise SpecError(f"{path.name}: more than {MOST_BYTES >> 30} GiB of buffers", code="bad_spec")
+        raise SpecError(
+            f"{path.name}: more than {MOST_BYTES >> 30} GiB of buffers", code="bad_spec"
+        )
     launches = tuple(_launch(one, tensors) for one in table.tables("launches"))
     if not launches:
         raise SpecError(f"{path.name}: there is no [[launches]]", code="bad_spec")
     expected = tuple(_expected(one, path.parent, tensors) for one in table.tables("expect"))
     table.finish()
     case = Case("launch", (), (), "", "contiguous", seed, ())
-    return Problem(case, tuple(tensors.values()), (), launches[0].arguments or (), launches, 0.0, 0.0), expected
+    return Problem(
+        case, tuple(tensors.values()), (), launches[0].arguments or (), launches, 0.0, 0.0
+    ), expected
 
 
 def shown_name(path: Path) -> str:
@@ -125,13 +151,15 @@ def shown_name(path: Path) -> str:
         name = path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
         name = path.name
-    return re.sub(r'["\\\s]', "_", name)         # it stands in #line markers
+    return re.sub(r'["\\\s]', "_", name)  # it stands in #line markers
 
 
 def _buffer(table: Table, folder: Path, random: np.random.Generator) -> Tensor:
     name = table.get("name", str)
     if not _IDENTIFIER.match(name):
-        raise SpecError(f"{table.where}: the name {name!r}; names are letters, digits and _", code="bad_spec")
+        raise SpecError(
+            f"{table.where}: the name {name!r}; names are letters, digits and _", code="bad_spec"
+        )
     role = table.one_of("role", ("input", "output", "workspace"))
     dtype = BUFFER_DTYPES[table.one_of("dtype", tuple(BUFFER_DTYPES))]
     shape = _shape(table)
@@ -140,12 +168,18 @@ def _buffer(table: Table, folder: Path, random: np.random.Generator) -> Tensor:
     table.finish()
     if math.prod(shape) * dtype.itemsize > MOST_BYTES:
         raise SpecError(f"{table.where}: more than {MOST_BYTES >> 30} GiB", code="bad_spec")
-    values = _from_file(folder / file, shape, dtype, table.where) if file else _filled(fill, shape, dtype, random,
-                                                                                     table.where)
-    image = np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8) if values is None \
+    values = (
+        _from_file(folder / file, shape, dtype, table.where)
+        if file
+        else _filled(fill, shape, dtype, random, table.where)
+    )
+    image = (
+        np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8)
+        if values is None
         else np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy()
+    )
     image.flags.writeable = False
-    strides = tuple(math.prod(shape[axis + 1:]) for axis in range(len(shape)))
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return Tensor(name, role, dtype, shape, strides, image, filled=values is not None)
 
 
@@ -155,12 +189,19 @@ def _shape(table: Table) -> tuple[int, ...]:
         raise SpecError(f"{table.where}: give either elements or shape", code="bad_spec")
     sizes = (elements,) if shape is None else tuple(shape)
     if not sizes or not all(type(one) is int and one >= 0 for one in sizes):
-        raise SpecError(f"{table.where}: sizes are whole numbers from 0, not {list(sizes)}", code="bad_spec")
+        raise SpecError(
+            f"{table.where}: sizes are whole numbers from 0, not {list(sizes)}", code="bad_spec"
+        )
     return sizes
 
 
-def _filled(fill: str | int | float, shape: tuple[int, ...], dtype: np.dtype, random: np.random.Generator,
-            where: str) -> np.ndarray | None:
+def _filled(
+    fill: str | int | float,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    random: np.random.Generator,
+    where: str,
+) -> np.ndarray | None:
     """The first contents; None: poison, which counts as never written."""
     match fill:
         case "poison":
@@ -171,9 +212,14 @@ def _filled(fill: str | int | float, shape: tuple[int, ...], dtype: np.dtype, ra
             return np.arange(math.prod(shape)).reshape(shape).astype(dtype)
         case "random":
             whole = dtype.kind in "iu"
-            return (random.integers(0, 100, shape) if whole else random.normal(size=shape)).astype(dtype)
+            return (random.integers(0, 100, shape) if whole else random.normal(size=shape)).astype(
+                dtype
+            )
         case str():
-            raise SpecError(f"{where}: fill = {fill!r}; it may be {', '.join(FILLS)} or a number", code="bad_spec")
+            raise SpecError(
+                f"{where}: fill = {fill!r}; it may be {', '.join(FILLS)} or a number",
+                code="bad_spec",
+            )
     return np.full(shape, fill).astype(dtype)
 
 
@@ -181,28 +227,46 @@ def _from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) 
     try:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{where}: {path.name} cannot be read as .npy: {error}", code="unreadable") from error
+        raise SpecError(
+            f"{where}: {path.name} cannot be read as .npy: {error}", code="unreadable"
+        ) from error
     if found.size != math.prod(shape):
-        raise SpecError(f"{where}: {path.name} holds {found.size} elements, not {math.prod(shape)}", code="bad_spec")
+        raise SpecError(
+            f"{where}: {path.name} holds {found.size} elements, not {math.prod(shape)}",
+            code="bad_spec",
+        )
     return found.reshape(shape).astype(dtype)
 
 
 def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
     entry = table.get("entry", str)
     if not _IDENTIFIER.match(entry):
-        raise SpecError(f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec")
-    found = LaunchPlan(entry, _three(table, "grid"), _three(table, "block"), table.get("smem_dynamic_bytes", int, 0),
-                       tuple(_argument(one, tensors, table.where) for one in table.get("arguments", list)),
-                       _three(table, "cluster", 1))
+        raise SpecError(
+            f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec"
+        )
+    found = LaunchPlan(
+        entry,
+        _three(table, "grid"),
+        _three(table, "block"),
+        table.get("smem_dynamic_bytes", int, 0),
+        tuple(_argument(one, tensors, table.where) for one in table.get("arguments", list)),
+        _three(table, "cluster", 1),
+    )
     table.finish()
     if sentence := misfit(found.cluster, found.grid):
         raise SpecError(f"{table.where}: {sentence}", code="bad_cluster")
     if math.prod(found.cluster) > PORTABLE_BLOCKS:
-        raise SpecError(f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; {PORTABLE_BLOCKS} are the most "
-                        "that every device runs", code="bad_cluster")
+        raise SpecError(
+            f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; {PORTABLE_BLOCKS} are the most "
+            "that every device runs",
+            code="bad_cluster",
+        )
     if math.prod(found.block) > 1024 or found.smem_dynamic_bytes < 0:
-        raise SpecError(f"{table.where}: a block of {math.prod(found.block)} threads with {found.smem_dynamic_bytes} "
-                        "bytes of dynamic shared memory; at most 1024 threads, and 0 bytes or more", code="bad_spec")
+        raise SpecError(
+            f"{table.where}: a block of {math.prod(found.block)} threads with {found.smem_dynamic_bytes} "
+            "bytes of dynamic shared memory; at most 1024 threads, and 0 bytes or more",
+            code="bad_spec",
+        )
     return found
 
 
@@ -210,29 +274,47 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
     given = table.get(key, (int, list), *default)
     sizes = [given] if isinstance(given, int) else list(given)
     if not 1 <= len(sizes) <= 3 or not all(type(one) is int and 1 <= one < 2**31 for one in sizes):
-        raise SpecError(f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}", code="bad_spec")
+        raise SpecError(
+            f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}",
+            code="bad_spec",
+        )
     return tuple((*sizes, 1, 1)[:3])
 
 
 def _argument(given: Any, tensors: dict[str, Tensor], where: str) -> Tensor | Scalar | None:
     if isinstance(given, str):
         if given not in tensors:
-            raise SpecError(f"{where}: an argument names the buffer {given!r}", code="bad_spec",
-                            mend="known: " + (", ".join(tensors) or "none"))
+            raise SpecError(
+                f"{where}: an argument names the buffer {given!r}",
+                code="bad_spec",
+                mend="known: " + (", ".join(tensors) or "none"),
+            )
         return tensors[given]
     if given == {"null": True}:
         return None
     if isinstance(given, dict) and len(given) == 1:
-        (ctype, value), = given.items()
+        ((ctype, value),) = given.items()
         kinds = (int,) if SCALARS.get(ctype) is int else (int, float)
-        if ctype in SCALARS and isinstance(value, kinds) and not isinstance(value, bool) and _fits(ctype, value):
+        if (
+            ctype in SCALARS
+            and isinstance(value, kinds)
+            and not isinstance(value, bool)
+            and _fits(ctype, value)
+        ):
             return Scalar(ctype, SCALARS[ctype](value))
-    raise SpecError(f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, or one of "
-                    + ", ".join(f"{{ {name} = ... }}" for name in SCALARS), code="bad_spec")
+    raise SpecError(
+        f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, or one of "
+        + ", ".join(f"{{ {name} = ... }}" for name in SCALARS),
+        code="bad_spec",
+    )
 
 
 def _fits(ctype: str, value: int | float) -> bool:
-    limits = {"int32": (-2**31, 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-2**63, 2**63 - 1)}.get(ctype)
+    limits = {
+        "int32": (-(2**31), 2**31 - 1),
+        "uint32": (0, 2**32 - 1),
+        "int64": (-(2**63), 2**63 - 1),
+    }.get(ctype)
     return limits is None or limits[0] <= value <= limits[1]
 
 
@@ -259,12 +341,16 @@ def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, 
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} cannot be read as text", code="unreadable") from error
     if len(text) > LARGEST_SOURCE_CHARACTERS:
-        raise SpecError(f"{shown} is longer than {LARGEST_SOURCE_CHARACTERS} characters", code="bad_spec")
+        raise SpecError(
+            f"{shown} is longer than {LARGEST_SOURCE_CHARACTERS} characters", code="bad_spec"
+        )
     files[shown] = path
     body: list[tuple[str, Line]] = []
     for number, line in enumerate(text.splitlines(), 1):
         found = _LOCAL_INCLUDE.match(line)
-        beside = path.parent / found.group(1) if found and not found.group(1).startswith("gf/") else None
+        beside = (
+            path.parent / found.group(1) if found and not found.group(1).startswith("gf/") else None
+        )
         if beside is None or not beside.is_file():
             body.append((line, Line(shown, number)))
         elif beside.resolve() not in {one.resolve() for one in files.values()}:

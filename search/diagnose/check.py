@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run
-from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
 from greenfast.search.oracle.problem import Problem, Tensor
 from greenfast.search.targets.base import Execution, Failure, Target
 from greenfast.search.verdict import LineCost, SafetyFinding, SafetyRun
 
-ORDERS_OF_A_BROUGHT_KERNEL = 3       # one run in each schedule
+ORDERS_OF_A_BROUGHT_KERNEL = 3  # one run in each schedule
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,40 @@ class CheckReport:
     looked_for: tuple[str, ...] = LOOKED_FOR
 
 
-def check_program(target: Target, program, problems: Sequence[Problem], counted: Problem) -> CheckReport:
+def check_program(
+    target: Target, program, problems: Sequence[Problem], counted: Problem
+) -> CheckReport:
     """Check all `problems` and count lines of `counted`; UsageError when the target has no checks."""
     checked = target.check(program, problems)
     if checked is None:
-        raise UsageError(f"{target.name} has no safety checks", code="cannot_check", mend="--target emulator:h200")
+        raise UsageError(
+            f"{target.name} has no safety checks",
+            code="cannot_check",
+            mend="--target emulator:h200",
+        )
     done = list(checked)
     findings = merged(one for run in done for one in run.findings)
     costs = () if _stops(findings) else target.line_costs(program, counted)
-    return CheckReport(tuple(map(safety_run, done)), findings, () if isinstance(costs, Failure) else costs,
-                       counted.case.name)
+    return CheckReport(
+        tuple(map(safety_run, done)),
+        findings,
+        () if isinstance(costs, Failure) else costs,
+        counted.case.name,
+    )
 
 
 def check_brought(target: Target, brought: BroughtKernel) -> CheckReport:
     """A person's kernel under each schedule, its outputs compared where the launch file says what to expect."""
     program = target.load(brought.source, None)
-    report = check_program(target, program, [brought.problem] * ORDERS_OF_A_BROUGHT_KERNEL, brought.problem)
+    report = check_program(
+        target, program, [brought.problem] * ORDERS_OF_A_BROUGHT_KERNEL, brought.problem
+    )
     if not brought.expected or _stops(report.findings):
         return report
     (execution,) = target.execute(program, [brought.problem])
-    wrong = [one for expected in brought.expected if (one := compare(execution, expected)) is not None]
+    wrong = [
+        one for expected in brought.expected if (one := compare(execution, expected)) is not None
+    ]
     return replace(report, findings=(*report.findings, *wrong))
 
 
@@ -65,8 +79,10 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
         return None
     first = tuple(int(one) for one in np.argwhere(~within)[0])
     wrong = int((~within).sum())
-    sentence = (f"{wrong} of {within.size} elements of {tensor.name} are not what is expected; "
-                f"{tensor.name}{list(first)} is {got[first]:.6g}, not {expected.value[first]:.6g}")
+    sentence = (
+        f"{wrong} of {within.size} elements of {tensor.name} are not what is expected; "
+        f"{tensor.name}{list(first)} is {got[first]:.6g}, not {expected.value[first]:.6g}"
+    )
     return SafetyFinding("wrong_values", sentence, memory=f"global:{tensor.name}", count=wrong)
 
 
@@ -75,11 +91,16 @@ def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     found: dict[tuple, SafetyFinding] = {}
     for one in findings:
         key = (one.kind, one.where, one.other_where)
-        found[key] = replace(found[key], count=found[key].count + one.count) if key in found else one
+        found[key] = (
+            replace(found[key], count=found[key].count + one.count) if key in found else one
+        )
     return tuple(found.values())
 
 
 def _stops(findings: Iterable[SafetyFinding]) -> bool:
     """Whether a run would not come to its end: nothing is counted then."""
-    return any(one.kind in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")
-               for one in findings)
+    return any(
+        one.kind
+        in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")
+        for one in findings
+    )

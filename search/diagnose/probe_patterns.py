@@ -11,8 +11,14 @@ MOST_NAMED = 6
 MOST_GROUPS = 4
 
 
-def pattern(wrong: np.ndarray, compared: np.ndarray, axes: Sequence[str], tiles: Mapping[str, int],
-            labels: Mapping[str, Sequence[str]], warp_rows: int = 0) -> str:
+def pattern(
+    wrong: np.ndarray,
+    compared: np.ndarray,
+    axes: Sequence[str],
+    tiles: Mapping[str, int],
+    labels: Mapping[str, Sequence[str]],
+    warp_rows: int = 0,
+) -> str:
     """Where `wrong` (bool, one axis a name) is set among what was `compared`; "everywhere" when nothing tells more.
 
     `tiles`: elements of a tile along an axis. `labels`: names of an axis's positions. `warp_rows`: rows of a tile that
@@ -53,15 +59,23 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
         return []
     row = names.index("row")
     others = tuple(one for one in range(wrong.ndim - 1) if one != row)
-    bad, there = wrong.sum(axis=others), compared.sum(axis=others)           # [rows, keys]
+    bad, there = wrong.sum(axis=others), compared.sum(axis=others)  # [rows, keys]
     for period in (8, 16, 32):
         if 2 * period > max(bad.shape):
             break
         sums = np.zeros((2, period, period))
         for total, counts in zip(sums, (bad, there)):
-            np.add.at(total, (np.arange(bad.shape[0])[:, None] % period, np.arange(bad.shape[1])[None] % period), counts)
+            np.add.at(
+                total,
+                (np.arange(bad.shape[0])[:, None] % period, np.arange(bad.shape[1])[None] % period),
+                counts,
+            )
         share = sums[0] / np.maximum(sums[1], 1.0)
-        if ((share < 0.02) | (share > 0.9)).all() and (share > 0.9).any() and (share[sums[1] > 0] < 0.02).any():
+        if (
+            ((share < 0.02) | (share > 0.9)).all()
+            and (share > 0.9).any()
+            and (share[sums[1] > 0] < 0.02).any()
+        ):
             return _groups(share > 0.9, period, names[-1])
     return []
 
@@ -74,9 +88,16 @@ def _groups(wrong: np.ndarray, period: int, name: str) -> list[str]:
             rows.setdefault(places.tobytes(), []).append(one)
     if len(rows) > MOST_GROUPS:
         return []
-    places = [f"{name}s {_ranges(np.flatnonzero(wrong[group[0]]))} of each {period}" if not wrong[group[0]].all()
-              else f"all {name}s" for group in rows.values()]
-    return [f"rows {_ranges(np.array(group))} of each {period} at {place}" for group, place in zip(rows.values(), places)]
+    places = [
+        f"{name}s {_ranges(np.flatnonzero(wrong[group[0]]))} of each {period}"
+        if not wrong[group[0]].all()
+        else f"all {name}s"
+        for group in rows.values()
+    ]
+    return [
+        f"rows {_ranges(np.array(group))} of each {period} at {place}"
+        for group, place in zip(rows.values(), places)
+    ]
 
 
 def _axis(name: str, bad: np.ndarray, there: np.ndarray, tile: int, warp_rows: int) -> list[str]:
@@ -89,14 +110,17 @@ def _axis(name: str, bad: np.ndarray, there: np.ndarray, tile: int, warp_rows: i
         said = _warps(bad, positions, tile, warp_rows) or _periodic(name, bad, positions, tile)
     if 1 < tile < len(bad) and not said:
         count = -(-len(bad) // tile)
-        of_tile = [bad[one * tile:(one + 1) * tile].any() for one in range(count)]
-        seen = [there[one * tile:(one + 1) * tile].any() for one in range(count)]
+        of_tile = [bad[one * tile : (one + 1) * tile].any() for one in range(count)]
+        seen = [there[one * tile : (one + 1) * tile].any() for one in range(count)]
         if not np.array(of_tile)[np.array(seen)].all():
             said.append(_places(f"{name} tile", np.array(of_tile), np.flatnonzero(seen)))
             positions = positions[np.array(of_tile)[positions // tile]]
         if not bad[positions].all():
-            said += _warps(bad, positions, tile, warp_rows) or _periodic(name, bad, positions, tile) \
+            said += (
+                _warps(bad, positions, tile, warp_rows)
+                or _periodic(name, bad, positions, tile)
                 or [_places(name, bad, positions)]
+            )
     return said or _periodic(name, bad, positions, 0) or [_places(name, bad, positions)]
 
 
@@ -118,8 +142,12 @@ def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> l
     span = positions[-1] - positions[0] + 1
     for period in sorted({*PERIODS, *([tile] if tile > 1 else [])}):
         residues = np.unique(wrong % period)
-        if len(wrong) > 1 and 2 * period <= span and len(residues) < period \
-                and (bad[positions] == np.isin(positions % period, residues)).all():
+        if (
+            len(wrong) > 1
+            and 2 * period <= span
+            and len(residues) < period
+            and (bad[positions] == np.isin(positions % period, residues)).all()
+        ):
             return [f"{name}s {_ranges(residues)} of each {period}"]
     return []
 
@@ -132,7 +160,11 @@ def _places(name: str, bad: np.ndarray, positions: np.ndarray) -> str:
     if (np.diff(np.searchsorted(positions, wrong)) == 1).all():
         if wrong[-1] == positions[-1]:
             return f"{name}s from {wrong[0]} on"
-        return f"{name}s up to {wrong[-1]}" if wrong[0] == positions[0] else f"{name}s {wrong[0]}..{wrong[-1]}"
+        return (
+            f"{name}s up to {wrong[-1]}"
+            if wrong[0] == positions[0]
+            else f"{name}s {wrong[0]}..{wrong[-1]}"
+        )
     shown = _ranges(wrong[:MOST_NAMED]) + (" ..." if len(wrong) > MOST_NAMED else "")
     return f"{len(wrong)} of {len(positions)} {name}s ({shown})"
 

@@ -12,26 +12,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.diagnose.probe_patterns import pattern
 from greenfast.search.errors import SpecError, unknown_name
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.gates.base import Subject
 from greenfast.search.gates.correctness import compare as compare_output
-from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
-from greenfast.search.diagnose.probe_patterns import pattern
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.probe_spec import ProbeSpec
+from greenfast.search.kernels.spec import KernelSpec, tile_names
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.render import RenderedSource, RenderFailed, render
-from greenfast.search.kernels.spec import KernelSpec, tile_names
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Execution
 from greenfast.search.toolchain import CompileFailed
 
 OUTPUT = "output"
-BETWEEN = ("what lies between the stages, since each is right by itself: what one tile leaves to the next, the ring of "
-           "tiles, parts that are brought together, the end")
-AT_ONCE = 4                          # sources compiled side by side
+BETWEEN = (
+    "what lies between the stages, since each is right by itself: what one tile leaves to the next, the ring of "
+    "tiles, parts that are brought together, the end"
+)
+AT_ONCE = 4  # sources compiled side by side
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,14 @@ class ProbedCase:
     shape: str
     seed: int
     order: str
-    compared: int                    # elements
+    compared: int  # elements
     wrong: int
-    max_abs_error: float | None      # None: nothing to compare, or not finite
-    worst_index: tuple[int, ...]     # the element furthest beyond its bound; empty when none is
+    max_abs_error: float | None  # None: nothing to compare, or not finite
+    worst_index: tuple[int, ...]  # the element furthest beyond its bound; empty when none is
     worst_value: str
     worst_expected: str
     worst_bound: str
-    where: str                       # which elements are wrong, in a few words
+    where: str  # which elements are wrong, in a few words
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class ProbeReport:
     """One stage. `missing`: the template has no such probe for these parameters; `failed`: no result came."""
 
     probe: str
-    outcome: str                     # "right" | "wrong" | "missing" | "failed"
+    outcome: str  # "right" | "wrong" | "missing" | "failed"
     sentence: str
     bound: str
     suspect: str
@@ -69,8 +71,14 @@ def first_wrong(reports: Sequence[ProbeReport]) -> ProbeReport | None:
     return next((one for one in reports if one.outcome in ("wrong", "failed")), None)
 
 
-def probe_command(kernel: KernelSpec, template: str, parameters: Mapping[str, Value], workload: str, target: str,
-                  case: str = "") -> str:
+def probe_command(
+    kernel: KernelSpec,
+    template: str,
+    parameters: Mapping[str, Value],
+    workload: str,
+    target: str,
+    case: str = "",
+) -> str:
     """What a person types to see where a candidate goes wrong; empty for a template without probes.
 
     `case` is where it was seen: a check's name, or a workload's, which probes do not run.
@@ -79,14 +87,19 @@ def probe_command(kernel: KernelSpec, template: str, parameters: Mapping[str, Va
     if not found.probes:
         return ""
     words = ["greenfast probe", kernel.name, "--template", template]
-    words += [f"--set {one.name}={parameters[one.name]}" for one in found.parameters
-              if parameters[one.name] != one.default]
+    words += [
+        f"--set {one.name}={parameters[one.name]}"
+        for one in found.parameters
+        if parameters[one.name] != one.default
+    ]
     words += ["--workload", workload, "--target", target]
     words += ["--case", case] if any(one.name == case for one in kernel.checks) else []
     return " ".join(words)
 
 
-def probe_candidate(bench: Bench, candidate: Candidate, case_names: Sequence[str] = ()) -> tuple[ProbeReport, ...]:
+def probe_candidate(
+    bench: Bench, candidate: Candidate, case_names: Sequence[str] = ()
+) -> tuple[ProbeReport, ...]:
     """Every stage of `candidate`, in order, on the kernel's probe cases or on the named ones (all their seeds).
 
     UsageError: an unknown case, or a kernel without probes.
@@ -100,14 +113,16 @@ def probe_candidate(bench: Bench, candidate: Candidate, case_names: Sequence[str
 
     def work(stage: ProbeSpec | None) -> ProbeReport:
         if stage is not None and stage.name not in having:
-            return _report(stage, "missing", f"template {template.name} has no such probe for these parameters")
+            return _report(
+                stage, "missing", f"template {template.name} has no such probe for these parameters"
+            )
         return _stage(bench, candidate, stage, cases)
 
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         reports = tuple(pool.map(work, stages))
     except BaseException:
-        bench.target.interrupt()             # Ctrl-C does not wait for what runs
+        bench.target.interrupt()  # Ctrl-C does not wait for what runs
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -127,30 +142,48 @@ def _cases(bench: Bench, tiles: Mapping[str, int], names: Sequence[str]) -> tupl
     first: dict[str, Case] = {}
     for one in every:
         first.setdefault(one.name, one)
-    return tuple(one for one in every if one.name in wanted) if names else \
-        tuple(first[name] for name in wanted if name in first)
+    return (
+        tuple(one for one in every if one.name in wanted)
+        if names
+        else tuple(first[name] for name in wanted if name in first)
+    )
 
 
-def _stage(bench: Bench, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]) -> ProbeReport:
+def _stage(
+    bench: Bench, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]
+) -> ProbeReport:
     """Render, compile, run and compare one stage; None: the candidate as it is."""
     subject = _compiled(bench, candidate, stage.name if stage else "")
     if isinstance(subject, str):
         return _report(stage, "failed", subject)
     found: list[ProbedCase] = []
-    for execution in bench.target.execute(subject.program, [_problem(subject, stage, case) for case in on]):
+    for execution in bench.target.execute(
+        subject.program, [_problem(subject, stage, case) for case in on]
+    ):
         if execution.failure is not None:
             case = execution.problem.case
             return _report(stage, "failed", f"{case.name}: {execution.failure.sentence}", found)
-        found.append(_compare(subject, stage, execution) if stage else _output_case(subject, execution))
+        found.append(
+            _compare(subject, stage, execution) if stage else _output_case(subject, execution)
+        )
     worst = max((one for one in found if one.wrong), key=lambda one: one.compared, default=None)
     if worst is None:
-        return _report(stage, "right", f"{sum(one.compared for one in found)} elements within the bound", found)
+        return _report(
+            stage, "right", f"{sum(one.compared for one in found)} elements within the bound", found
+        )
     cases = sum(bool(one.wrong) for one in found)
-    return _report(stage, "wrong", f"{worst.where}: wrong ({worst.wrong} of {worst.compared} elements of {worst.case}, "
-                                   f"{cases} of {len(found)} cases)", found)
+    return _report(
+        stage,
+        "wrong",
+        f"{worst.where}: wrong ({worst.wrong} of {worst.compared} elements of {worst.case}, "
+        f"{cases} of {len(found)} cases)",
+        found,
+    )
 
 
-def _report(stage: ProbeSpec | None, outcome: str, sentence: str, cases: Sequence[ProbedCase] = ()) -> ProbeReport:
+def _report(
+    stage: ProbeSpec | None, outcome: str, sentence: str, cases: Sequence[ProbedCase] = ()
+) -> ProbeReport:
     if stage is None:
         return ProbeReport(OUTPUT, outcome, sentence, "those of the outputs", "", tuple(cases))
     return ProbeReport(stage.name, outcome, sentence, stage.bound, stage.suspect, tuple(cases))
@@ -165,7 +198,9 @@ def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
         place = f"{source.line.file}:{source.line.number}: " if source.line else ""
         return place + source.message
     assert isinstance(source, RenderedSource)
-    cubin = bench.toolchain.compile(source, bench.target.device.arch) if bench.target.measures else None
+    cubin = (
+        bench.toolchain.compile(source, bench.target.device.arch) if bench.target.measures else None
+    )
     if isinstance(cubin, CompileFailed):
         return cubin.sentence
     return bench.subject(candidate, source, cubin)
@@ -174,7 +209,9 @@ def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
 def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
     """Everything that the probe's expressions are over: its own values are the template's where it defines them."""
     values = {**case.values(subject.kernel), **subject.point.values, **_tiles(subject, case)}
-    given = next((dict(one.values) for one in subject.template.probes if one.name == stage.name), {})
+    given = next(
+        (dict(one.values) for one in subject.template.probes if one.name == stage.name), {}
+    )
     return {**values, **{name: given.get(name, default)(values) for name, default in stage.values}}
 
 
@@ -191,11 +228,13 @@ def _problem(subject: Subject, stage: ProbeSpec | None, case: Case) -> Problem:
         return laid_out
     values = _values(subject, stage, case)
     shape = tuple(int(size(values)) for size in stage.shape)
-    strides = tuple(int(np.prod(shape[axis + 1:], dtype=np.int64)) for axis in range(len(shape)))
+    strides = tuple(int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape)))
     image = np.full(max(int(np.prod(shape, dtype=np.int64)), 1) * 4, POISON, np.uint8)
     image.flags.writeable = False
     tensor = Tensor("probe_out", "output", np.dtype(np.float32), shape, strides, image)
-    return replace(laid_out, tensors=(*laid_out.tensors, tensor), arguments=(*laid_out.arguments, tensor))
+    return replace(
+        laid_out, tensors=(*laid_out.tensors, tensor), arguments=(*laid_out.arguments, tensor)
+    )
 
 
 def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> ProbedCase:
@@ -211,8 +250,10 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     inputs = subject.target.answer(subject.kernel, case).inputs
     written = _written(tensor, execution.outputs[tensor.name])
     try:
-        right = getattr(module, stage.reference)(dict(case.dims), dict(case.options), inputs, own, written)
-    except Exception as error:                   # the author's code: any of its errors is the author's
+        right = getattr(module, stage.reference)(
+            dict(case.dims), dict(case.options), inputs, own, written
+        )
+    except Exception as error:  # the author's code: any of its errors is the author's
         said = f"{where}: case {case.name}: {type(error).__name__}: {error}"
         raise SpecError(said, code="reference_failed") from error
     got, value, bound = right.get("got", written), right["value"], right["bound"]
@@ -221,16 +262,28 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
         raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got - value)
-        error[got == value] = 0.0                                                    # equal infinities are right
-        wrong = compared & ~(error <= bound)                                         # NaN is never within
+        error[got == value] = 0.0  # equal infinities are right
+        wrong = compared & ~(error <= bound)  # NaN is never within
     tiles = {axis: int(size(values)) for axis, size in stage.tiles}
     warp_rows = int(subject.template.warp_rows(values)) if subject.template.warp_rows else 0
-    return _probed(execution, compared, wrong, error, (got, value, bound),
-                   lambda: _where(stage, wrong, compared, got, tiles, warp_rows))
+    return _probed(
+        execution,
+        compared,
+        wrong,
+        error,
+        (got, value, bound),
+        lambda: _where(stage, wrong, compared, got, tiles, warp_rows),
+    )
 
 
-def _where(stage: ProbeSpec, wrong: np.ndarray, compared: np.ndarray, got: np.ndarray, tiles: Mapping[str, int],
-           warp_rows: int) -> str:
+def _where(
+    stage: ProbeSpec,
+    wrong: np.ndarray,
+    compared: np.ndarray,
+    got: np.ndarray,
+    tiles: Mapping[str, int],
+    warp_rows: int,
+) -> str:
     said = pattern(wrong, compared, stage.axes, tiles, dict(stage.labels), warp_rows)
     return said + (", never written" if np.isnan(got[wrong]).all() else "")
 
@@ -245,19 +298,45 @@ def _written(tensor: Tensor, image: np.ndarray) -> np.ndarray:
     return found
 
 
-def _probed(execution: Execution, compared: np.ndarray, wrong: np.ndarray, error: np.ndarray,
-            arrays: tuple[np.ndarray, np.ndarray, np.ndarray], where: Callable[[], str]) -> ProbedCase:
+def _probed(
+    execution: Execution,
+    compared: np.ndarray,
+    wrong: np.ndarray,
+    error: np.ndarray,
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray],
+    where: Callable[[], str],
+) -> ProbedCase:
     """`arrays`: what was written, what is expected, the bound."""
     largest = float(error[compared].max()) if compared.any() else 0.0
-    found = ProbedCase(execution.problem.case.name, _shape(execution.problem.case), execution.problem.case.seed,
-                       execution.order, int(compared.sum()), int(wrong.sum()),
-                       largest if np.isfinite(largest) else None, (), "", "", "", "")
+    found = ProbedCase(
+        execution.problem.case.name,
+        _shape(execution.problem.case),
+        execution.problem.case.seed,
+        execution.order,
+        int(compared.sum()),
+        int(wrong.sum()),
+        largest if np.isfinite(largest) else None,
+        (),
+        "",
+        "",
+        "",
+        "",
+    )
     if not wrong.any():
         return found
     beyond = np.where(np.isnan(error), np.inf, error) / np.maximum(arrays[2], 1e-300)
-    worst = tuple(int(one) for one in np.unravel_index(np.where(wrong, beyond, -1.0).argmax(), wrong.shape))
+    worst = tuple(
+        int(one) for one in np.unravel_index(np.where(wrong, beyond, -1.0).argmax(), wrong.shape)
+    )
     got, expected, bound = (f"{array[worst]:.6g}" for array in arrays)
-    return replace(found, worst_index=worst, worst_value=got, worst_expected=expected, worst_bound=bound, where=where())
+    return replace(
+        found,
+        worst_index=worst,
+        worst_value=got,
+        worst_expected=expected,
+        worst_bound=bound,
+        where=where(),
+    )
 
 
 def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
@@ -265,14 +344,36 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     case = execution.problem.case
     checks, reason = compare_output(subject, execution)
     right = subject.target.answer(subject.kernel, case).outputs
-    wrong = round(sum(right[one.output].value.size * (one.share_out_of_bound or 0.0) for one in checks))
+    wrong = round(
+        sum(right[one.output].value.size * (one.share_out_of_bound or 0.0) for one in checks)
+    )
     first = next((one for one in checks if not one.passed), None)
     compared = sum(one.value.size for one in right.values())
-    found = ProbedCase(case.name, _shape(case), case.seed, execution.order, compared, 0, checks[0].max_abs_error, (), "", "", "", "")
+    found = ProbedCase(
+        case.name,
+        _shape(case),
+        case.seed,
+        execution.order,
+        compared,
+        0,
+        checks[0].max_abs_error,
+        (),
+        "",
+        "",
+        "",
+        "",
+    )
     if reason is None or first is None:
         return found
-    return replace(found, wrong=max(wrong, 1), max_abs_error=first.max_abs_error, worst_index=first.worst_index,
-                   worst_value=first.worst_value, worst_expected=first.worst_expected, where=first.output)
+    return replace(
+        found,
+        wrong=max(wrong, 1),
+        max_abs_error=first.max_abs_error,
+        worst_index=first.worst_index,
+        worst_value=first.worst_value,
+        worst_expected=first.worst_expected,
+        where=first.output,
+    )
 
 
 def _shape(case: Case) -> str:

@@ -23,29 +23,55 @@ TOOL_DEADLINE_S = 300.0
 TOP_STALLS = 3
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # Sections rather than metrics: a section names what the GPU at hand has, a metric that it lacks is an error.
-SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
-            "MemoryWorkloadAnalysis_Tables", "SchedulerStats", "WarpStateStats")
-TIME_UNITS_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6,
-                 "second": 1e6}
+SECTIONS = (
+    "SpeedOfLight",
+    "LaunchStats",
+    "Occupancy",
+    "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis",
+    "MemoryWorkloadAnalysis_Tables",
+    "SchedulerStats",
+    "WarpStateStats",
+)
+TIME_UNITS_US = {
+    "ns": 1e-3,
+    "nsecond": 1e-3,
+    "us": 1.0,
+    "usecond": 1.0,
+    "ms": 1e3,
+    "msecond": 1e3,
+    "s": 1e6,
+    "second": 1e6,
+}
 # Field -> metrics that hold it, the first one present counts: names differ between GPU generations.
 METRICS = {
     "duration_us": ("gpu__time_duration.sum",),
     "sm_throughput_percent": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
-    "dram_throughput_percent": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-                                "dram__throughput.avg.pct_of_peak_sustained_elapsed"),
+    "dram_throughput_percent": (
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
     "occupancy_percent": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
     "registers": ("launch__registers_per_thread",),
     "l2_hit_percent": ("lts__t_sector_hit_rate.pct",),
-    "tensor_pipe_percent": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-                            "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
-                            "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
-                            "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active"),
-    "issue_slots_percent": ("smsp__issue_active.avg.pct_of_peak_sustained_active",
-                            "sm__inst_issued.avg.pct_of_peak_sustained_active"),
+    "tensor_pipe_percent": (
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",
+    ),
+    "issue_slots_percent": (
+        "smsp__issue_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_issued.avg.pct_of_peak_sustained_active",
+    ),
 }
-CONFLICTS = (("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",),
-             ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-              "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"))
+CONFLICTS = (
+    ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",),
+    (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+)
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio\Z")
 _NO_STALLS = ("selected",)
 
@@ -58,13 +84,15 @@ class KernelProfile:
     duration_us: float | None
     sm_throughput_percent: float | None
     dram_throughput_percent: float | None
-    occupancy_percent: float | None              # achieved: warps active of the most that fit an SM
+    occupancy_percent: float | None  # achieved: warps active of the most that fit an SM
     registers: float | None
     shared_bank_conflicts: float | None
     l2_hit_percent: float | None
     tensor_pipe_percent: float | None
     issue_slots_percent: float | None
-    stalls: tuple[tuple[str, float], ...]        # the largest: why warps wait, in cycles an issued instruction
+    stalls: tuple[
+        tuple[str, float], ...
+    ]  # the largest: why warps wait, in cycles an issued instruction
 
 
 @dataclass(frozen=True)
@@ -80,14 +108,39 @@ class SanitizerFinding:
 
 # ---- Nsight Compute ----
 
-def ncu_command(python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str],
-                workload: str) -> list[str]:
+
+def ncu_command(
+    python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str], workload: str
+) -> list[str]:
     """One pass of the workload under the profiler, at the clocks and caches that the kernel meets."""
     sections = [word for one in SECTIONS for word in ("--section", one)]
     names = "|".join(re.escape(one) for one in dict.fromkeys(entries))
-    return ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log), "--clock-control", "none",
-            "--cache-control", "none", "--kernel-name", f"regex:^({names})$", "--launch-skip", str(len(entries)),
-            "--launch-count", str(len(entries)), *sections, python, str(driver_file), str(folder), "2", workload]
+    return [
+        "ncu",
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--log-file",
+        str(log),
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "none",
+        "--kernel-name",
+        f"regex:^({names})$",
+        "--launch-skip",
+        str(len(entries)),
+        "--launch-count",
+        str(len(entries)),
+        *sections,
+        python,
+        str(driver_file),
+        str(folder),
+        "2",
+        workload,
+    ]
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
@@ -107,15 +160,34 @@ def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
 
 def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
     values = {name: number for name, text in row.items() if (number := _number(text)) is not None}
-    found = {name: next((values[one] for one in metrics if one in values), None) for name, metrics in METRICS.items()}
+    found = {
+        name: next((values[one] for one in metrics if one in values), None)
+        for name, metrics in METRICS.items()
+    }
     if found["duration_us"] is not None:
         found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
-    conflicts = next((sum(values[one] for one in names) for names in CONFLICTS
-                      if all(one in values for one in names)), None)
-    stalls = sorted(((match.group(1), value) for name, value in values.items()
-                     if (match := _STALL.match(name)) and match.group(1) not in _NO_STALLS), key=lambda one: -one[1])
-    return KernelProfile(entry=row.get("Kernel Name", "").partition("(")[0], shared_bank_conflicts=conflicts,
-                         stalls=tuple(stalls[:TOP_STALLS]), **found)
+    conflicts = next(
+        (
+            sum(values[one] for one in names)
+            for names in CONFLICTS
+            if all(one in values for one in names)
+        ),
+        None,
+    )
+    stalls = sorted(
+        (
+            (match.group(1), value)
+            for name, value in values.items()
+            if (match := _STALL.match(name)) and match.group(1) not in _NO_STALLS
+        ),
+        key=lambda one: -one[1],
+    )
+    return KernelProfile(
+        entry=row.get("Kernel Name", "").partition("(")[0],
+        shared_bank_conflicts=conflicts,
+        stalls=tuple(stalls[:TOP_STALLS]),
+        **found,
+    )
 
 
 def _number(text: str | None) -> float | None:
@@ -128,37 +200,85 @@ def _number(text: str | None) -> float | None:
 def _no_profile(text: str) -> UsageError:
     """Why a log holds no launch, in one sentence."""
     if "ERR_NVGPUCTRPERM" in text:
-        return UsageError("the driver lets this user read no performance counters", code="counters_not_permitted",
-                          mend="run as root, or load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0; "
-                               "in a container add --cap-add=SYS_ADMIN")
+        return UsageError(
+            "the driver lets this user read no performance counters",
+            code="counters_not_permitted",
+            mend="run as root, or load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0; "
+            "in a container add --cap-add=SYS_ADMIN",
+        )
     if "not supported" in text:
-        return UsageError("Nsight Compute does not support this GPU or driver", code="profiling_unsupported",
-                          mend="install a newer Nsight Compute; `ncu --version` says which one this is")
-    errors = [line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line]
+        return UsageError(
+            "Nsight Compute does not support this GPU or driver",
+            code="profiling_unsupported",
+            mend="install a newer Nsight Compute; `ncu --version` says which one this is",
+        )
+    errors = [
+        line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line
+    ]
     why = errors[0][:300] if errors else "no launch was profiled"
     return UsageError(f"Nsight Compute gave no counters: {why}", code="nothing_profiled")
 
 
 # ---- compute-sanitizer ----
 
-def sanitizer_command(tool: str, python: str, driver_file: Path, folder: Path, log: Path, workload: str) -> list[str]:
-    return ["compute-sanitizer", "--tool", tool, "--log-file", str(log), "--show-backtrace", "no", "--print-limit", "100",
-            python, str(driver_file), str(folder), "1", workload]
+
+def sanitizer_command(
+    tool: str, python: str, driver_file: Path, folder: Path, log: Path, workload: str
+) -> list[str]:
+    return [
+        "compute-sanitizer",
+        "--tool",
+        tool,
+        "--log-file",
+        str(log),
+        "--show-backtrace",
+        "no",
+        "--print-limit",
+        "100",
+        python,
+        str(driver_file),
+        str(folder),
+        "1",
+        workload,
+    ]
 
 
 # `kernel(float *)+0x70 in /tmp/x.cu:12`; an extern "C" entry may come without its signature.
-_PLACE = re.compile(r"\bat\s+(?:void\s+)?(?P<entry>\w+)(?:\(.*\))?\+0x[0-9a-fA-F]+(?:\s+in\s+\S+?:(?P<line>\d+))?")
+_PLACE = re.compile(
+    r"\bat\s+(?:void\s+)?(?P<entry>\w+)(?:\(.*\))?\+0x[0-9a-fA-F]+(?:\s+in\s+\S+?:(?P<line>\d+))?"
+)
 _SUMMARY = re.compile(r"^(?:ERROR|RACECHECK|SYNCCHECK|INITCHECK|MEMCHECK|LEAK) SUMMARY", re.I)
-_HEADS = ("Invalid ", "Misaligned ", "Uninitialized ", "Barrier error", "Error: ", "Warning: ", "Program hit ",
-          "Race reported", "Potential ", "Unused ", "Stack ", "Fatal ", "Malloc/Free error", "Mismatched ", "Missing ", "Async")
+_HEADS = (
+    "Invalid ",
+    "Misaligned ",
+    "Uninitialized ",
+    "Barrier error",
+    "Error: ",
+    "Warning: ",
+    "Program hit ",
+    "Race reported",
+    "Potential ",
+    "Unused ",
+    "Stack ",
+    "Fatal ",
+    "Malloc/Free error",
+    "Mismatched ",
+    "Missing ",
+    "Async",
+)
 
 
 def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
     """Every report of a log; () when it ends with a summary of none. UsageError when the tool did not get that far."""
-    body = [line.partition("========= ")[2].rstrip() if "=========" in line else None for line in text.splitlines()]
+    body = [
+        line.partition("========= ")[2].rstrip() if "=========" in line else None
+        for line in text.splitlines()
+    ]
     if not any(line and _SUMMARY.match(line) for line in body):
         said = next((line for line in body if line and "rror" in line), "its log has no summary")
-        raise UsageError(f"compute-sanitizer did not come to its end: {said[:300]}", code="sanitizer_failed")
+        raise UsageError(
+            f"compute-sanitizer did not come to its end: {said[:300]}", code="sanitizer_failed"
+        )
     return tuple(_finding(report) for report in _reports(body))
 
 
@@ -183,35 +303,67 @@ def _finding(report: list[str]) -> SanitizerFinding:
     lines = [int(one["line"]) if one["line"] else None for one in places]
     head = re.sub(r"^(?:Error|Warning): ", "", report[0])
     by = next((line for line in report[1:] if line.startswith("by thread")), "")
-    kind = ("race" if "Race" in head else "uninitialised" if head.startswith("Uninitialized")
-            else "misaligned" if "isaligned" in " ".join(report) else "divergence" if head.startswith("Barrier")
-            else "out_of_bounds" if head.startswith("Invalid") else "error")
+    kind = (
+        "race"
+        if "Race" in head
+        else "uninitialised"
+        if head.startswith("Uninitialized")
+        else "misaligned"
+        if "isaligned" in " ".join(report)
+        else "divergence"
+        if head.startswith("Barrier")
+        else "out_of_bounds"
+        if head.startswith("Invalid")
+        else "error"
+    )
     sentence = " ".join(filter(None, (re.sub(r"\s+at .*$", "", head), by)))
-    return SanitizerFinding(kind, sentence[:300], places[0]["entry"] if places else "", lines[0] if lines else None,
-                            lines[1] if len(lines) > 1 else None)
+    return SanitizerFinding(
+        kind,
+        sentence[:300],
+        places[0]["entry"] if places else "",
+        lines[0] if lines else None,
+        lines[1] if len(lines) > 1 else None,
+    )
 
 
 # ---- running them ----
 
+
 def require_tool(name: str) -> None:
     """UsageError when the tool or a GPU is not there."""
     if not gpu_count():
-        raise UsageError(f"{name} needs a CUDA device, and none is visible on this machine", code="no_gpu")
+        raise UsageError(
+            f"{name} needs a CUDA device, and none is visible on this machine", code="no_gpu"
+        )
     if shutil.which(name) is None:
-        raise UsageError(f"{name} is not on PATH", code="profiler_missing",
-                         mend="install the CUDA toolkit, or add its bin folder to PATH")
+        raise UsageError(
+            f"{name} is not on PATH",
+            code="profiler_missing",
+            mend="install the CUDA toolkit, or add its bin folder to PATH",
+        )
 
 
 def run_tool(command: Sequence[str], target: CudaTarget) -> str:
     """Run a tool to its end with the GPU to itself; what the profiled program said last."""
-    environment = child_environment({"CUDA_VISIBLE_DEVICES": str(target.number), "HOME": os.path.expanduser("~")})
+    environment = child_environment(
+        {"CUDA_VISIBLE_DEVICES": str(target.number), "HOME": os.path.expanduser("~")}
+    )
     with target.alone():
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            text=True,
+        )
         try:
             said, _ = process.communicate(timeout=TOOL_DEADLINE_S)
         except subprocess.TimeoutExpired:
-            raise Fault(f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck") from None
+            raise Fault(
+                f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck"
+            ) from None
         finally:
             kill_group(process)
     return said.strip().rpartition("\n")[2][:300]

@@ -13,19 +13,21 @@ from dataclasses import replace
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.gates.base import Subject, passed
-from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
+from greenfast.search.kernels.spec import Items
+from greenfast.search.oracle.cases import Case, derived_cases, workload_case
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import Expected, expect, frobenius_norm
 from greenfast.search.space.space import resolve
-from greenfast.search.kernels.spec import Items
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
 
-FROBENIUS_FACTOR = 2.0           # against a float64 model in which only stored values are rounded
-ENOUGH_FAILURES = 6              # then the pattern is clear, and the rest would only cost time
-ENOUGH_CASES = 3                 # that siblings have in common, whose lengths follow from different tiles or depths
+FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
+ENOUGH_FAILURES = 6  # then the pattern is clear, and the rest would only cost time
+ENOUGH_CASES = (
+    3  # that siblings have in common, whose lengths follow from different tiles or depths
+)
 
 
 class CorrectnessGate:
@@ -39,24 +41,43 @@ class CorrectnessGate:
         for execution in subject.target.execute(subject.program, _problems(subject)):
             found, reason = compare(subject, execution)
             if siblings is not None:
-                found = [replace(one, input_digest=input_digest(execution.problem)) for one in found]
+                found = [
+                    replace(one, input_digest=input_digest(execution.problem)) for one in found
+                ]
             checks += found
             if reason is not None:
                 failures += 1
                 first = first or (reason, next(one.sentence for one in found if not one.passed))
-            if failures >= ENOUGH_FAILURES or (failures and execution.failure) or subject.cancelled():
+            if (
+                failures >= ENOUGH_FAILURES
+                or (failures and execution.failure)
+                or subject.cancelled()
+            ):
                 break
         evidence = CorrectnessEvidence(tuple(checks))
         if first is not None:
             runs = len({(one.workload, one.seed) for one in checks})
             bad = len({(one.workload, one.seed) for one in checks if not one.passed})
-            return GateResult(self.name, Outcome.FAILED, f"{first[1]} ({bad} of {runs} runs failed)", evidence, first[0])
-        broken = siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
+            return GateResult(
+                self.name,
+                Outcome.FAILED,
+                f"{first[1]} ({bad} of {runs} runs failed)",
+                evidence,
+                first[0],
+            )
+        broken = (
+            siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
+        )
         if broken is not None:
             return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
-        return passed(self.name, f"{len(checks)} outputs within both bounds; largest absolute error "
-                                 f"{worst:.3g}" if worst is not None else "nothing to compare", evidence)
+        return passed(
+            self.name,
+            f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
+            if worst is not None
+            else "nothing to compare",
+            evidence,
+        )
 
 
 def _problems(subject: Subject) -> list[Problem]:
@@ -79,14 +100,19 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
     own, theirs = {_lengths(one) for one in cases}, _cases_of(subject, first.parameters)
     apart = [one for one in theirs if _lengths(one) not in own]
     missing = ENOUGH_CASES - (len(theirs) - len(apart))
-    return sorted(apart, key=lambda one: subject.kernel.work_flop(one.values(subject.kernel)))[:max(missing, 0)]
+    return sorted(apart, key=lambda one: subject.kernel.work_flop(one.values(subject.kernel)))[
+        : max(missing, 0)
+    ]
 
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     """The derived cases of a candidate of the subject's template, without those in which there is nothing to do."""
     tiles = resolve(subject.template, parameters, subject.compiled).tiles
-    return [one for one in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
-            if subject.kernel.work_flop(one.values(subject.kernel)) > 0]
+    return [
+        one
+        for one in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
+        if subject.kernel.work_flop(one.values(subject.kernel)) > 0
+    ]
 
 
 def _lengths(case: Case) -> Hashable:
@@ -103,15 +129,26 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
 
 def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
     """Where two candidates, run on the cases of `one` and on its workloads, do not leave the same bits."""
-    cases = [*_cases_of(one, one.candidate.parameters), *(workload_case(each, one.seed) for each in one.workloads)]
+    cases = [
+        *_cases_of(one, one.candidate.parameters),
+        *(workload_case(each, one.seed) for each in one.workloads),
+    ]
     found = []
-    for mine, theirs in zip(*(each.target.execute(each.program, _laid_out(each, cases)) for each in (one, other))):
+    for mine, theirs in zip(
+        *(each.target.execute(each.program, _laid_out(each, cases)) for each in (one, other))
+    ):
         failure = mine.failure or theirs.failure
         if failure is not None:
             found.append(f"{_place(mine.problem.case, mine.order)}: {failure.sentence}")
-        for tensor in (one for one in mine.problem.tensors if one.role != "input" and failure is None):
-            if not np.array_equal(*(tensor.view(each.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
-                                    for each in (mine, theirs))):
+        for tensor in (
+            one for one in mine.problem.tensors if one.role != "input" and failure is None
+        ):
+            if not np.array_equal(
+                *(
+                    tensor.view(each.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
+                    for each in (mine, theirs)
+                )
+            ):
                 found.append(f"{_place(mine.problem.case, mine.order)}: {tensor.name}")
     return tuple(found)
 
@@ -123,68 +160,107 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
         sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
     right = subject.target.answer(subject.kernel, case)
-    images = [(one, execution.outputs[one.name]) for one in execution.problem.tensors
-              if one.role != "input" and execution.outputs.get(one.name) is not None]
+    images = [
+        (one, execution.outputs[one.name])
+        for one in execution.problem.tensors
+        if one.role != "input" and execution.outputs.get(one.name) is not None
+    ]
     with compute_turns.turn(max((one.nbytes for _, one in images), default=0)):
-        compared = [_compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
-                    for tensor, image in images]
+        compared = [
+            _compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
+            for tensor, image in images
+        ]
     return [evidence for evidence, _ in compared], next((why for _, why in compared if why), None)
 
 
-def _compare_output(tensor: Tensor, image: np.ndarray, expected: Expected, case: Case,
-                    order: str) -> tuple[CheckEvidence, Reason | None]:
+def _compare_output(
+    tensor: Tensor, image: np.ndarray, expected: Expected, case: Case, order: str
+) -> tuple[CheckEvidence, Reason | None]:
     values = tensor.view(image)
     got = values.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         signed = got - expected.value
         if not expected.all_finite:
-            signed[got == expected.value] = 0.0                                      # equal infinities are right
+            signed[got == expected.value] = 0.0  # equal infinities are right
         error = np.abs(signed)
-        within = error <= expected.bound                                             # NaN is never within
+        within = error <= expected.bound  # NaN is never within
     all_within, largest = bool(within.all()), float(error.max(initial=0.0))
     all_finite = math.isfinite(largest)
     frobenius, allowed = _frobenius(error, expected)
-    reason, what = _why(tensor, image, values, got, expected, (all_within, all_finite), frobenius, allowed)
+    reason, what = _why(
+        tensor, image, values, got, expected, (all_within, all_finite), frobenius, allowed
+    )
     worst = _worst(error, within, all_within)
     sentence = ""
     if reason is not None:
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
-            sentence += (f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
-                         f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound")
+            sentence += (
+                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
+                f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound"
+            )
     has_errors = error.size > 0 and all_finite
     mean = float(error.mean()) if has_errors else None
     return CheckEvidence(
-        workload=case.name, shape=_shape(case), inputs=case.inputs, layout=case.layout, seed=case.seed, order=order,
-        output=tensor.name, passed=reason is None,
-        max_abs_error=largest if all_finite else None, mean_abs_error=mean,
+        workload=case.name,
+        shape=_shape(case),
+        inputs=case.inputs,
+        layout=case.layout,
+        seed=case.seed,
+        order=order,
+        output=tensor.name,
+        passed=reason is None,
+        max_abs_error=largest if all_finite else None,
+        mean_abs_error=mean,
         share_out_of_bound=float(1 - within.mean()) if not all_within else 0.0,
-        sign_bias=float(signed.mean() / mean) if mean else None, frobenius_error=frobenius, frobenius_allowed=allowed,
+        sign_bias=float(signed.mean() / mean) if mean else None,
+        frobenius_error=frobenius,
+        frobenius_allowed=allowed,
         worst_index=worst or (),
         worst_value=f"{got[worst]:.6g}" if worst else "",
         worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
-        output_digest=hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(), sentence=sentence), reason
+        output_digest=hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(),
+        sentence=sentence,
+    ), reason
 
 
-def _why(tensor: Tensor, image: np.ndarray, values: np.ndarray, got: np.ndarray, expected: Expected,
-         all_are: tuple[bool, bool], frobenius: float | None, allowed: float | None) -> tuple[Reason | None, str]:
+def _why(
+    tensor: Tensor,
+    image: np.ndarray,
+    values: np.ndarray,
+    got: np.ndarray,
+    expected: Expected,
+    all_are: tuple[bool, bool],
+    frobenius: float | None,
+    allowed: float | None,
+) -> tuple[Reason | None, str]:
     """The first thing that is wrong with an output, most telling first."""
     outside = tensor.gaps_changed(image)
     if outside:
-        return Reason.OUT_OF_BOUNDS, f"{outside} bytes between the rows of {tensor.name} were written"
+        return (
+            Reason.OUT_OF_BOUNDS,
+            f"{outside} bytes between the rows of {tensor.name} were written",
+        )
     unwritten = _unwritten(values)
     if unwritten:
-        return Reason.UNWRITTEN, (f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
-                                  "never written, or made from memory that never was")
+        return Reason.UNWRITTEN, (
+            f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
+            "never written, or made from memory that never was"
+        )
     all_within, all_finite = all_are
     wrong_kind = 0 if all_finite else int((expected.finite & ~np.isfinite(got)).sum())
     if wrong_kind:
-        return Reason.NOT_FINITE, f"{wrong_kind} of {values.size} elements of {tensor.name} are NaN or infinite"
+        return (
+            Reason.NOT_FINITE,
+            f"{wrong_kind} of {values.size} elements of {tensor.name} are NaN or infinite",
+        )
     if not all_within:
         return Reason.WRONG_VALUES, f"{tensor.name} is wrong"
     if frobenius is not None and allowed is not None and not frobenius <= allowed:
-        return Reason.WRONG_VALUES, (f"{tensor.name} is within the pointwise bound, but its relative Frobenius error "
-                                     f"{frobenius:.3g} exceeds {allowed:.3g}")
+        return Reason.WRONG_VALUES, (
+            f"{tensor.name} is within the pointwise bound, but its relative Frobenius error "
+            f"{frobenius:.3g} exceeds {allowed:.3g}"
+        )
     return None, ""
 
 
@@ -200,7 +276,9 @@ def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, flo
     if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
     finite = error if expected.all_finite else error[expected.finite]
-    return frobenius_norm(finite) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
+    return frobenius_norm(
+        finite
+    ) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
 
 
 def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:
@@ -215,8 +293,27 @@ def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int
 
 
 def _nothing_came(case: Case, order: str, sentence: str) -> CheckEvidence:
-    return CheckEvidence(case.name, _shape(case), case.inputs, case.layout, case.seed, order, "", False, None, None, 1.0,
-                         None, None, None, (), "", "", "", sentence)
+    return CheckEvidence(
+        case.name,
+        _shape(case),
+        case.inputs,
+        case.layout,
+        case.seed,
+        order,
+        "",
+        False,
+        None,
+        None,
+        1.0,
+        None,
+        None,
+        None,
+        (),
+        "",
+        "",
+        "",
+        sentence,
+    )
 
 
 def _shape(case: Case) -> str:

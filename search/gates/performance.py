@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from greenfast.search.oracle.cases import workload_case
+from greenfast.search.acceptance import REASONS, WORDS, measured_decision
 from greenfast.search.gates.base import Subject, passed, unavailable
 from greenfast.search.gates.correctness import compare
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.targets.base import Execution, Failure, Rival
-from greenfast.search.acceptance import REASONS, WORDS, measured_decision
 from greenfast.search.timing import LOOKS, SCREEN_RATIO, Decision
 from greenfast.search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
 
-BINDING_SHARE = 0.8              # of the longest resource's time
+BINDING_SHARE = 0.8  # of the longest resource's time
 
 
 class PerformanceGate:
@@ -23,8 +23,13 @@ class PerformanceGate:
     def judge(self, subject: Subject) -> GateResult:
         against = subject.rival()
         rival = Rival(against.program, timed_problems(against)) if against else None
-        timings = subject.target.measure(subject.program, subject.cubin, timed_problems(subject), rival,
-                                         lambda execution: left_wrong(subject, execution))
+        timings = subject.target.measure(
+            subject.program,
+            subject.cubin,
+            timed_problems(subject),
+            rival,
+            lambda execution: left_wrong(subject, execution),
+        )
         if isinstance(timings, Failure):
             return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
         if subject.target.measures:
@@ -34,22 +39,39 @@ class PerformanceGate:
     def _modelled(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
         """A modelled time orders candidates. One that cannot be is the model's fault, so it orders nothing."""
         if (impossible := below_bound(timings)) is not None:
-            return unavailable(self.name, _implausible_sentence(impossible, subject.target.device.title))
-        evidence = PerformanceEvidence(timings, _ratio(timings, subject.baseline()), subject.target.band)
+            return unavailable(
+                self.name, _implausible_sentence(impossible, subject.target.device.title)
+            )
+        evidence = PerformanceEvidence(
+            timings, _ratio(timings, subject.baseline()), subject.target.band
+        )
         return unavailable(self.name, _modelled_sentence(evidence), evidence)
 
     def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
         """FASTER by `min_gain` passes; a time that cannot be is refused before it is compared."""
-        times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us ({one.note})" for one in timings)
+        times = ", ".join(
+            f"{one.workload} {one.time_median_us:.2f} us ({one.note})" for one in timings
+        )
         if (impossible := below_bound(timings)) is not None:
-            sentence = (f"{impossible.workload} took {impossible.time_median_us:.3f} us; its compulsory work takes "
-                        f"{bound_of(impossible):.3f} us at the peaks of {subject.target.device.title}")
-            return GateResult(self.name, Outcome.FAILED, sentence,
-                              PerformanceEvidence(timings, None, subject.target.band), Reason.IMPLAUSIBLE)
+            sentence = (
+                f"{impossible.workload} took {impossible.time_median_us:.3f} us; its compulsory work takes "
+                f"{bound_of(impossible):.3f} us at the peaks of {subject.target.device.title}"
+            )
+            return GateResult(
+                self.name,
+                Outcome.FAILED,
+                sentence,
+                PerformanceEvidence(timings, None, subject.target.band),
+                Reason.IMPLAUSIBLE,
+            )
         if not all(one.baseline_samples for one in timings):
             evidence = PerformanceEvidence(timings, None, subject.target.band)
-            return unavailable(self.name, f"measured: {times}; compared with nothing: this is the baseline, which the "
-                                          "others are compared with, or no right baseline is there", evidence)
+            return unavailable(
+                self.name,
+                f"measured: {times}; compared with nothing: this is the baseline, which the "
+                "others are compared with, or no right baseline is there",
+                evidence,
+            )
         decision, interval = measured_decision(timings)
         low, ratio, high = interval.ratios
         evidence = PerformanceEvidence(timings, ratio, subject.target.band, (low, high))
@@ -79,15 +101,28 @@ def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
     """Each workload as it is timed: without the outputs that nobody has to ask for."""
     cases = [workload_case(one, subject.seed) for one in subject.workloads]
-    return tuple(replace(problem(subject.kernel, subject.template, subject.point, case,
-                                 subject.target.answer(subject.kernel, case), optional_outputs=False),
-                         mode=subject.mode) for case in cases)
+    return tuple(
+        replace(
+            problem(
+                subject.kernel,
+                subject.template,
+                subject.point,
+                case,
+                subject.target.answer(subject.kernel, case),
+                optional_outputs=False,
+            ),
+            mode=subject.mode,
+        )
+        for case in cases
+    )
 
 
 def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
     """The timed launches' own outputs are held to the reference, too."""
     checks, reason = compare(subject, execution)
-    return Failure(reason, next(one.sentence for one in checks if not one.passed)) if reason else None
+    return (
+        Failure(reason, next(one.sentence for one in checks if not one.passed)) if reason else None
+    )
 
 
 def _ratio(timings: tuple[Timing, ...], baseline: tuple[Timing, ...] | None) -> float | None:
@@ -108,12 +143,16 @@ def binding_limits(timing: Timing) -> tuple[str, ...]:
 
 
 def _implausible_sentence(timing: Timing, device: str) -> str:
-    return (f"implausible, so not ranked: the modelled time of {timing.workload}, {timing.time_median_us:.2f} us, is below "
-            f"the {bound_of(timing):.2f} us that its compulsory work takes at the peaks of {device}; this is a fault of the "
-            "model, not of the candidate")
+    return (
+        f"implausible, so not ranked: the modelled time of {timing.workload}, {timing.time_median_us:.2f} us, is below "
+        f"the {bound_of(timing):.2f} us that its compulsory work takes at the peaks of {device}; this is a fault of the "
+        "model, not of the candidate"
+    )
 
 
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:
-    times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us (limited by {' and '.join(binding_limits(one))})"
-                      for one in evidence.timings)
+    times = ", ".join(
+        f"{one.workload} {one.time_median_us:.2f} us (limited by {' and '.join(binding_limits(one))})"
+        for one in evidence.timings
+    )
     return f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not told apart"

@@ -12,11 +12,22 @@ import threading
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.oracle.problem import Problem
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.verdict import (Accepted, CheckEvidence, CorrectnessEvidence, GateResult, Green, Outcome, Reason, Rejected,
-                            Stage, Trial, gate_result)
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.verdict import (
+    Accepted,
+    CheckEvidence,
+    CorrectnessEvidence,
+    GateResult,
+    Green,
+    Outcome,
+    Reason,
+    Rejected,
+    Stage,
+    Trial,
+    gate_result,
+)
 
 INPUT_DIGITS = 16
 
@@ -27,17 +38,22 @@ class _Family:
 
     first: Candidate
     left: dict[Hashable, tuple[str, int, Candidate]] = field(default_factory=dict)
-    unread: list[Trial] = field(default_factory=list)        # of before the search went on, without their checks
+    unread: list[Trial] = field(
+        default_factory=list
+    )  # of before the search went on, without their checks
 
 
 class Siblings:
     """One search's right candidates, as far as their templates promise equal results. Learns trials in their order."""
 
-    def __init__(self, kernel: KernelSpec,
-                 checks_of: Callable[[int], Iterable[CheckEvidence]] = lambda number: ()) -> None:
+    def __init__(
+        self,
+        kernel: KernelSpec,
+        checks_of: Callable[[int], Iterable[CheckEvidence]] = lambda number: (),
+    ) -> None:
         self._kernel, self._checks_of = kernel, checks_of
         self._families: dict[Hashable, _Family] = {}
-        self._lock = threading.Lock()        # gates ask while the search learns
+        self._lock = threading.Lock()  # gates ask while the search learns
 
     def first(self, candidate: Candidate) -> Candidate | None:
         """The first right sibling."""
@@ -45,7 +61,9 @@ class Siblings:
             family = self._families.get(self._key(candidate))
         return family.first if family is not None else None
 
-    def broken_promise(self, candidate: Candidate, checks: Iterable[CheckEvidence]) -> CheckEvidence | None:
+    def broken_promise(
+        self, candidate: Candidate, checks: Iterable[CheckEvidence]
+    ) -> CheckEvidence | None:
         """The first of `checks` whose output is not what a sibling left, failed and with the sentence; None: all agree."""
         with self._lock:
             family = self._families.get(self._key(candidate))
@@ -55,25 +73,48 @@ class Siblings:
                 _remember(family, family.unread[0], self._checks_of(family.unread[0].number))
                 del family.unread[0]
             for one in checks:
-                digest, number, other = family.left.get(_place(one), (one.output_digest, 0, candidate))
+                digest, number, other = family.left.get(
+                    _place(one), (one.output_digest, 0, candidate)
+                )
                 if digest != one.output_digest and other.parameters != candidate.parameters:
-                    return replace(one, passed=False, sentence=self._sentence(one, candidate, number, other))
+                    return replace(
+                        one, passed=False, sentence=self._sentence(one, candidate, number, other)
+                    )
         return None
 
     def held(self, trial: Trial) -> Trial:
         """The trial, rejected where a sibling that was in flight beside it, and has a lower number, shows it untrue."""
         result = gate_result(trial.verdict, Stage.CORRECTNESS)
-        if result is None or result.outcome is not Outcome.PASSED or not isinstance(result.evidence, CorrectnessEvidence):
+        if (
+            result is None
+            or result.outcome is not Outcome.PASSED
+            or not isinstance(result.evidence, CorrectnessEvidence)
+        ):
             return trial
         broken = self.broken_promise(trial.candidate, result.evidence.checks)
         if broken is None:
             return trial
         failed = with_broken_promise(result.evidence, broken)
         place = trial.verdict.gates.index(result)
-        later = tuple(replace(one, outcome=Outcome.SKIPPED, evidence=None, reason=None,
-                              sentence="not reached: correctness failed") for one in trial.verdict.gates[place + 1:])
-        return replace(trial, verdict=Rejected(Stage.CORRECTNESS, failed.reason, failed.sentence,
-                                               (*trial.verdict.gates[:place], failed, *later)))
+        later = tuple(
+            replace(
+                one,
+                outcome=Outcome.SKIPPED,
+                evidence=None,
+                reason=None,
+                sentence="not reached: correctness failed",
+            )
+            for one in trial.verdict.gates[place + 1 :]
+        )
+        return replace(
+            trial,
+            verdict=Rejected(
+                Stage.CORRECTNESS,
+                failed.reason,
+                failed.sentence,
+                (*trial.verdict.gates[:place], failed, *later),
+            ),
+        )
 
     def learn(self, trial: Trial) -> None:
         """Remember what a right candidate left; what it takes to be right is no matter of time."""
@@ -94,27 +135,42 @@ class Siblings:
         """What siblings share; None where the template promises nothing."""
         template = self._kernel.template(candidate.template)
         same = promised(template)
-        if not same or (template.deterministic_when and not template.deterministic_when(candidate.values())):
+        if not same or (
+            template.deterministic_when and not template.deterministic_when(candidate.values())
+        ):
             return None
         return candidate.template, tuple(one for one in candidate.parameters if one[0] not in same)
 
-    def _sentence(self, check: CheckEvidence, candidate: Candidate, number: int, other: Candidate) -> str:
+    def _sentence(
+        self, check: CheckEvidence, candidate: Candidate, number: int, other: Candidate
+    ) -> str:
         theirs = other.values()
-        changed = [(name, value, theirs[name]) for name, value in candidate.parameters if value != theirs[name]]
+        changed = [
+            (name, value, theirs[name])
+            for name, value in candidate.parameters
+            if value != theirs[name]
+        ]
         mine = " and ".join(f"{name}={_shown(value)}" for name, value, _ in changed)
         before = " and ".join(_shown(value) for _, _, value in changed)
         names = " and ".join(name for name, _, _ in changed)
-        return (f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): {check.output} is not bit "
-                f"for bit what trial {number} left, though {mine} in place of {before} is all that differs, and template "
-                f"{candidate.template} says that {names} {'leaves' if len(changed) == 1 else 'leave'} results the same")
+        return (
+            f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): {check.output} is not bit "
+            f"for bit what trial {number} left, though {mine} in place of {before} is all that differs, and template "
+            f"{candidate.template} says that {names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
+        )
 
 
 def with_broken_promise(evidence: CorrectnessEvidence, broken: CheckEvidence) -> GateResult:
     """The correctness gate's result, when all is within bounds and one output is not what it should equal."""
     whole = replace(broken, passed=True, sentence="")
     checks = tuple(broken if one == whole else one for one in evidence.checks)
-    return GateResult(Stage.CORRECTNESS.value, Outcome.FAILED, broken.sentence, CorrectnessEvidence(checks),
-                      Reason.WRONG_VALUES)
+    return GateResult(
+        Stage.CORRECTNESS.value,
+        Outcome.FAILED,
+        broken.sentence,
+        CorrectnessEvidence(checks),
+        Reason.WRONG_VALUES,
+    )
 
 
 def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) -> None:
@@ -125,7 +181,9 @@ def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) ->
 
 def promised(template: TemplateSpec) -> frozenset[str]:
     """The parameters whose values make no difference to results; none where two runs may differ anyway."""
-    return frozenset(one.name for one in template.parameters if one.numerics_same and template.deterministic)
+    return frozenset(
+        one.name for one in template.parameters if one.numerics_same and template.deterministic
+    )
 
 
 def input_digest(laid_out: Problem) -> str:

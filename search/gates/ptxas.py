@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from greenfast.search.devices.clusters import device_lacks, misdeclared
+from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject, passed
-from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.verdict import GateResult, Outcome, PtxasEvidence, Reason
 
 
@@ -22,23 +22,42 @@ class PtxasGate:
         over = [
             (bool(lacking), Reason.OVER_DEVICE_LIMIT, lacking),
             (bool(differing), Reason.LAUNCH_ERROR, differing),
-            (smem > device.smem_per_block_bytes, Reason.OVER_DEVICE_LIMIT,
-             f"{smem} bytes of shared memory a block; {device.name} has {device.smem_per_block_bytes}"),
-            (evidence.blocks_per_sm == 0, Reason.OVER_DEVICE_LIMIT,
-             f"{evidence.registers} registers x {evidence.threads_per_block} threads do not fit an SM of {device.name}"),
-            (limits.max_spill_bytes is not None and evidence.spill_bytes > limits.max_spill_bytes, Reason.SPILLS,
-             f"{evidence.spill_bytes} bytes of registers spill to local memory; {limits.max_spill_bytes} are allowed"),
-            (limits.max_registers is not None and evidence.registers > limits.max_registers,
-             Reason.OVER_REQUEST_LIMIT,
-             f"{evidence.registers} registers a thread; the request allows {limits.max_registers}"),
-            (limits.max_smem_bytes is not None and smem > limits.max_smem_bytes, Reason.OVER_REQUEST_LIMIT,
-             f"{smem} bytes of shared memory a block; the request allows {limits.max_smem_bytes}"),
+            (
+                smem > device.smem_per_block_bytes,
+                Reason.OVER_DEVICE_LIMIT,
+                f"{smem} bytes of shared memory a block; {device.name} has {device.smem_per_block_bytes}",
+            ),
+            (
+                evidence.blocks_per_sm == 0,
+                Reason.OVER_DEVICE_LIMIT,
+                f"{evidence.registers} registers x {evidence.threads_per_block} threads do not fit an SM of {device.name}",
+            ),
+            (
+                limits.max_spill_bytes is not None
+                and evidence.spill_bytes > limits.max_spill_bytes,
+                Reason.SPILLS,
+                f"{evidence.spill_bytes} bytes of registers spill to local memory; {limits.max_spill_bytes} are allowed",
+            ),
+            (
+                limits.max_registers is not None and evidence.registers > limits.max_registers,
+                Reason.OVER_REQUEST_LIMIT,
+                f"{evidence.registers} registers a thread; the request allows {limits.max_registers}",
+            ),
+            (
+                limits.max_smem_bytes is not None and smem > limits.max_smem_bytes,
+                Reason.OVER_REQUEST_LIMIT,
+                f"{smem} bytes of shared memory a block; the request allows {limits.max_smem_bytes}",
+            ),
         ]
         for failed, reason, sentence in over:
             if failed:
                 return GateResult(self.name, Outcome.FAILED, sentence, evidence, reason)
-        return passed(self.name, f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
-                                 f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})", evidence)
+        return passed(
+            self.name,
+            f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
+            f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})",
+            evidence,
+        )
 
 
 def figures(subject: Subject) -> PtxasEvidence:
@@ -46,11 +65,22 @@ def figures(subject: Subject) -> PtxasEvidence:
     entries = [one for one in subject.cubin.entries if one.entry in subject.source.entries]
     if len(entries) != len(subject.source.entries):
         missing = sorted(set(subject.source.entries) - {one.entry for one in entries})
-        raise Fault(f"the assembler's log has no figures for {', '.join(missing)}; is it extern \"C\" __global__?",
-                    code="ptxas_log_unreadable")
+        raise Fault(
+            f'the assembler\'s log has no figures for {", ".join(missing)}; is it extern "C" __global__?',
+            code="ptxas_log_unreadable",
+        )
     registers = max(one.registers for one in entries)
     static = max(one.smem_static_bytes for one in entries)
     dynamic, threads = subject.point.smem_dynamic_bytes, subject.point.threads_per_block
     resident = occupancy(subject.target.device, registers, threads, static + dynamic)
-    return PtxasEvidence(registers, sum(one.spill_bytes for one in entries), max(one.stack_bytes for one in entries),
-                         static, dynamic, threads, resident.blocks_per_sm, resident.share, resident.limited_by)
+    return PtxasEvidence(
+        registers,
+        sum(one.spill_bytes for one in entries),
+        max(one.stack_bytes for one in entries),
+        static,
+        dynamic,
+        threads,
+        resident.blocks_per_sm,
+        resident.share,
+        resident.limited_by,
+    )

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.targets.base import Checked, Target
 from greenfast.search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
 
 LOOKED_FOR = (
-    "races on shared and global memory", "reads of memory that was never written", "accesses out of bounds",
-    "reads of asynchronous copies in flight", "copies that nobody waits for", "misaligned accesses",
-    "divergent barriers and collectives", "deadlock",
+    "races on shared and global memory",
+    "reads of memory that was never written",
+    "accesses out of bounds",
+    "reads of asynchronous copies in flight",
+    "copies that nobody waits for",
+    "misaligned accesses",
+    "divergent barriers and collectives",
+    "deadlock",
 )
 INLINE_ASSEMBLY = "holds inline assembly, which the emulator does not see"
-LACKING = ("host_compiler_missing", "emulator_unsupported")     # faults that leave a measuring target without checks
-OF_THE_HOST = ("timeout", "out_of_memory")     # findings that may be the doing of a host busy with other candidates
+LACKING = (
+    "host_compiler_missing",
+    "emulator_unsupported",
+)  # faults that leave a measuring target without checks
+OF_THE_HOST = (
+    "timeout",
+    "out_of_memory",
+)  # findings that may be the doing of a host busy with other candidates
 
 
 class SafetyGate:
@@ -35,42 +46,70 @@ class SafetyGate:
             return self._result(subject, checked)
         checker = subject.checker
         if checker is None:
-            return unavailable(self.name, f"{subject.target.name} does not look for races and uninitialised reads, "
-                                          "so nothing is claimed about them")
+            return unavailable(
+                self.name,
+                f"{subject.target.name} does not look for races and uninitialised reads, "
+                "so nothing is claimed about them",
+            )
         try:
             checked = checker.check(checker.load(subject.source, subject.cubin), problems)
-            return self._result(subject, checked, f" on {where(checker, subject.target)}", OF_THE_HOST)
+            return self._result(
+                subject, checked, f" on {where(checker, subject.target)}", OF_THE_HOST
+            )
         except Fault as fault:
             if fault.code not in LACKING:
                 raise
-            return unavailable(self.name, f"{subject.target.name} leaves safety to {checker.name}: {fault}; "
-                                          "nothing is claimed")
+            return unavailable(
+                self.name,
+                f"{subject.target.name} leaves safety to {checker.name}: {fault}; "
+                "nothing is claimed",
+            )
 
-    def _result(self, subject: Subject, checked: Iterable[Checked], on: str = "",
-                inconclusive: tuple[str, ...] = ()) -> GateResult:
+    def _result(
+        self,
+        subject: Subject,
+        checked: Iterable[Checked],
+        on: str = "",
+        inconclusive: tuple[str, ...] = (),
+    ) -> GateResult:
         """The first run with a finding decides: the others would only cost time."""
         runs: list[SafetyRun] = []
         for one in checked:
             runs.append(safety_run(one))
             if one.findings and one.findings[0].kind in inconclusive:
-                return unavailable(self.name, f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
-                                              "candidate did where it is timed: nothing is claimed")
+                return unavailable(
+                    self.name,
+                    f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
+                    "candidate did where it is timed: nothing is claimed",
+                )
             if one.findings:
                 first = one.findings[0]
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
                 sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
                 return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
             if subject.cancelled():
-                return unavailable(self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed")
+                return unavailable(
+                    self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed"
+                )
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
-        return passed(self.name, f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
-                                 + ", ".join(LOOKED_FOR), evidence)
+        return passed(
+            self.name,
+            f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
+            + ", ".join(LOOKED_FOR),
+            evidence,
+        )
 
 
 def like(facts: Device) -> Device:
     """The known GPU of that name, else the one of the closest compute capability; of equals the one of its size."""
-    return min(map(device, device_names()), key=lambda one: (
-        one.name != facts.name, abs(one.sm - facts.sm), abs(one.multiprocessors - facts.multiprocessors)))
+    return min(
+        map(device, device_names()),
+        key=lambda one: (
+            one.name != facts.name,
+            abs(one.sm - facts.sm),
+            abs(one.multiprocessors - facts.multiprocessors),
+        ),
+    )
 
 
 def where(checker: Target, target: Target) -> str:
@@ -82,10 +121,16 @@ def where(checker: Target, target: Target) -> str:
 
 def checked_problems(subject: Subject) -> list[Problem]:
     """Each derived check once, whatever its seeds: values hardly matter here, sizes and orders do."""
-    cases = {one.name: one for one in reversed(derived_cases(subject.kernel, subject.compiled, subject.point.tiles,
-                                                             subject.seed))}
-    return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
-            for case in reversed(cases.values())]
+    cases = {
+        one.name: one
+        for one in reversed(
+            derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+        )
+    }
+    return [
+        problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+        for case in reversed(cases.values())
+    ]
 
 
 def safety_run(one: Checked) -> SafetyRun:
@@ -94,7 +139,11 @@ def safety_run(one: Checked) -> SafetyRun:
 
 def place(one: Checked) -> str:
     case = one.problem.case
-    return f"{case.name} ({shape(case)}, {one.order} order)" if case.dims else f"{case.name} ({one.order} order)"
+    return (
+        f"{case.name} ({shape(case)}, {one.order} order)"
+        if case.dims
+        else f"{case.name} ({one.order} order)"
+    )
 
 
 def shape(case: Case) -> str:

@@ -21,14 +21,48 @@ LARGEST_CONSTANT = 2**63
 LONGEST_EXPRESSION = 1000
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "min": min, "max": max, "abs": abs,
+    "min": min,
+    "max": max,
+    "abs": abs,
     "ceil_div": lambda a, b: -(-a // b),
     "round_up": lambda a, multiple: -(-a // multiple) * multiple,
 }
-_NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Name, ast.Load,
-          ast.Constant, ast.Tuple, ast.And, ast.Or, ast.Not, ast.USub, ast.UAdd, ast.Add, ast.Sub, ast.Mult, ast.Div,
-          ast.FloorDiv, ast.Mod, ast.Pow, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
-_ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functions " + ", ".join(sorted(_FUNCTIONS))
+_NODES = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Tuple,
+    ast.And,
+    ast.Or,
+    ast.Not,
+    ast.USub,
+    ast.UAdd,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Pow,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.In,
+    ast.NotIn,
+)
+_ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functions " + ", ".join(
+    sorted(_FUNCTIONS)
+)
 
 
 @dataclass(frozen=True)
@@ -46,16 +80,19 @@ class Expression:
         except NameError as error:
             raise SpecError(f"{self.where}: {self.text!r}: {error}", code="unknown_name") from error
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise SpecError(f"{self.where}: {self.text!r} cannot be computed: {error}",
-                            code="bad_expression") from error
+            raise SpecError(
+                f"{self.where}: {self.text!r} cannot be computed: {error}", code="bad_expression"
+            ) from error
 
 
 def expression(text: str | int | float | bool, where: str) -> Expression:
     """Parse and check `text`; `where` names the file and key for the author. SpecError when it is not allowed."""
     text = str(text)
     if len(text) > LONGEST_EXPRESSION:
-        raise SpecError(f"{where}: an expression of {len(text)} characters; {LONGEST_EXPRESSION} are allowed",
-                        code="bad_expression")
+        raise SpecError(
+            f"{where}: an expression of {len(text)} characters; {LONGEST_EXPRESSION} are allowed",
+            code="bad_expression",
+        )
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -72,16 +109,20 @@ def require_names(found: Expression, known: set[str] | frozenset[str]) -> None:
     """Refuse, at load, an expression over names that will not be there."""
     missing = sorted(found.names - known)
     if missing:
-        raise SpecError(f"{found.where}: {found.text!r} uses the unknown name {missing[0]!r}",
-                        code="unknown_name", mend="known: " + ", ".join(sorted(known)))
+        raise SpecError(
+            f"{found.where}: {found.text!r} uses the unknown name {missing[0]!r}",
+            code="unknown_name",
+            mend="known: " + ", ".join(sorted(known)),
+        )
 
 
 def _refusal(node: ast.AST) -> str:
     """Why this piece of syntax may not stand in an expression; empty when it may."""
     if not isinstance(node, _NODES):
         return f"{type(node).__name__} is not allowed"
-    if isinstance(node, ast.Call) and (not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS
-                                       or node.keywords):
+    if isinstance(node, ast.Call) and (
+        not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords
+    ):
         return "an unknown function is called"
     if isinstance(node, ast.Constant):
         if not isinstance(node.value, (int, float, bool, str)):
@@ -89,7 +130,10 @@ def _refusal(node: ast.AST) -> str:
         if isinstance(node.value, (int, float)) and not abs(node.value) <= LARGEST_CONSTANT:
             return "a constant is too large"
     if isinstance(node, ast.BinOp):
-        if any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (node.left, node.right)):
+        if any(
+            isinstance(side, ast.Constant) and isinstance(side.value, str)
+            for side in (node.left, node.right)
+        ):
             return "arithmetic on text is not allowed"
         if isinstance(node.op, ast.Pow):
             return _power_refusal(node)
@@ -99,10 +143,16 @@ def _refusal(node: ast.AST) -> str:
 def _power_refusal(node: ast.BinOp) -> str:
     """Powers stay small: a constant exponent, and no power inside a power."""
     exponent = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-    if not isinstance(exponent, ast.Constant) or not isinstance(exponent.value, (int, float)) \
-            or exponent.value > LARGEST_POWER:
+    if (
+        not isinstance(exponent, ast.Constant)
+        or not isinstance(exponent.value, (int, float))
+        or exponent.value > LARGEST_POWER
+    ):
         return f"a power needs a constant exponent of at most {LARGEST_POWER}"
-    if any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Pow) for inner in ast.walk(node.left)):
+    if any(
+        isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Pow)
+        for inner in ast.walk(node.left)
+    ):
         return "a power of a power is not allowed"
     return ""
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.template_text import read_text
@@ -55,13 +55,19 @@ def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFile
     UsageError when its reference.py was changed since `kernel` was loaded.
     """
     name, folder = kernel.folder.name, kernel.folder
-    paths = {f"{name}/{path.relative_to(folder)}": path
-             for pattern in KERNEL_FILES for path in folder.glob(pattern)}
+    paths = {
+        f"{name}/{path.relative_to(folder)}": path
+        for pattern in KERNEL_FILES
+        for path in folder.glob(pattern)
+    }
     texts = {shown: read_text(path, shown) for shown, path in paths.items()}
     texts |= {f"{name}/{importable_name(other)}.py": text for other, text in kernel.reference_uses}
     if texts.get(f"{name}/reference.py") != kernel.reference_text:
-        raise UsageError(f"{name}/reference.py changed while it was read", code="kernel_changed",
-                         mend="submit the search again")
+        raise UsageError(
+            f"{name}/reference.py changed while it was read",
+            code="kernel_changed",
+            mend="submit the search again",
+        )
     texts |= header_texts(include_dirs)
     return KernelFiles(tuple(sorted(texts.items())))
 
@@ -99,14 +105,16 @@ def _holds(folder: Path, files: KernelFiles) -> bool:
     try:
         present = {str(path.relative_to(folder)) for path in _files_below(folder)}
         return present == {path for path, _ in files.files} and all(
-            (folder / path).read_text("utf-8") == text for path, text in files.files)
+            (folder / path).read_text("utf-8") == text for path, text in files.files
+        )
     except (OSError, UnicodeDecodeError):
         return False
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*")
-            if path.is_file() and path.parent.name != "__pycache__")
+    return (
+        path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"
+    )
 
 
 def _write(folder: Path, files: KernelFiles) -> None:
@@ -117,8 +125,9 @@ def _write(folder: Path, files: KernelFiles) -> None:
         for path, text in files.files:
             place = (fresh / path).resolve()
             if not place.is_relative_to(fresh.resolve()):
-                raise Fault(f"the stored file {path!r} lies outside its kernel",
-                            code="record_unreadable")
+                raise Fault(
+                    f"the stored file {path!r} lies outside its kernel", code="record_unreadable"
+                )
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, "utf-8", newline="")
         if folder.exists():
@@ -130,6 +139,9 @@ def _write(folder: Path, files: KernelFiles) -> None:
             if not _holds(folder, files):
                 raise
     except OSError as error:
-        raise Fault("the files that the search ran with cannot be written below "
-                    f"{folder.parent}: {error.strerror}", code="disk_full",
-                    mend="free some space in the data folder") from error
+        raise Fault(
+            "the files that the search ran with cannot be written below "
+            f"{folder.parent}: {error.strerror}",
+            code="disk_full",
+            mend="free some space in the data folder",
+        ) from error

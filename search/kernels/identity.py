@@ -13,7 +13,7 @@ from typing import Any
 from greenfast.search.digest import digest
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 
-LARGEST_ADDITION = 3                 # workloads, and checks, that may have been appended since
+LARGEST_ADDITION = 3  # workloads, and checks, that may have been appended since
 
 
 def semantics_digest(kernel: KernelSpec) -> str:
@@ -50,8 +50,11 @@ def _earlier_forms(kernel: KernelSpec) -> Iterator[KernelSpec]:
     sizes = range(LARGEST_ADDITION + 1)
     for workloads, checks in sorted(((a, b) for a in sizes for b in sizes), key=sum):
         if workloads <= len(kernel.workloads) and checks <= len(kernel.checks):
-            yield replace(kernel, workloads=kernel.workloads[:len(kernel.workloads) - workloads],
-                          checks=kernel.checks[:len(kernel.checks) - checks])
+            yield replace(
+                kernel,
+                workloads=kernel.workloads[: len(kernel.workloads) - workloads],
+                checks=kernel.checks[: len(kernel.checks) - checks],
+            )
     for workload in kernel.workloads:
         others = tuple(one for one in kernel.workloads if one is not workload)
         yield replace(kernel, workloads=others)
@@ -61,14 +64,24 @@ def _earlier_forms(kernel: KernelSpec) -> Iterator[KernelSpec]:
 
 def _semantics(kernel: KernelSpec) -> dict[str, Any]:
     return {
-        "name": kernel.name, "options": kernel.options,
-        "dims": [replace(one, doc="") for one in kernel.dims], "arguments": kernel.arguments,
-        "constants": kernel.constants, "work": (kernel.work_flop, kernel.work_bytes),
+        "name": kernel.name,
+        "options": kernel.options,
+        "dims": [replace(one, doc="") for one in kernel.dims],
+        "arguments": kernel.arguments,
+        "constants": kernel.constants,
+        "work": (kernel.work_flop, kernel.work_bytes),
         "alignment": (kernel.pointer_bytes, kernel.stride_elements),
-        "reference": kernel.reference_text, "uses": kernel.reference_uses}
+        "reference": kernel.reference_text,
+        "uses": kernel.reference_uses,
+    }
 
 
 def _source(template: TemplateSpec) -> TemplateSpec:
     """The template without what neither rendering nor launching reads."""
-    return replace(template, idea="", presets=(), probes=(),
-                   parameters=tuple(replace(one, doc="") for one in template.parameters))
+    return replace(
+        template,
+        idea="",
+        presets=(),
+        probes=(),
+        parameters=tuple(replace(one, doc="") for one in template.parameters),
+    )

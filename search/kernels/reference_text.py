@@ -34,9 +34,15 @@ def used_reference(name: str, folder: Path, roots: Sequence[Path]) -> str:
     for root in roots:
         if (root / name / "kernel.toml").is_file():
             if used_names(Table.read(root / name / "kernel.toml", f"{name}/kernel.toml")):
-                raise SpecError(f"{where}: reference_uses names {name!r}, whose reference.py builds on another itself",
-                                code="nested_reference", mend="name one that stands alone")
+                raise SpecError(
+                    f"{where}: reference_uses names {name!r}, whose reference.py builds on another itself",
+                    code="nested_reference",
+                    mend="name one that stands alone",
+                )
             return read_text(root / name / "reference.py", f"{name}/reference.py")
     known = sorted({path.parent.name for root in roots for path in root.glob("*/kernel.toml")})
-    raise SpecError(f"{where}: reference_uses names {name!r}, and no such kernel is beside it or shipped",
-                    code="unknown_kernel", mend="known: " + ", ".join(known))
+    raise SpecError(
+        f"{where}: reference_uses names {name!r}, and no such kernel is beside it or shipped",
+        code="unknown_kernel",
+        mend="known: " + ", ".join(known),
+    )

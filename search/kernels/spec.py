@@ -33,10 +33,10 @@ class Dim:
     """A size. `compile` dims are baked into a candidate's text, `run` dims are arguments of the launch."""
 
     name: str
-    time: str                        # "compile" | "run"
+    time: str  # "compile" | "run"
     doc: str
     default: Expression | None
-    values: tuple[int, ...]          # allowed values; empty: any
+    values: tuple[int, ...]  # allowed values; empty: any
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,15 @@ class Argument:
     """One entry of the kernel's parameter list, in order."""
 
     name: str
-    kind: str                        # "input" | "output" | "scalar"
-    dtype: str                       # "fp16" | "bf16" | "float32" | "int32" | "int64" | "uint8"; "dtype": the option's value
-    shape: tuple[str, ...]           # names of dims; empty for scalars
-    value: Expression | None         # scalars: over dims, constants
-    stride_of: tuple[str, int] | None   # scalars written stride(q, 0): element stride of an argument's axis
+    kind: str  # "input" | "output" | "scalar"
+    dtype: str  # "fp16" | "bf16" | "float32" | "int32" | "int64" | "uint8"; "dtype": the option's value
+    shape: tuple[str, ...]  # names of dims; empty for scalars
+    value: Expression | None  # scalars: over dims, constants
+    stride_of: (
+        tuple[str, int] | None
+    )  # scalars written stride(q, 0): element stride of an argument's axis
     optional: bool
-    contiguous: bool                 # never given padded or permuted strides
+    contiguous: bool  # never given padded or permuted strides
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ class Check:
 
     name: str
     dims: tuple[tuple[str, Expression], ...]
-    inputs: str                      # a recipe of the kernel's reference.py
-    layout: str                      # "contiguous" | "padded" | "bshd"
+    inputs: str  # a recipe of the kernel's reference.py
+    layout: str  # "contiguous" | "padded" | "bshd"
     seeds: int
     when: Expression | None
 
@@ -89,12 +91,12 @@ class Parameter:
     """A tunable value of a template."""
 
     name: str
-    type: str                        # "int" | "bool" | "choice"
+    type: str  # "int" | "bool" | "choice"
     values: tuple[Value, ...]
     default: Value
     doc: str
-    numerics_same: bool              # results are bit for bit the same whatever the value
-    when: Expression | None          # active only then; otherwise it takes its default
+    numerics_same: bool  # results are bit for bit the same whatever the value
+    when: Expression | None  # active only then; otherwise it takes its default
 
     def parse(self, text: str) -> Value:
         """The value that a person wrote on a command line; UsageError with the allowed ones."""
@@ -107,7 +109,7 @@ class Parameter:
 @dataclass(frozen=True)
 class Constraint:
     expression: Expression
-    because: str                     # a sentence; may name values as {tile_m}
+    because: str  # a sentence; may name values as {tile_m}
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,12 @@ class LaunchSpec:
     grid: tuple[Expression, Expression, Expression]
     block: tuple[Expression, Expression, Expression]
     smem_dynamic_bytes: Expression
-    cluster: tuple[Expression, Expression, Expression] = (Expression("1", frozenset()),) * 3     # in blocks
-    when: Expression | None = None   # over parameters and locals: the entry exists, and is launched, only then
+    cluster: tuple[Expression, Expression, Expression] = (
+        Expression("1", frozenset()),
+    ) * 3  # in blocks
+    when: Expression | None = (
+        None  # over parameters and locals: the entry exists, and is launched, only then
+    )
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ class Workspace:
     name: str
     bytes: Expression
     zero_fill: bool
-    when: Expression | None = None   # over parameters and locals: an argument only then
+    when: Expression | None = None  # over parameters and locals: an argument only then
 
 
 @dataclass(frozen=True)
@@ -158,19 +164,26 @@ class TemplateSpec:
     workspaces: tuple[Workspace, ...]
     presets: tuple[Preset, ...]
     deterministic: bool
-    text: str                        # the .cu.j2 itself with its parts, so that an identity covers it
-    lines: tuple[Line, ...]          # where each line of the text stands
+    text: str  # the .cu.j2 itself with its parts, so that an identity covers it
+    lines: tuple[Line, ...]  # where each line of the text stands
     path: Path
     probes: tuple[TemplateProbe, ...] = ()
-    deterministic_when: Expression | None = None     # over parameters: two runs of other points may differ in last bits
-    warp_rows: Expression | None = None      # rows of a tile that one warp owns, where a report may name warps
+    deterministic_when: Expression | None = (
+        None  # over parameters: two runs of other points may differ in last bits
+    )
+    warp_rows: Expression | None = (
+        None  # rows of a tile that one warp owns, where a report may name warps
+    )
 
     DIGEST_EXCLUDES = frozenset({"path", "lines"})
 
     @property
     def files(self) -> dict[str, Path]:
         """The template's file and its parts, by the names that messages call them by."""
-        return {name: self.path.parent.parent / name for name in dict.fromkeys(one.file for one in self.lines)}
+        return {
+            name: self.path.parent.parent / name
+            for name in dict.fromkeys(one.file for one in self.lines)
+        }
 
     def origin(self, number: int) -> Line:
         """Where line `number` of the text stands, from 1; the last line for what follows it."""
@@ -180,13 +193,17 @@ class TemplateSpec:
         for one in self.parameters:
             if one.name == name:
                 return one
-        raise unknown_name("parameter", name, [p.name for p in self.parameters], where=f"template {self.name}")
+        raise unknown_name(
+            "parameter", name, [p.name for p in self.parameters], where=f"template {self.name}"
+        )
 
     def preset(self, name: str) -> Preset:
         for one in self.presets:
             if one.name == name:
                 return one
-        raise unknown_name("preset", name, [p.name for p in self.presets], where=f"template {self.name}")
+        raise unknown_name(
+            "preset", name, [p.name for p in self.presets], where=f"template {self.name}"
+        )
 
     def launched(self, values: Mapping[str, Value]) -> tuple[LaunchSpec, ...]:
         """The launches that a point has; `values` are its parameters and locals."""
@@ -203,7 +220,9 @@ class TemplateSpec:
             if have[name] not in values:
                 raise UsageError(
                     f"template {self.name} does not support {name}={have[name]} of workload {workload.name}",
-                    code="unsupported_workload", mend=f"{name} may be " + ", ".join(map(str, values)))
+                    code="unsupported_workload",
+                    mend=f"{name} may be " + ", ".join(map(str, values)),
+                )
 
 
 def tile_names(templates: Iterable[TemplateSpec]) -> tuple[str, ...]:
@@ -217,23 +236,25 @@ class KernelSpec:
 
     name: str
     title: str
-    baseline: str                    # template:preset
+    baseline: str  # template:preset
     options: tuple[Option, ...]
     dims: tuple[Dim, ...]
     arguments: tuple[Argument, ...]
     constants: tuple[tuple[str, Expression], ...]
     work_flop: Expression
     work_bytes: Expression
-    pointer_bytes: int               # every tensor starts at a multiple of this
-    stride_elements: int             # row, head and batch strides are multiples of this
+    pointer_bytes: int  # every tensor starts at a multiple of this
+    stride_elements: int  # row, head and batch strides are multiples of this
     workloads: tuple[Workload, ...]
     checks: tuple[Check, ...]
     templates: tuple[TemplateSpec, ...]
     reference_text: str
     folder: Path
-    probes: tuple[ProbeSpec, ...] = ()       # in the order of the stages
-    probe_cases: tuple[str, ...] = ()        # names of checks that they run on
-    reference_uses: tuple[tuple[str, str], ...] = ()     # kernels that reference.py builds on, each with its reference.py
+    probes: tuple[ProbeSpec, ...] = ()  # in the order of the stages
+    probe_cases: tuple[str, ...] = ()  # names of checks that they run on
+    reference_uses: tuple[
+        tuple[str, str], ...
+    ] = ()  # kernels that reference.py builds on, each with its reference.py
 
     DIGEST_EXCLUDES = frozenset({"folder"})
     DIGEST_WHEN_SET = frozenset({"reference_uses"})
@@ -248,24 +269,33 @@ class KernelSpec:
         for one in self.workloads:
             if one.name == name:
                 return one
-        raise unknown_name("workload", name, [w.name for w in self.workloads], where=f"kernel {self.name}")
+        raise unknown_name(
+            "workload", name, [w.name for w in self.workloads], where=f"kernel {self.name}"
+        )
 
     def template(self, name: str) -> TemplateSpec:
         for one in self.templates:
             if one.name == name:
                 return one
-        raise unknown_name("template", name, [t.name for t in self.templates], where=f"kernel {self.name}")
+        raise unknown_name(
+            "template", name, [t.name for t in self.templates], where=f"kernel {self.name}"
+        )
 
     def preset(self, reference: str) -> tuple[TemplateSpec, Preset]:
         """The point that `template:preset` names."""
         template_name, separator, preset_name = reference.partition(":")
         if not separator:
-            raise UsageError(f"{reference!r} does not name a preset", code="bad_preset",
-                             mend="write template:preset, for example " + self.baseline)
+            raise UsageError(
+                f"{reference!r} does not name a preset",
+                code="bad_preset",
+                mend="write template:preset, for example " + self.baseline,
+            )
         template = self.template(template_name)
         return template, template.preset(preset_name)
 
-    def values_of(self, dims: Mapping[str, Value], options: Mapping[str, Value]) -> dict[str, Value]:
+    def values_of(
+        self, dims: Mapping[str, Value], options: Mapping[str, Value]
+    ) -> dict[str, Value]:
         """Dims, options and constants by name: what launch and work expressions are computed over."""
         values: dict[str, Value] = {**dims, **options}
         for name, constant in self.constants:

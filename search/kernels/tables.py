@@ -31,7 +31,9 @@ class Table:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SpecError(f"{shown_as}: not valid TOML: {error}", code="bad_toml") from error
         except OSError as error:
-            raise SpecError(f"{shown_as}: cannot be read: {error.strerror}", code="unreadable") from error
+            raise SpecError(
+                f"{shown_as}: cannot be read: {error.strerror}", code="unreadable"
+            ) from error
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
         """The value of `key`, checked to be of `kind` (bool is no int here)."""
@@ -50,7 +52,9 @@ class Table:
     def one_of(self, key: str, choices: tuple[str, ...], default: Any = _REQUIRED) -> str:
         value = self.get(key, str, default)
         if value not in choices:
-            raise SpecError(f"{self.where}: {key} = {value!r}; it may be " + ", ".join(choices), code="bad_spec")
+            raise SpecError(
+                f"{self.where}: {key} = {value!r}; it may be " + ", ".join(choices), code="bad_spec"
+            )
         return value
 
     def strings(self, key: str, default: Any = _REQUIRED) -> tuple[str, ...]:
@@ -70,12 +74,16 @@ class Table:
     def tables(self, key: str) -> tuple[Table, ...]:
         """An array of tables, each knowing its number."""
         found = self.get(key, list, [])
-        return tuple(Table(one, f"{self.where}, [[{key}]] {number}") for number, one in enumerate(found, 1))
+        return tuple(
+            Table(one, f"{self.where}, [[{key}]] {number}") for number, one in enumerate(found, 1)
+        )
 
     def named(self, key: str) -> tuple[tuple[str, Table], ...]:
         """[key.NAME] tables, in order."""
         outer = self.get(key, dict, {})
-        return tuple((name, Table(one, f"{self.where}, [{key}.{name}]")) for name, one in outer.items())
+        return tuple(
+            (name, Table(one, f"{self.where}, [{key}.{name}]")) for name, one in outer.items()
+        )
 
     def items(self) -> tuple[tuple[str, Any], ...]:
         """All keys as they stand: for tables whose keys are names of the author's choice."""
@@ -86,5 +94,8 @@ class Table:
         """Refuse what nobody asked for: a misspelt key must not be silently without effect."""
         extra = sorted(set(self._data) - self._asked)
         if extra:
-            raise SpecError(f"{self.where}: unknown key {extra[0]!r}", code="unknown_key",
-                            mend="known: " + ", ".join(sorted(self._asked)))
+            raise SpecError(
+                f"{self.where}: unknown key {extra[0]!r}",
+                code="unknown_key",
+                mend="known: " + ", ".join(sorted(self._asked)),
+            )

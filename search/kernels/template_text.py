@@ -29,7 +29,9 @@ class Line:
 @dataclass(frozen=True)
 class TemplateText:
     text: str
-    lines: tuple[Line, ...]          # of text.split("\n"), so that there is one behind the last newline, too
+    lines: tuple[
+        Line, ...
+    ]  # of text.split("\n"), so that there is one behind the last newline, too
 
 
 def read_template_text(folder: Path, name: str) -> TemplateText:
@@ -46,12 +48,17 @@ def read_text(path: Path, shown_as: str) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{shown_as}: the file is missing or unreadable", code="missing_file") from error
+        raise SpecError(
+            f"{shown_as}: the file is missing or unreadable", code="missing_file"
+        ) from error
 
 
 def _lines(folder: Path, file: str) -> list[tuple[str, Line]]:
     shown = f"{folder.name}/{file}"
-    return [(text, Line(shown, number)) for number, text in enumerate(read_text(folder / file, shown).split("\n"), 1)]
+    return [
+        (text, Line(shown, number))
+        for number, text in enumerate(read_text(folder / file, shown).split("\n"), 1)
+    ]
 
 
 def _included(text: str, line: Line, name: str) -> str | None:
@@ -60,11 +67,17 @@ def _included(text: str, line: Line, name: str) -> str | None:
         return None
     alone = _INCLUDE.match(text)
     if not alone:
-        raise SpecError(f"{line.file}: line {line.number}: an include stands alone on its line", code="bad_include",
-                        mend=f'write {{% include "{name}/NAME.cu.j2" %}}')
+        raise SpecError(
+            f"{line.file}: line {line.number}: an include stands alone on its line",
+            code="bad_include",
+            mend=f'write {{% include "{name}/NAME.cu.j2" %}}',
+        )
     if not re.fullmatch(f"{name}/{_PART_NAME}", alone.group(1)):
-        raise SpecError(f"{line.file}: line {line.number}: {alone.group(1)!r} is no part of template {name}",
-                        code="bad_include", mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _")
+        raise SpecError(
+            f"{line.file}: line {line.number}: {alone.group(1)!r} is no part of template {name}",
+            code="bad_include",
+            mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _",
+        )
     return alone.group(1)
 
 
@@ -72,12 +85,18 @@ def _part(folder: Path, name: str, part: str, place: Line) -> list[tuple[str, Li
     """The lines of a part that is included at `place`. Parts do not nest: the template's own file shows all of them."""
     if not (folder / part).is_file():
         known = sorted(one.name for one in (folder / name).glob("*.cu.j2"))
-        raise SpecError(f"{place.file}: line {place.number}: the part {part!r} does not exist", code="unknown_part",
-                        mend="known: " + (", ".join(f"{name}/{one}" for one in known) or "none"))
+        raise SpecError(
+            f"{place.file}: line {place.number}: the part {part!r} does not exist",
+            code="unknown_part",
+            mend="known: " + (", ".join(f"{name}/{one}" for one in known) or "none"),
+        )
     found = _lines(folder, part)
     for text, line in found:
         if _INCLUDE_TAG.search(text):
-            raise SpecError(f"{line.file}: line {line.number}: a part includes no other part", code="bad_include",
-                            mend=f"include it in {place.file}")
+            raise SpecError(
+                f"{line.file}: line {line.number}: a part includes no other part",
+                code="bad_include",
+                mend=f"include it in {place.file}",
+            )
     # What follows the part's last newline is no line of it: the include's own newline stays.
     return found if found[-1][0] else found[:-1]

@@ -10,16 +10,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.confirmation import (Contender, Settle, confirm, fastest, is_beaten, prepared, safety_of, standing,
-                                 unconfirmed)
 from greenfast.search.errors import GreenfastError
+from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.confirmation import (
+    Contender,
+    Settle,
+    confirm,
+    fastest,
+    is_beaten,
+    prepared,
+    safety_of,
+    standing,
+    unconfirmed,
+)
 from greenfast.search.loop.evaluate import Bench
 from greenfast.search.verdict import GateResult, Outcome
 
-CONTENDERS = 3                       # that are looked at, and so the most confirmations that a search ends with
+CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
-Settled = tuple[int, GateResult]     # a trial's number, and what a gate found of it that was spared, or on new inputs
+Settled = tuple[
+    int, GateResult
+]  # a trial's number, and what a gate found of it that was spared, or on new inputs
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,14 @@ class Closing:
     """`said` is for people: what the confirmations found, or why there are none."""
 
     settled: tuple[Settled, ...]
-    confirmations: tuple[Confirmation, ...]      # the last one counts
+    confirmations: tuple[Confirmation, ...]  # the last one counts
     peers: tuple[Peer, ...]
     said: str
 
 
-def closing(bench: Bench, baseline: Contender | None, contenders: Iterable[Contender]) -> Callable[[], Closing] | None:
+def closing(
+    bench: Bench, baseline: Contender | None, contenders: Iterable[Contender]
+) -> Callable[[], Closing] | None:
     """What is left to do, None when nothing was measured. The doing raises nothing: what goes wrong here is ours, and
     the search is complete without it."""
     if baseline is None:
@@ -44,11 +57,18 @@ def closing(bench: Bench, baseline: Contender | None, contenders: Iterable[Conte
 def _close(bench: Bench, baseline: Contender, contenders: list[Contender]) -> Closing:
     settled: list[Settled] = []
     safe = [one for one in contenders if not one.spared or _is_safe(bench, one, settled)]
-    confirmations, best = _confirmed(bench, baseline, safe, lambda number, result: settled.append((number, result)))
-    said = "; ".join(one.sentence for one in confirmations) or "no candidate was measured faster than the baseline"
+    confirmations, best = _confirmed(
+        bench, baseline, safe, lambda number, result: settled.append((number, result))
+    )
+    said = (
+        "; ".join(one.sentence for one in confirmations)
+        or "no candidate was measured faster than the baseline"
+    )
     peers: tuple[Peer, ...] | None = ()
     if bench.compare_peers is not None and not bench.cancelled():
-        peers, fault = _kept(lambda: bench.compare_peers(prepared(bench, best.candidate), cancelled=bench.cancelled))
+        peers, fault = _kept(
+            lambda: bench.compare_peers(prepared(bench, best.candidate), cancelled=bench.cancelled)
+        )
         said += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), said)
 
@@ -61,8 +81,9 @@ def _is_safe(bench: Bench, contender: Contender, settled: list[Settled]) -> bool
     return result is not None and result.outcome is not Outcome.FAILED
 
 
-def _confirmed(bench: Bench, baseline: Contender, contenders: list[Contender],
-               settle: Settle) -> tuple[tuple[Confirmation, ...], Contender]:
+def _confirmed(
+    bench: Bench, baseline: Contender, contenders: list[Contender], settle: Settle
+) -> tuple[tuple[Confirmation, ...], Contender]:
     """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
     slower than the runner-up, who then has to hold by itself."""
     who = standing(baseline, contenders)
@@ -72,7 +93,9 @@ def _confirmed(bench: Bench, baseline: Contender, contenders: list[Contender],
     first = first or unconfirmed(who.winner, fault)
     if fault or (first.comparisons and not is_beaten(first)):
         return (first,), who.winner
-    others, winner = _confirmed(bench, baseline, [one for one in contenders if one is not who.winner], settle)
+    others, winner = _confirmed(
+        bench, baseline, [one for one in contenders if one is not who.winner], settle
+    )
     if first.confirmed and not others[-1].confirmed:
         return (*others, first), who.winner
     return (first, *others), winner
@@ -84,5 +107,5 @@ def _kept(work: Callable[[], T]) -> tuple[T | None, str]:
         return work(), ""
     except GreenfastError as error:
         return None, str(error)
-    except Exception as error:                   # a bug of ours must not cost a search that is complete
+    except Exception as error:  # a bug of ours must not cost a search that is complete
         return None, f"a bug of greenfast: {type(error).__name__}: {error}"

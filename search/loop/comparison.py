@@ -16,16 +16,16 @@ class ProcessTimes:
     """One fresh process on one secret seed; each timing holds the samples of both programs."""
 
     seed: int
-    timings: tuple[Timing, ...]          # one a workload
+    timings: tuple[Timing, ...]  # one a workload
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One program against another. Ratios are time / the other's time: below 1 is faster."""
 
-    against: str                         # "baseline", "runner-up", or a peer's name
-    other_trial: int | None              # None: not a trial of this search
-    decision: str                        # of greenfast.search.timing.Decision; a tie is "same" or "ambiguous"
+    against: str  # "baseline", "runner-up", or a peer's name
+    other_trial: int | None  # None: not a trial of this search
+    decision: str  # of greenfast.search.timing.Decision; a tie is "same" or "ambiguous"
     ratio: float
     ratio_low: float
     ratio_high: float
@@ -37,20 +37,22 @@ class Confirmation:
     """The winner of a search, timed again against the baseline and the runner-up."""
 
     trial: int
-    confirmed: bool                      # faster than the baseline in fresh processes, and right on the new seeds
+    confirmed: bool  # faster than the baseline in fresh processes, and right on the new seeds
     sentence: str
     comparisons: tuple[Comparison, ...]
-    checks: tuple[tuple[str, str], ...] | None = None    # name and digest of each that it was held to; None: not recorded
+    checks: tuple[tuple[str, str], ...] | None = (
+        None  # name and digest of each that it was held to; None: not recorded
+    )
 
 
 @dataclass(frozen=True)
 class Peer:
     """Somebody else's kernel on one workload, or why it was not compared."""
 
-    name: str                            # torch-flash, torch-cudnn, torch-efficient, flash-attention-4 ...
+    name: str  # torch-flash, torch-cudnn, torch-efficient, flash-attention-4 ...
     version: str
     workload: str
-    outcome: str                         # "timed" | "wrong" | "not_comparable" | "unavailable"
+    outcome: str  # "timed" | "wrong" | "not_comparable" | "unavailable"
     sentence: str
     time_median_us: float | None = None
-    comparison: Comparison | None = None     # the winner against it, timed in turns
+    comparison: Comparison | None = None  # the winner against it, timed in turns

@@ -12,21 +12,31 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
+from greenfast.search.acceptance import measured_decision
 from greenfast.search.errors import Fault
-from greenfast.search.loop.evaluate import Bench, time_us_of
 from greenfast.search.gates import Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import left_wrong, timed_problems
-from greenfast.search.acceptance import measured_decision
 from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
+from greenfast.search.loop.evaluate import Bench, time_us_of
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Failure, Rival
 from greenfast.search.timing import Decision, Interval, across_processes
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import (Accepted, GateResult, Green, Outcome, Stage, TimeKind, Timing, Trial, gate_result,
-                            performance_of)
+from greenfast.search.verdict import (
+    Accepted,
+    GateResult,
+    Green,
+    Outcome,
+    Stage,
+    TimeKind,
+    Timing,
+    Trial,
+    gate_result,
+    performance_of,
+)
 
 PROCESSES = 3
 BASELINE, RUNNER_UP = "baseline", "runner-up"
@@ -39,8 +49,8 @@ class Contender:
 
     number: int
     candidate: Candidate
-    time_us: float                   # geometric mean over the workloads
-    spared: bool = False             # its safety was not looked at, because a faster one was accepted already
+    time_us: float  # geometric mean over the workloads
+    spared: bool = False  # its safety was not looked at, because a faster one was accepted already
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,9 @@ class Standing:
         return {BASELINE: self.baseline} | ({RUNNER_UP: self.runner_up} if self.runner_up else {})
 
 
-Settle = Callable[[int, GateResult], None]       # hears of a trial's number, and what a gate found of it since
+Settle = Callable[
+    [int, GateResult], None
+]  # hears of a trial's number, and what a gate found of it since
 
 
 class _Wrong(Exception):
@@ -75,8 +87,12 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
     if not is_baseline and result.outcome is not Outcome.PASSED:
         return None
     safety = gate_result(trial.verdict, Stage.SAFETY)
-    return Contender(trial.number, trial.candidate, time_us_of(evidence.timings),
-                     safety is not None and safety.outcome is Outcome.SKIPPED)
+    return Contender(
+        trial.number,
+        trial.candidate,
+        time_us_of(evidence.timings),
+        safety is not None and safety.outcome is Outcome.SKIPPED,
+    )
 
 
 def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
@@ -97,30 +113,49 @@ def safety_of(bench: Bench, contender: Contender) -> GateResult:
 
 def is_beaten(confirmation: Confirmation) -> bool:
     """Whether fresh processes showed the runner-up to be faster."""
-    return any(one.against == RUNNER_UP and one.decision == Decision.SLOWER for one in confirmation.comparisons)
+    return any(
+        one.against == RUNNER_UP and one.decision == Decision.SLOWER
+        for one in confirmation.comparisons
+    )
 
 
-def confirm(bench: Bench, who: Standing, processes: int = PROCESSES,
-            new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
-            settle: Settle = lambda number, result: None) -> Confirmation:
+def confirm(
+    bench: Bench,
+    who: Standing,
+    processes: int = PROCESSES,
+    new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
+    settle: Settle = lambda number, result: None,
+) -> Confirmation:
     """Time the winner again. What goes wrong here by our doing is raised as Fault; who proves wrong is told to `settle`."""
     found: dict[str, list[ProcessTimes]] = {role: [] for role in who.by_role()}
-    lost = ""                            # why the winner is not compared with the runner-up
+    lost = ""  # why the winner is not compared with the runner-up
     try:
         for _ in range(processes):
-            for role, times in _process_or_another(bench, who, tuple(found), new_seed, settle).items():
+            for role, times in _process_or_another(
+                bench, who, tuple(found), new_seed, settle
+            ).items():
                 if isinstance(times, ProcessTimes):
                     found[role].append(times)
                 else:
                     del found[role]
                     lost = times
     except _Wrong as wrong:
-        return Confirmation(who.winner.number, False, f"trial {who.winner.number} is not confirmed: on new inputs "
-                                                      f"{wrong}", ())
-    comparisons = tuple(_comparison(role, who.by_role()[role].number, tuple(times)) for role, times in found.items())
+        return Confirmation(
+            who.winner.number,
+            False,
+            f"trial {who.winner.number} is not confirmed: on new inputs {wrong}",
+            (),
+        )
+    comparisons = tuple(
+        _comparison(role, who.by_role()[role].number, tuple(times)) for role, times in found.items()
+    )
     confirmed = comparisons[0].decision == Decision.FASTER
-    return Confirmation(who.winner.number, confirmed, _sentence(who, comparisons, lost, confirmed, processes),
-                        comparisons)
+    return Confirmation(
+        who.winner.number,
+        confirmed,
+        _sentence(who, comparisons, lost, confirmed, processes),
+        comparisons,
+    )
 
 
 def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
@@ -131,15 +166,22 @@ def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
 def prepared(bench: Bench, candidate: Candidate) -> Subject:
     """A candidate that was right before, compiled and ready to be checked and timed."""
     source = bench.render(candidate)
-    cubin = bench.toolchain.compile(source, bench.target.device.arch) if isinstance(source, RenderedSource) else None
+    cubin = (
+        bench.toolchain.compile(source, bench.target.device.arch)
+        if isinstance(source, RenderedSource)
+        else None
+    )
     if not isinstance(cubin, Cubin):
-        raise Fault(f"a {candidate.template} candidate that was right before can no longer be compiled",
-                    code="contender_lost")
+        raise Fault(
+            f"a {candidate.template} candidate that was right before can no longer be compiled",
+            code="contender_lost",
+        )
     return bench.subject(candidate, source, cubin)
 
 
-def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int],
-                        settle: Settle) -> dict[str, ProcessTimes | str]:
+def _process_or_another(
+    bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int], settle: Settle
+) -> dict[str, ProcessTimes | str]:
     """A process, and another in its place when a fault of ours ended it."""
     try:
         return _process(bench, who, roles, new_seed(), settle)
@@ -149,8 +191,9 @@ def _process_or_another(bench: Bench, who: Standing, roles: tuple[str, ...], new
     return _process(bench, who, roles, new_seed(), settle)
 
 
-def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int,
-             settle: Settle) -> dict[str, ProcessTimes | str]:
+def _process(
+    bench: Bench, who: Standing, roles: tuple[str, ...], seed: int, settle: Settle
+) -> dict[str, ProcessTimes | str]:
     """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
     out differently from one process to the next."""
     bench.target.fresh()
@@ -179,8 +222,13 @@ def _process(bench: Bench, who: Standing, roles: tuple[str, ...], seed: int,
 def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
     """All blocks of each workload; what the winner's timed launches left is held to the reference."""
     rival = Rival(other.program, timed_problems(other), to_the_end=True)
-    return winner.target.measure(winner.program, winner.cubin, timed_problems(winner), rival,
-                                 lambda execution: left_wrong(winner, execution))
+    return winner.target.measure(
+        winner.program,
+        winner.cubin,
+        timed_problems(winner),
+        rival,
+        lambda execution: left_wrong(winner, execution),
+    )
 
 
 def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> Comparison:
@@ -189,20 +237,26 @@ def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> 
     return Comparison(role, number, decision.value, ratio, low, high, processes)
 
 
-def _sentence(who: Standing, comparisons: tuple[Comparison, ...], lost: str, confirmed: bool,
-              processes: int) -> str:
+def _sentence(
+    who: Standing, comparisons: tuple[Comparison, ...], lost: str, confirmed: bool, processes: int
+) -> str:
     against = {one.against: one for one in comparisons}
     said = "confirmed" if confirmed else "not confirmed"
-    first = (f"trial {who.winner.number} is {said} in {processes} fresh processes on new inputs: "
-             f"{_ratio(against[BASELINE])} of the baseline's time")
+    first = (
+        f"trial {who.winner.number} is {said} in {processes} fresh processes on new inputs: "
+        f"{_ratio(against[BASELINE])} of the baseline's time"
+    )
     if who.runner_up is None:
         return first
     name = f"trial {who.runner_up.number}, the runner-up"
     if lost:
         return f"{first}; {name}, fails on new inputs: {lost}"
     one = against[RUNNER_UP]
-    words = {Decision.FASTER: "it is faster than", Decision.SLOWER: "it is slower than",
-             Decision.TOO_NOISY: "it was too noisy to judge against"}
+    words = {
+        Decision.FASTER: "it is faster than",
+        Decision.SLOWER: "it is slower than",
+        Decision.TOO_NOISY: "it was too noisy to judge against",
+    }
     return f"{first}; {words.get(Decision(one.decision), 'it ties with')} {name}: {_ratio(one)} of its time"
 
 
@@ -210,7 +264,9 @@ def _ratio(one: Comparison) -> str:
     return f"{one.ratio:.4f} [{one.ratio_low:.4f}, {one.ratio_high:.4f}]"
 
 
-def _shuffled(order: random.Random, all_of_them: list[tuple[str, Subject]]) -> list[tuple[str, Subject]]:
+def _shuffled(
+    order: random.Random, all_of_them: list[tuple[str, Subject]]
+) -> list[tuple[str, Subject]]:
     return order.sample(all_of_them, len(all_of_them))
 
 
@@ -221,5 +277,9 @@ def _not_cancelled(bench: Bench) -> None:
 
 def unconfirmed(winner: Contender, fault: str) -> Confirmation:
     """A fault of ours says nothing of the winner: it stays what the search found, and is not confirmed."""
-    return Confirmation(winner.number, False, f"trial {winner.number} is not confirmed, through no fault of its own: "
-                                              f"{fault}", ())
+    return Confirmation(
+        winner.number,
+        False,
+        f"trial {winner.number} is not confirmed, through no fault of its own: {fault}",
+        (),
+    )

@@ -9,19 +9,33 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.loop.comparison import Peer
 from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
 from greenfast.search.gates import GATES, GateLimits, Subject
 from greenfast.search.gates.promises import Siblings
-from greenfast.search.render import RenderedSource, RenderFailed, render
-from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.kernels.spec import Check, Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.loop.comparison import Peer
+from greenfast.search.render import RenderedSource, RenderFailed, render
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import Question, Target
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
-from greenfast.search.verdict import (Accepted, BaselineTimings, Faulted, GateResult, Green, Outcome, PerformanceEvidence, Reason,
-                            Rejected, Stage, Timing, Verdict, no_baseline, performance_of)
+from greenfast.search.verdict import (
+    Accepted,
+    BaselineTimings,
+    Faulted,
+    GateResult,
+    Green,
+    Outcome,
+    PerformanceEvidence,
+    Reason,
+    Rejected,
+    Stage,
+    Timing,
+    Verdict,
+    no_baseline,
+    performance_of,
+)
 
 FAULT_RETRIES = 2
 
@@ -39,31 +53,69 @@ class Bench:
     limits: GateLimits
     seed: int
     cancelled: Callable[[], bool] = lambda: False
-    baseline: Candidate | None = None    # what a measuring target times in turns with the others
+    baseline: Candidate | None = None  # what a measuring target times in turns with the others
     min_gain: float = 0.0
-    checker: Target | None = None        # looks for races where the target itself does not
-    mode: str = "auto"                   # how measured times find the caches: "auto" | "hot" | "cold"
-    best_time_us: Callable[[], float] = lambda: math.inf     # of the fastest accepted candidate so far
-    compare_peers: Callable[..., tuple[Peer, ...]] | None = None     # greenfast.search.peers.compare_peers, where there are peers
-    closing_checks: tuple[Check, ...] | None = None      # that a winner is confirmed on; None: the kernel's
-    siblings: Siblings | None = None     # what parameters that promise equal results are held to
-    on_result: Callable[[GateResult], None] = lambda result: None    # hears of each gate's as it comes
+    checker: Target | None = None  # looks for races where the target itself does not
+    mode: str = "auto"  # how measured times find the caches: "auto" | "hot" | "cold"
+    best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
+    compare_peers: Callable[..., tuple[Peer, ...]] | None = (
+        None  # greenfast.search.peers.compare_peers, where there are peers
+    )
+    closing_checks: tuple[Check, ...] | None = (
+        None  # that a winner is confirmed on; None: the kernel's
+    )
+    siblings: Siblings | None = None  # what parameters that promise equal results are held to
+    on_result: Callable[[GateResult], None] = lambda result: (
+        None
+    )  # hears of each gate's as it comes
 
     def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
         template = self.kernel.template(candidate.template)
-        return render(self.kernel, template, candidate, self._point(template, candidate), self.include_dirs)
+        return render(
+            self.kernel, template, candidate, self._point(template, candidate), self.include_dirs
+        )
 
-    def subject(self, candidate: Candidate, source: RenderedSource, cubin, baseline: BaselineTimings = no_baseline) -> Subject:
+    def subject(
+        self,
+        candidate: Candidate,
+        source: RenderedSource,
+        cubin,
+        baseline: BaselineTimings = no_baseline,
+    ) -> Subject:
         template = self.kernel.template(candidate.template)
-        return Subject(self.kernel, template, candidate, self.compiled, self._point(template, candidate), source, cubin,
-                       self.target, self.workloads, self.limits, self.seed, baseline, self.cancelled,
-                       lambda: self.rival if self.target.measures and baseline() is not None else None,
-                       self.min_gain, self.checker, self.mode, self.siblings)
+        return Subject(
+            self.kernel,
+            template,
+            candidate,
+            self.compiled,
+            self._point(template, candidate),
+            source,
+            cubin,
+            self.target,
+            self.workloads,
+            self.limits,
+            self.seed,
+            baseline,
+            self.cancelled,
+            lambda: self.rival if self.target.measures and baseline() is not None else None,
+            self.min_gain,
+            self.checker,
+            self.mode,
+            self.siblings,
+        )
 
-    def question(self, candidate: Candidate, source: RenderedSource, baseline: BaselineTimings = no_baseline) -> Question:
+    def question(
+        self, candidate: Candidate, source: RenderedSource, baseline: BaselineTimings = no_baseline
+    ) -> Question:
         """What a target that knows the answer without running anything is asked."""
-        return Question(candidate, source.digest, tuple(one.name for one in self.workloads), self.limits, baseline,
-                        self.baseline)
+        return Question(
+            candidate,
+            source.digest,
+            tuple(one.name for one in self.workloads),
+            self.limits,
+            baseline,
+            self.baseline,
+        )
 
     @cached_property
     def rival(self) -> Subject | None:
@@ -71,9 +123,16 @@ class Bench:
         if self.baseline is None:
             return None
         source = self.render(self.baseline)
-        cubin = self.toolchain.compile(source, self.target.device.arch) if isinstance(source, RenderedSource) else None
+        cubin = (
+            self.toolchain.compile(source, self.target.device.arch)
+            if isinstance(source, RenderedSource)
+            else None
+        )
         if not isinstance(cubin, Cubin):
-            raise Fault("the baseline, which was right before, can no longer be compiled", code="baseline_lost")
+            raise Fault(
+                "the baseline, which was right before, can no longer be compiled",
+                code="baseline_lost",
+            )
         return self.subject(self.baseline, source, cubin)
 
     def _point(self, template: TemplateSpec, candidate: Candidate) -> Resolved:
@@ -88,8 +147,12 @@ class Evaluated:
     attempts: int = 1
 
 
-def evaluate(candidate: Candidate, bench: Bench, baseline: BaselineTimings = no_baseline,
-             rendered: RenderedSource | RenderFailed | None = None) -> Evaluated:
+def evaluate(
+    candidate: Candidate,
+    bench: Bench,
+    baseline: BaselineTimings = no_baseline,
+    rendered: RenderedSource | RenderFailed | None = None,
+) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such."""
     started = time.monotonic()
     rendered = rendered if rendered is not None else bench.render(candidate)
@@ -107,8 +170,12 @@ def _is_repeated(verdict: Verdict) -> bool:
     return isinstance(verdict, Faulted) and verdict.code != MACHINE_BUSY
 
 
-def _through(candidate: Candidate, bench: Bench, rendered: RenderedSource | RenderFailed,
-             baseline: BaselineTimings) -> Verdict:
+def _through(
+    candidate: Candidate,
+    bench: Bench,
+    rendered: RenderedSource | RenderFailed,
+    baseline: BaselineTimings,
+) -> Verdict:
     if isinstance(rendered, RenderFailed):
         place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
         return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
@@ -134,13 +201,17 @@ def _through_gates(subject: Subject, bench: Bench) -> Verdict:
         results.append(result)
         bench.on_result(result)
         if result.outcome is Outcome.FAILED:
-            results += [GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
-                        for later in GATES[number + 1:]]
+            results += [
+                GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
+                for later in GATES[number + 1 :]
+            ]
             return Rejected(Stage(gate.name), result.reason, result.sentence, tuple(results))
     return _right(tuple(results))
 
 
-def _spared(gate: str, results: list[GateResult], best_time_us: Callable[[], float]) -> GateResult | None:
+def _spared(
+    gate: str, results: list[GateResult], best_time_us: Callable[[], float]
+) -> GateResult | None:
     """Safety takes about a second of the host, so it is asked only of what would be the best: `green` is all that a
     candidate comes to that an accepted one beats."""
     if gate != Stage.SAFETY:
@@ -148,8 +219,12 @@ def _spared(gate: str, results: list[GateResult], best_time_us: Callable[[], flo
     time_us, best_us = measured_time_us(results), best_time_us()
     if time_us is None or time_us <= best_us:
         return None
-    return GateResult(gate, Outcome.SKIPPED, f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
-                                             f"takes {best_us:.2f} us was there")
+    return GateResult(
+        gate,
+        Outcome.SKIPPED,
+        f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
+        f"takes {best_us:.2f} us was there",
+    )
 
 
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
@@ -175,7 +250,10 @@ def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
     """The verdict of a right candidate once a gate that it had been spared has judged it, or one that it passed has found
     it wrong on other inputs."""
-    results = tuple(result if one.gate == result.gate and _is_news(one, result) else one for one in verdict.gates)
+    results = tuple(
+        result if one.gate == result.gate and _is_news(one, result) else one
+        for one in verdict.gates
+    )
     if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
         return verdict
     if result.outcome is Outcome.FAILED:
@@ -184,7 +262,9 @@ def settled(verdict: Verdict, result: GateResult) -> Verdict:
 
 
 def _is_news(before: GateResult, now: GateResult) -> bool:
-    return before.outcome is Outcome.SKIPPED or (before.outcome is Outcome.PASSED and now.outcome is Outcome.FAILED)
+    return before.outcome is Outcome.SKIPPED or (
+        before.outcome is Outcome.PASSED and now.outcome is Outcome.FAILED
+    )
 
 
 def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:

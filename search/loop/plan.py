@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.facts import Device, device
-from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.gates.base import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.replay import on_record
@@ -30,7 +30,7 @@ LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
 # How a measured time finds the caches: by the workload's size; its data in L2; its data in memory (a ring of input sets).
 MODES = ("auto", "hot", "cold")
-CHAMPION = "champion"              # the baseline is what was promoted in the search's scope
+CHAMPION = "champion"  # the baseline is what was promoted in the search's scope
 GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
 
 
@@ -47,10 +47,10 @@ class SearchRequest:
     trials: int | None = None
     seconds: float | None = None
     seed: int | None = None
-    baseline: str | None = None              # template:preset, "champion", or "none"
-    min_gain: float | None = None            # a share: 0.02 asks for 2 % less time
-    confirm: bool = True                     # where times are measured, time the winner again in fresh processes
-    mode: str | None = None                  # how measured times find the caches: one of MODES
+    baseline: str | None = None  # template:preset, "champion", or "none"
+    min_gain: float | None = None  # a share: 0.02 asks for 2 % less time
+    confirm: bool = True  # where times are measured, time the winner again in fresh processes
+    mode: str | None = None  # how measured times find the caches: one of MODES
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -65,25 +65,34 @@ class SearchPlan:
     templates: tuple[str, ...]
     target: str
     strategy: str
-    trials: int | None                       # at least one of trials and seconds is set
+    trials: int | None  # at least one of trials and seconds is set
     seconds: float | None
     seed: int
     baseline: str
     min_gain: float
     limits: GateLimits
-    window: int                              # candidates in flight; part of the plan, so that a search repeats
-    compiled: Items = ()                     # compile-time dims and options, the same for all workloads
-    champion: Candidate | None = None        # the baseline, when it is no preset
+    window: int  # candidates in flight; part of the plan, so that a search repeats
+    compiled: Items = ()  # compile-time dims and options, the same for all workloads
+    champion: Candidate | None = None  # the baseline, when it is no preset
     confirm: bool = True
-    mode: str = "auto"                       # of measured times; modes are never compared
-    shapes: tuple[Items, ...] = ()           # dims and options of each workload; plans of earlier versions hold none
+    mode: str = "auto"  # of measured times; modes are never compared
+    shapes: tuple[
+        Items, ...
+    ] = ()  # dims and options of each workload; plans of earlier versions hold none
 
 
-ChampionOf = Callable[[SearchPlan], tuple[str, Candidate] | None]      # its name and point, in the plan's scope
+ChampionOf = Callable[
+    [SearchPlan], tuple[str, Candidate] | None
+]  # its name and point, in the plan's scope
 
 
-def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
-              champion_of: ChampionOf = lambda plan: None) -> SearchPlan:
+def make_plan(
+    request: SearchRequest,
+    catalogue: Catalogue,
+    *,
+    window: int = 2,
+    champion_of: ChampionOf = lambda plan: None,
+) -> SearchPlan:
     """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices.
 
     Where times are measured, the default baseline is the champion of the plan's scope, if there is one.
@@ -98,27 +107,49 @@ def make_plan(request: SearchRequest, catalogue: Catalogue, *, window: int = 2,
         raise unknown_name("strategy", strategy, STRATEGIES)
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
-    baseline = _default_baseline(kernel, workloads[0]) if request.baseline in (None, CHAMPION) else request.baseline
+    baseline = (
+        _default_baseline(kernel, workloads[0])
+        if request.baseline in (None, CHAMPION)
+        else request.baseline
+    )
     if baseline != NO_BASELINE:
         kernel.preset(baseline)[0].check_supports(workloads[0])
     trials, seconds = _budget(request)
     plan = SearchPlan(
-        name=_name(request.name, kernel, workloads), kernel=kernel.name, kernel_digest=kernel_identity(kernel),
+        name=_name(request.name, kernel, workloads),
+        kernel=kernel.name,
+        kernel_digest=kernel_identity(kernel),
         workloads=tuple(one.name for one in workloads),
-        templates=_templates(request, kernel, workloads[0], compiled, target), target=target, strategy=strategy,
-        trials=trials, seconds=seconds, seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
-        baseline=baseline, min_gain=_min_gain(request.min_gain), limits=_limits(request.gates), window=window,
-        compiled=compiled, confirm=request.confirm, mode=_mode(request.mode),
-        shapes=tuple(one.dims + one.options for one in workloads))
-    if request.baseline == CHAMPION or request.baseline is None and family == "cuda":
+        templates=_templates(request, kernel, workloads[0], compiled, target),
+        target=target,
+        strategy=strategy,
+        trials=trials,
+        seconds=seconds,
+        seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
+        baseline=baseline,
+        min_gain=_min_gain(request.min_gain),
+        limits=_limits(request.gates),
+        window=window,
+        compiled=compiled,
+        confirm=request.confirm,
+        mode=_mode(request.mode),
+        shapes=tuple(one.dims + one.options for one in workloads),
+    )
+    if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
     return plan
 
 
 def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
     """The kernel's own choice; where its template does not serve the workload, the first preset that may."""
-    presets = [kernel.baseline, *(f"{template.name}:{preset.name}" for template in kernel.templates
-                                  for preset in template.presets)]
+    presets = [
+        kernel.baseline,
+        *(
+            f"{template.name}:{preset.name}"
+            for template in kernel.templates
+            for preset in template.presets
+        ),
+    ]
     compiled = dict(workload.compile_time(kernel))
     for one in presets:
         template = kernel.preset(one)[0]
@@ -127,14 +158,19 @@ def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
     return kernel.baseline
 
 
-def _against_champion(plan: SearchPlan, champion: tuple[str, Candidate] | None, *, required: bool) -> SearchPlan:
+def _against_champion(
+    plan: SearchPlan, champion: tuple[str, Candidate] | None, *, required: bool
+) -> SearchPlan:
     """The plan with the champion, as it is now, for its baseline."""
     if champion is not None:
         return replace(plan, baseline=champion[0], champion=champion[1])
     if required:
-        raise UsageError(f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} on {plan.target} "
-                         "with these files and this toolchain", code="no_champion",
-                         mend=f"name no baseline for the default, {plan.baseline}; `greenfast champions` lists them")
+        raise UsageError(
+            f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} on {plan.target} "
+            "with these files and this toolchain",
+            code="no_champion",
+            mend=f"name no baseline for the default, {plan.baseline}; `greenfast champions` lists them",
+        )
     return plan
 
 
@@ -152,7 +188,10 @@ def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
         if other.compile_time(kernel) != first:
             raise UsageError(
                 f"workloads {workloads[0].name} and {other.name} differ in compile-time values, so no one kernel "
-                "serves both", code="mixed_workloads", mend="start one search for each")
+                "serves both",
+                code="mixed_workloads",
+                mend="start one search for each",
+            )
     if len({one.name for one in workloads}) != len(workloads):
         raise UsageError("a workload is named twice", code="repeated_workload")
     return first
@@ -166,6 +205,7 @@ def target_device(target: str):
     if family == "replay":
         return find_recording(which).heading.device
     from greenfast.search.targets.cuda import open_device
+
     return open_device(which).device
 
 
@@ -177,8 +217,9 @@ def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
     return Space(template, compiled, target_device(target))
 
 
-def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items,
-               target: str) -> tuple[str, ...]:
+def _templates(
+    request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items, target: str
+) -> tuple[str, ...]:
     names = request.templates or tuple(one.name for one in kernel.templates)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
@@ -198,11 +239,15 @@ def _templates(request: SearchRequest, kernel: KernelSpec, workload: Workload, c
         else:
             refusals.append(f"{name}: {_why_defaults_fail(space)}")
     if refusals and (request.templates or not chosen):
-        raise UsageError("no parameter values satisfy the constraints of template " + "; ".join(refusals),
-                         code="empty_space")
+        raise UsageError(
+            "no parameter values satisfy the constraints of template " + "; ".join(refusals),
+            code="empty_space",
+        )
     if not chosen:
-        raise UsageError(f"no template of kernel {kernel.name} supports workload {workload.name}",
-                         code="unsupported_workload")
+        raise UsageError(
+            f"no template of kernel {kernel.name} supports workload {workload.name}",
+            code="unsupported_workload",
+        )
     return tuple(chosen)
 
 
@@ -223,16 +268,24 @@ def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
     if trials is None and seconds is None:
         return DEFAULT_TRIALS, None
     if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
-        raise UsageError(f"a budget of {trials} trials", code="bad_budget", mend=f"1 to {LARGEST_TRIALS}")
+        raise UsageError(
+            f"a budget of {trials} trials", code="bad_budget", mend=f"1 to {LARGEST_TRIALS}"
+        )
     if seconds is not None and not 0 < seconds <= LARGEST_SECONDS:
-        raise UsageError(f"a budget of {seconds:g} seconds", code="bad_budget", mend="more than 0, at most 30 days")
+        raise UsageError(
+            f"a budget of {seconds:g} seconds",
+            code="bad_budget",
+            mend="more than 0, at most 30 days",
+        )
     return trials, seconds
 
 
 def _min_gain(value: float | None) -> float:
     gain = 0.01 if value is None else value
     if not 0 <= gain < 1:
-        raise UsageError(f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1")
+        raise UsageError(
+            f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1"
+        )
     return gain
 
 
@@ -250,9 +303,14 @@ def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:
         for name, value in settings.items():
             if name not in GATE_LIMITS[gate]:
                 raise unknown_name("setting", name, GATE_LIMITS[gate], where=f"gate {gate}")
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-                raise UsageError(f"gates.{gate}.{name} is {value!r}", code="bad_limit",
-                                 mend="a whole number of 0 or more, or null for no limit")
+            if value is not None and (
+                not isinstance(value, int) or isinstance(value, bool) or value < 0
+            ):
+                raise UsageError(
+                    f"gates.{gate}.{name} is {value!r}",
+                    code="bad_limit",
+                    mend="a whole number of 0 or more, or null for no limit",
+                )
             values[name] = value
     return GateLimits(**values)
 

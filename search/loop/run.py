@@ -18,26 +18,48 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.errors import Fault
+from greenfast.search.gates.promises import Siblings
+from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
 from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
-from greenfast.search.errors import Fault
 from greenfast.search.loop.executor import LocalExecutor
-from greenfast.search.kernels.identity import passed_checks
-from greenfast.search.gates.promises import Siblings
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal, Strategy, Told
-from greenfast.search.verdict import (Accepted, CheckEvidence, Faulted, GateResult, Green, PerformanceEvidence, Reason, Rejected, Stage,
-                            Timing, Trial, Verdict, no_baseline, performance_of)
+from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.strategies import (
+    STRATEGIES,
+    Infeasible,
+    Objective,
+    Past,
+    Proposal,
+    Strategy,
+    Told,
+)
+from greenfast.search.verdict import (
+    Accepted,
+    CheckEvidence,
+    Faulted,
+    GateResult,
+    Green,
+    PerformanceEvidence,
+    Reason,
+    Rejected,
+    Stage,
+    Timing,
+    Trial,
+    Verdict,
+    no_baseline,
+    performance_of,
+)
 
 CONTROL_INTERVAL_S = 0.25
 FAILED = "The search failed"
-FAULTS_IN_A_ROW = 5              # then the machine is broken, not the candidates
-DEATHS = 3                       # a candidate that was in flight when a worker died this often is not tried again
+FAULTS_IN_A_ROW = 5  # then the machine is broken, not the candidates
+DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
 
 class Control(StrEnum):
@@ -70,7 +92,9 @@ class History:
     trials: tuple[Trial, ...] = ()
     pending: tuple[Pending, ...] = ()
     spent_s: float = 0.0
-    checks_of: Callable[[int], Sequence[CheckEvidence]] = field(default=lambda number: (), compare=False)    # of a trial
+    checks_of: Callable[[int], Sequence[CheckEvidence]] = field(
+        default=lambda number: (), compare=False
+    )  # of a trial
 
 
 class Sink(Protocol):
@@ -80,6 +104,7 @@ class Sink(Protocol):
     def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
     def settle(self, number: int, result: GateResult) -> None:
         """What a gate found of a recorded trial since: it had been spared it, or proved wrong on new inputs."""
+
     def confirm(self, confirmation: Confirmation) -> None: ...
     def beside(self, peer: Peer) -> None: ...
     def control(self, spent_s: float) -> Control:
@@ -103,24 +128,37 @@ class _Flight:
 class SearchRun:
     """One search being run by this process."""
 
-    def __init__(self, plan: SearchPlan, bench: Bench, sink: Sink, history: History,
-                 on_trial: Callable[[Trial], None] = lambda trial: None,
-                 on_closing: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        plan: SearchPlan,
+        bench: Bench,
+        sink: Sink,
+        history: History,
+        on_trial: Callable[[Trial], None] = lambda trial: None,
+        on_closing: Callable[[], None] = lambda: None,
+    ) -> None:
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
         baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
         self.siblings = Siblings(bench.kernel, history.checks_of)
-        self.bench = replace(bench, cancelled=self.stop.is_set, baseline=baseline, min_gain=plan.min_gain,
-                             mode=plan.mode, best_time_us=lambda: self.best_time_us, siblings=self.siblings)
+        self.bench = replace(
+            bench,
+            cancelled=self.stop.is_set,
+            baseline=baseline,
+            min_gain=plan.min_gain,
+            mode=plan.mode,
+            best_time_us=lambda: self.best_time_us,
+            siblings=self.siblings,
+        )
         self.strategy = make_strategy(plan, bench)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
-        self.contenders: list[Contender] = []            # measured, and shown to be faster than the baseline
-        self.best_time_us = math.inf                     # of those that were accepted
-        self.sources: dict[str, Told | None] = {}        # source digest -> what it came to
+        self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
+        self.best_time_us = math.inf  # of those that were accepted
+        self.sources: dict[str, Told | None] = {}  # source digest -> what it came to
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
         self.redo = deque(sorted(history.pending, key=lambda one: one.number))
@@ -139,7 +177,7 @@ class SearchRun:
                 result = self._loop(executor, flights)
                 return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
             finally:
-                if flights:                      # cancelled, interrupted or broken: nobody waits for these any more
+                if flights:  # cancelled, interrupted or broken: nobody waits for these any more
                     self._interrupt()
 
     def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
@@ -148,7 +186,12 @@ class SearchRun:
             control = self.sink.control(self._spent_s())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
-            while control is Control.RUN and not exhausted and len(flights) < self.plan.window and self._budget_left():
+            while (
+                control is Control.RUN
+                and not exhausted
+                and len(flights) < self.plan.window
+                and self._budget_left()
+            ):
                 flight = self._launch(executor)
                 exhausted = flight is None
                 if flight is not None:
@@ -169,7 +212,9 @@ class SearchRun:
         bench = self.bench
         if bench.closing_checks is not None:
             bench = replace(bench, kernel=replace(bench.kernel, checks=bench.closing_checks))
-        work = closing(bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+        work = (
+            closing(bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+        )
         if work is None:
             return result
         self.on_closing()
@@ -178,7 +223,9 @@ class SearchRun:
             while not future.done():
                 match self.sink.control(self._spent_s()):
                     case Control.CANCEL:
-                        return RunResult(Ended.CANCELLED, "cancelled while its winner was confirmed")
+                        return RunResult(
+                            Ended.CANCELLED, "cancelled while its winner was confirmed"
+                        )
                     case Control.PAUSE:
                         return RunResult(Ended.PAUSED, "paused before its winner was confirmed")
                 wait((future,), CONTROL_INTERVAL_S)
@@ -204,7 +251,10 @@ class SearchRun:
     def _ended(self, control: Control, exhausted: bool) -> RunResult:
         if control is Control.PAUSE:
             return RunResult(Ended.PAUSED, "paused")
-        return RunResult(Ended.COMPLETED, "every valid candidate was tried" if exhausted else "the budget is spent")
+        return RunResult(
+            Ended.COMPLETED,
+            "every valid candidate was tried" if exhausted else "the budget is spent",
+        )
 
     def _is_baseline(self, number: int) -> bool:
         return number == 0 and self.plan.baseline != NO_BASELINE
@@ -242,7 +292,9 @@ class SearchRun:
                 return None
             rendered = self.bench.render(proposal.candidate)
             if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
-                told = self.sources[rendered.digest]     # another spelling of a source that was tried: no new trial
+                told = self.sources[
+                    rendered.digest
+                ]  # another spelling of a source that was tried: no new trial
                 if told is not None:
                     self.strategy.tell(proposal, told)
                 continue
@@ -255,13 +307,26 @@ class SearchRun:
         self.sink.begin(pending.number, proposal)
         if pending.attempts >= DEATHS:
             future: Future[Evaluated] = Future()
-            future.set_result(Evaluated(Faulted(
-                Stage.COMPILE, "worker_died", f"the worker died {pending.attempts} times with this candidate in "
-                "flight; it is not tried again"), None, 0.0))
+            future.set_result(
+                Evaluated(
+                    Faulted(
+                        Stage.COMPILE,
+                        "worker_died",
+                        f"the worker died {pending.attempts} times with this candidate in "
+                        "flight; it is not tried again",
+                    ),
+                    None,
+                    0.0,
+                )
+            )
             return _Flight(pending.number, proposal, None, future)
-        return self._submit(executor, pending.number, proposal, self.bench.render(pending.candidate))
+        return self._submit(
+            executor, pending.number, proposal, self.bench.render(pending.candidate)
+        )
 
-    def _submit(self, executor: LocalExecutor, number: int, proposal: Proposal, rendered) -> _Flight:
+    def _submit(
+        self, executor: LocalExecutor, number: int, proposal: Proposal, rendered
+    ) -> _Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:
             self.sources[source.digest] = None
@@ -283,9 +348,16 @@ class SearchRun:
             return None
 
     def _record(self, flight: _Flight, done: Evaluated) -> None:
-        trial = self.siblings.held(Trial(
-            flight.number, flight.proposal.candidate, done.verdict, flight.source.digest if flight.source else None,
-            done.duration_s, flight.proposal.sampler))
+        trial = self.siblings.held(
+            Trial(
+                flight.number,
+                flight.proposal.candidate,
+                done.verdict,
+                flight.source.digest if flight.source else None,
+                done.duration_s,
+                flight.proposal.sampler,
+            )
+        )
         self.sink.record(trial, flight.source)
         self._learn(trial, self.strategy.tell)
         self.on_trial(trial)
@@ -316,7 +388,9 @@ class SearchRun:
             self._learn(trial, lambda proposal, told: None)
             past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
         self.faults_in_a_row = 0
-        self.strategy.restore([*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)])
+        self.strategy.restore(
+            [*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)]
+        )
         numbers = [one.number for one in history.trials] + [one.number for one in history.pending]
         self.next_number = max(numbers, default=-1) + 1
 
@@ -328,9 +402,15 @@ def failure_sentence(why: str) -> str:
 
 def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
     """The plan's strategy over its templates' spaces, with every preset as a seed."""
-    spaces = {name: bench.target.space(bench.kernel.template(name), bench.compiled) for name in plan.templates}
-    seeds = [preset_candidate(space.template, preset.name, bench.compiled)
-             for space in spaces.values() for preset in space.template.presets]
+    spaces = {
+        name: bench.target.space(bench.kernel.template(name), bench.compiled)
+        for name in plan.templates
+    }
+    seeds = [
+        preset_candidate(space.template, preset.name, bench.compiled)
+        for space in spaces.values()
+        for preset in space.template.presets
+    ]
     valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
     return STRATEGIES[plan.strategy](bench.kernel.name, spaces, valid, plan.seed)
 
@@ -361,5 +441,7 @@ def _objective(verdict: Verdict) -> Objective | None:
         return None
     if evidence.ratio_to_baseline is not None:
         return Objective(math.log(evidence.ratio_to_baseline))
-    logs = [math.log(one.time_median_us) for one in evidence.timings]     # no right baseline: plain times
+    logs = [
+        math.log(one.time_median_us) for one in evidence.timings
+    ]  # no right baseline: plain times
     return Objective(sum(logs) / len(logs))

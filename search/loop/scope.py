@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from greenfast.search.digest import digest
-from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.kernels.spec import Items
+from greenfast.search.loop.plan import SearchPlan
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Scope:
 
     kernel: str
     kernel_digest: str
-    workloads: tuple[str, ...]           # in the order of their names: a geometric mean has no order
-    values: Items                        # compile-time dims and options (D, dtype, mask)
+    workloads: tuple[str, ...]  # in the order of their names: a geometric mean has no order
+    values: Items  # compile-time dims and options (D, dtype, mask)
     device: str
     toolchain: str
-    mode: str = "auto"                   # of timing: hot and cold are never compared
-    shapes: tuple[Items, ...] = ()       # dims and options of each workload, in an order of their own
+    mode: str = "auto"  # of timing: hot and cold are never compared
+    shapes: tuple[Items, ...] = ()  # dims and options of each workload, in an order of their own
 
     DIGEST_WHEN_SET = frozenset({"shapes"})
 
@@ -36,6 +36,13 @@ class Scope:
 
 def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
     """The scope of a search that ran in `environment`, of which the entries `device` and `toolchain` count."""
-    return Scope(plan.kernel, plan.kernel_digest, tuple(sorted(plan.workloads)), plan.compiled,
-                 environment.get("device", ""), environment.get("toolchain", ""), plan.mode,
-                 tuple(sorted(plan.shapes, key=repr)))
+    return Scope(
+        plan.kernel,
+        plan.kernel_digest,
+        tuple(sorted(plan.workloads)),
+        plan.compiled,
+        environment.get("device", ""),
+        environment.get("toolchain", ""),
+        plan.mode,
+        tuple(sorted(plan.shapes, key=repr)),
+    )

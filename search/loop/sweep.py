@@ -9,31 +9,50 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError, UsageError
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.recordings.contents import (Heading, Protocol, RecordedTemplate, Recording, Row, Times, checks_digest,
-                                        operation_digest, recording_of)
-from greenfast.search.recordings.file import as_kept, rounded, write
+from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.loop.sweep_journal import Journal, journal_path
+from greenfast.search.recordings.contents import (
+    Heading,
+    Protocol,
+    RecordedTemplate,
+    Recording,
+    Row,
+    Times,
+    checks_digest,
+    operation_digest,
+    recording_of,
+)
+from greenfast.search.recordings.file import as_kept, rounded, write
 from greenfast.search.recordings.lattice import Lattice, lattice_points
 from greenfast.search.recordings.rules import standing
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space
-from greenfast.search.kernels.spec import KernelSpec, Workload
 from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import CompileFailed, Toolchain
-from greenfast.search.verdict import (CheckEvidence, CorrectnessEvidence, GateResult, PerformanceEvidence, PtxasEvidence, Stage,
-                            TimeKind)
+from greenfast.search.verdict import (
+    CheckEvidence,
+    CorrectnessEvidence,
+    GateResult,
+    PerformanceEvidence,
+    PtxasEvidence,
+    Stage,
+    TimeKind,
+)
 
 # Safety is nothing to be replayed: the emulator tells it.
 GATES = (PtxasGate(), CorrectnessGate(), PerformanceGate())
-PROTOCOL_DETAIL = ("sets", "nodes")              # of a timing's details, what its note says too; the others are health
+PROTOCOL_DETAIL = (
+    "sets",
+    "nodes",
+)  # of a timing's details, what its note says too; the others are health
 FAULT_TRIES = 3
 FAULTS_IN_A_ROW = 5
 
@@ -47,7 +66,7 @@ class SweepOrder:
     workloads: tuple[Workload, ...]
     template: str
     lattice: Lattice
-    baseline: str                    # template:preset
+    baseline: str  # template:preset
     seed: int = 0
     check_seeds: int = 1
     max_spill_bytes: int | None = 0
@@ -59,7 +78,7 @@ class Progress:
     done: int
     total: int
     timed: int
-    per_second: float                # of this run
+    per_second: float  # of this run
     seconds_left: float | None
 
 
@@ -67,7 +86,7 @@ class Progress:
 class Sweeping:
     """How a sweep was left."""
 
-    recording: Recording | None      # None: not complete; the same order goes on with the journal
+    recording: Recording | None  # None: not complete; the same order goes on with the journal
     done: int
     total: int
     faults: tuple[str, ...] = ()
@@ -76,19 +95,40 @@ class Sweeping:
 class Sweep:
     """One order on one target. `run` may be called again after it was stopped; rows that are there are not repeated."""
 
-    def __init__(self, order: SweepOrder, target: Target, toolchain: Toolchain, include_dirs: tuple[Path, ...],
-                 greenfast: str) -> None:
+    def __init__(
+        self,
+        order: SweepOrder,
+        target: Target,
+        toolchain: Toolchain,
+        include_dirs: tuple[Path, ...],
+        greenfast: str,
+    ) -> None:
         if not target.measures:
-            raise UsageError(f"{target.name} does not measure times, so there is nothing to record",
-                             code="nothing_to_record", mend="use cuda:0")
+            raise UsageError(
+                f"{target.name} does not measure times, so there is nothing to record",
+                code="nothing_to_record",
+                mend="use cuda:0",
+            )
         self.order, self.target, self.stopping = order, target, threading.Event()
         compiled = order.workloads[0].compile_time(order.kernel)
-        few = tuple(replace(one, seeds=min(one.seeds, order.check_seeds)) for one in order.kernel.checks)
+        few = tuple(
+            replace(one, seeds=min(one.seeds, order.check_seeds)) for one in order.kernel.checks
+        )
         self._baseline = preset_candidate(*_preset(order), compiled)
         limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
-        self._bench = Bench(replace(order.kernel, checks=few), compiled, order.workloads, target, toolchain,
-                            include_dirs, limits, order.seed, self.stopping.is_set, baseline=self._baseline,
-                            min_gain=order.min_gain)
+        self._bench = Bench(
+            replace(order.kernel, checks=few),
+            compiled,
+            order.workloads,
+            target,
+            toolchain,
+            include_dirs,
+            limits,
+            order.seed,
+            self.stopping.is_set,
+            baseline=self._baseline,
+            min_gain=order.min_gain,
+        )
         space = Space(order.kernel.template(order.template), compiled, target.device)
         self.points = lattice_points(space, order.lattice)
         self._greenfast, self._timings = greenfast, None
@@ -100,24 +140,48 @@ class Sweep:
     def heading(self) -> Heading:
         """Needs the target prepared: it names the device and the driver."""
         order, kernel = self.order, self.order.kernel
-        used = [kernel.template(name) for name in dict.fromkeys((order.template, self._baseline.template))]
-        environment = {**dict(self._bench.toolchain.identity), **dict(self.target.identity()),
-                       "greenfast": self._greenfast}
+        used = [
+            kernel.template(name)
+            for name in dict.fromkeys((order.template, self._baseline.template))
+        ]
+        environment = {
+            **dict(self._bench.toolchain.identity),
+            **dict(self.target.identity()),
+            "greenfast": self._greenfast,
+        }
         return Heading(
-            name=order.name, kernel=kernel.name, operation_digest=operation_digest(kernel, order.workloads),
+            name=order.name,
+            kernel=kernel.name,
+            operation_digest=operation_digest(kernel, order.workloads),
             checks_digest=checks_digest(kernel),
-            workloads=order.workloads, template=order.template, lattice=order.lattice, baseline=order.baseline,
-            templates=tuple(RecordedTemplate(one.name, digest(one), tuple(each.name for each in one.parameters))
-                            for one in used),
+            workloads=order.workloads,
+            template=order.template,
+            lattice=order.lattice,
+            baseline=order.baseline,
+            templates=tuple(
+                RecordedTemplate(one.name, digest(one), tuple(each.name for each in one.parameters))
+                for one in used
+            ),
             device=self.target.device,
             protocol=Protocol(order.seed, order.check_seeds, order.max_spill_bytes, order.min_gain),
-            environment=tuple(sorted(environment.items())), recorded_at=time.strftime("%Y-%m-%d", time.gmtime()))
+            environment=tuple(sorted(environment.items())),
+            recorded_at=time.strftime("%Y-%m-%d", time.gmtime()),
+        )
 
-    def run(self, out: Path, width: int, seconds: float | None = None,
-            on_progress: Callable[[Progress], None] = lambda progress: None) -> Sweeping:
+    def run(
+        self,
+        out: Path,
+        width: int,
+        seconds: float | None = None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> Sweeping:
         """Measure what the journal beside `out` lacks, then write `out`."""
         if out.exists():
-            raise UsageError(f"{out} is there already", code="output_exists", mend="choose another file with --out")
+            raise UsageError(
+                f"{out} is there already",
+                code="output_exists",
+                mend="choose another file with --out",
+            )
         self.stopping.clear()
         self.target.prepare()
         journal = Journal(journal_path(out), self.heading())
@@ -137,12 +201,19 @@ class Sweep:
     def _others(self) -> Iterator[Candidate]:
         """The lattice's candidates in order, without the baseline, which may be one of them."""
         for point in self.points:
-            one = Candidate(self.order.kernel.name, self.order.template, point, Origin(OriginKind.SEEDED))
+            one = Candidate(
+                self.order.kernel.name, self.order.template, point, Origin(OriginKind.SEEDED)
+            )
             if one.digest != self._baseline.digest:
                 yield one
 
-    def _measure(self, journal: Journal, width: int, seconds: float | None,
-                 on_progress: Callable[[Progress], None]) -> tuple[str, ...]:
+    def _measure(
+        self,
+        journal: Journal,
+        width: int,
+        seconds: float | None,
+        on_progress: Callable[[Progress], None],
+    ) -> tuple[str, ...]:
         done = {one.number for one in journal.rows}
         self._establish_baseline(journal, 0 in done)
         todo = ((number, one) for number, one in enumerate(self._others(), 1) if number not in done)
@@ -154,7 +225,11 @@ class Sweep:
             try:
                 while True:
                     late = seconds is not None and time.monotonic() - begin > seconds
-                    while len(flights) < 2 * width and not late and (one := next(todo, None)) is not None:
+                    while (
+                        len(flights) < 2 * width
+                        and not late
+                        and (one := next(todo, None)) is not None
+                    ):
                         flights[pool.submit(self._row, *one, journal.run)] = one[0]
                     if not flights:
                         return tuple(faults)
@@ -170,7 +245,7 @@ class Sweep:
                                 raise
                     on_progress(self._progress(journal, before, begin))
             finally:
-                if flights:                              # interrupted, or broken: nobody waits for these
+                if flights:  # interrupted, or broken: nobody waits for these
                     self.stopping.set()
                     pool.shutdown(wait=False, cancel_futures=True)
                     self._bench.toolchain.interrupt()
@@ -179,17 +254,25 @@ class Sweep:
     def _progress(self, journal: Journal, before: int, begin: float) -> Progress:
         elapsed, done = time.monotonic() - begin, len(journal.rows)
         rate = (done - before) / elapsed if elapsed > 0 else 0.0
-        return Progress(done, self.total, sum(bool(one.times) for one in journal.rows), rate,
-                        (self.total - done) / rate if rate else None)
+        return Progress(
+            done,
+            self.total,
+            sum(bool(one.times) for one in journal.rows),
+            rate,
+            (self.total - done) / rate if rate else None,
+        )
 
     def _establish_baseline(self, journal: Journal, known: bool) -> None:
         """Right and timed in this process, too: the others need its program. Its row is that of the first process."""
         row, results = self._judged(0, self._baseline, journal.run)
         if row.stage is not None:
-            raise UsageError(f"the baseline {self.order.baseline} is not right here: {row.stage}: {row.sentence}",
-                             code="baseline_rejected", mend="choose another with --baseline")
+            raise UsageError(
+                f"the baseline {self.order.baseline} is not right here: {row.stage}: {row.sentence}",
+                code="baseline_rejected",
+                mend="choose another with --baseline",
+            )
         self._timings = results[-1].evidence.timings
-        self._bench.rival                                # compiled once, before threads ask for it
+        self._bench.rival  # compiled once, before threads ask for it
         if not known:
             journal.add(row)
 
@@ -208,11 +291,26 @@ class Sweep:
         values = tuple(value for _, value in candidate.parameters)
         source = bench.render(candidate)
         if not isinstance(source, RenderedSource):
-            raise SpecError(f"template {candidate.template} does not render: {source.message}", code="render_error")
+            raise SpecError(
+                f"template {candidate.template} does not render: {source.message}",
+                code="render_error",
+            )
         cubin = bench.toolchain.compile(source, bench.target.device.arch)
         if isinstance(cubin, CompileFailed):
-            return Row(number, candidate.template, values, source.digest, Stage.COMPILE.value, cubin.reason.value,
-                       cubin.sentence, None, 0, None, (), run), []
+            return Row(
+                number,
+                candidate.template,
+                values,
+                source.digest,
+                Stage.COMPILE.value,
+                cubin.reason.value,
+                cubin.sentence,
+                None,
+                0,
+                None,
+                (),
+                run,
+            ), []
         subject = bench.subject(candidate, source, cubin, lambda: self._timings)
         results: list[GateResult] = []
         for gate in GATES:
@@ -229,12 +327,21 @@ def _preset(order: SweepOrder):
     return template, preset.name
 
 
-def _row_of(number: int, candidate: Candidate, source_digest: str, results: list[GateResult], min_gain: float,
-            run: int) -> Row:
+def _row_of(
+    number: int,
+    candidate: Candidate,
+    source_digest: str,
+    results: list[GateResult],
+    min_gain: float,
+    run: int,
+) -> Row:
     """Gate results as a row. A timed one's verdict comes from the samples as they are stored."""
     last = results[-1]
     ptxas = next((one.evidence for one in results if isinstance(one.evidence, PtxasEvidence)), None)
-    checks = next((one.evidence.checks for one in results if isinstance(one.evidence, CorrectnessEvidence)), ())
+    checks = next(
+        (one.evidence.checks for one in results if isinstance(one.evidence, CorrectnessEvidence)),
+        (),
+    )
     times = _times(last.evidence.timings) if isinstance(last.evidence, PerformanceEvidence) else ()
     values = tuple(value for _, value in candidate.parameters)
     stage, reason, sentence = last.gate, last.reason.value if last.reason else None, last.sentence
@@ -244,8 +351,20 @@ def _row_of(number: int, candidate: Candidate, source_digest: str, results: list
     if reason is None:
         stage, sentence = None, ""
     worst = _worst(checks)
-    return Row(number, candidate.template, values, source_digest, stage, reason, sentence, ptxas, len(checks),
-               worst and as_kept(worst), times, run)
+    return Row(
+        number,
+        candidate.template,
+        values,
+        source_digest,
+        stage,
+        reason,
+        sentence,
+        ptxas,
+        len(checks),
+        worst and as_kept(worst),
+        times,
+        run,
+    )
 
 
 def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
@@ -253,8 +372,13 @@ def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
     failed = next((one for one in checks if not one.passed), None)
     if failed is not None or not checks:
         return failed
-    return max(checks, key=lambda one: ((one.frobenius_error or 0.0) / one.frobenius_allowed if one.frobenius_allowed
-                                        else 0.0, one.max_abs_error or 0.0))
+    return max(
+        checks,
+        key=lambda one: (
+            (one.frobenius_error or 0.0) / one.frobenius_allowed if one.frobenius_allowed else 0.0,
+            one.max_abs_error or 0.0,
+        ),
+    )
 
 
 def _times(timings) -> tuple[Times, ...]:
@@ -263,6 +387,15 @@ def _times(timings) -> tuple[Times, ...]:
     for one in timings:
         detail = dict(one.detail)
         floor = detail.pop("floor_us", 0.0)
-        found.append(Times(tuple(map(rounded, one.samples)), tuple(map(rounded, one.baseline_samples)), floor, one.note,
-                           tuple((name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL)))
+        found.append(
+            Times(
+                tuple(map(rounded, one.samples)),
+                tuple(map(rounded, one.baseline_samples)),
+                floor,
+                one.note,
+                tuple(
+                    (name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL
+                ),
+            )
+        )
     return tuple(found)

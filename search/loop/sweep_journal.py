@@ -21,11 +21,14 @@ class Journal:
         try:
             self._file = path.open("w" if not self.rows else "r+", encoding="utf-8")
             self._file.write("\n".join([_first_line(heading), *map(row_json, self.rows)]) + "\n")
-            self._file.truncate()                        # what a killed process left half written
+            self._file.truncate()  # what a killed process left half written
             self._file.flush()
         except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}", code="unwritable_output",
-                             mend="choose another file with --out") from error
+            raise UsageError(
+                f"{path} cannot be written: {error.strerror}",
+                code="unwritable_output",
+                mend="choose another file with --out",
+            ) from error
 
     def add(self, row: Row) -> None:
         """Handed to the system when this returns: a killed process loses nothing."""
@@ -33,7 +36,9 @@ class Journal:
             self._file.write(row_json(row) + "\n")
             self._file.flush()
         except OSError as error:
-            raise Fault(f"{self.path} cannot be written: {error.strerror}", code="disk_full") from error
+            raise Fault(
+                f"{self.path} cannot be written: {error.strerror}", code="disk_full"
+            ) from error
         self.rows.append(row)
 
     def close(self) -> None:
@@ -54,12 +59,16 @@ def finish(out: Path) -> Recording:
     """Write `out` from the journal beside it, marked as incomplete; needs no GPU."""
     path = journal_path(out)
     if out.exists():
-        raise UsageError(f"{out} is there already", code="output_exists", mend="choose another file with --out")
+        raise UsageError(
+            f"{out} is there already", code="output_exists", mend="choose another file with --out"
+        )
     lines = path.read_text("utf-8", "replace").split("\n") if path.exists() else [""]
     try:
         heading = heading_of(path.name, json.loads(lines[0])["heading"])
     except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{path} is no journal of a sweep", code="no_journal", mend="sweep first") from None
+        raise UsageError(
+            f"{path} is no journal of a sweep", code="no_journal", mend="sweep first"
+        ) from None
     rows = _rows(lines)
     if not rows:
         raise UsageError(f"{path} holds no candidate yet", code="no_journal", mend="sweep first")
@@ -83,8 +92,12 @@ def _read(path: Path, heading: Heading) -> list[Row]:
     except (ValueError, KeyError, TypeError):
         sweep = None
     if sweep != plan_digest(heading):
-        raise UsageError(f"{path} is the journal of another sweep, or was made with other files, another GPU, driver "
-                         "or toolchain", code="journal_differs", mend="remove it, or choose another file with --out")
+        raise UsageError(
+            f"{path} is the journal of another sweep, or was made with other files, another GPU, driver "
+            "or toolchain",
+            code="journal_differs",
+            mend="remove it, or choose another file with --out",
+        )
     return _rows(lines)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from greenfast.search.kernels.catalogue import complete_dims
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.catalogue import complete_dims
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload, tile_names
 
@@ -15,11 +15,11 @@ from greenfast.search.kernels.spec import Items, KernelSpec, Workload, tile_name
 class Case:
     """One run to be compared with the reference."""
 
-    name: str                        # the check's or the workload's
+    name: str  # the check's or the workload's
     dims: Items
     options: Items
-    inputs: str                      # recipe
-    layout: str                      # "contiguous" | "padded" | "bshd"
+    inputs: str  # recipe
+    layout: str  # "contiguous" | "padded" | "bshd"
     seed: int
     tiles: tuple[tuple[str, int], ...]
 
@@ -27,11 +27,17 @@ class Case:
         return kernel.values_of(dict(self.dims), dict(self.options))
 
 
-def derived_cases(kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int) -> tuple[Case, ...]:
+def derived_cases(
+    kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int
+) -> tuple[Case, ...]:
     """The kernel's checks for these tiles; seeds follow from `seed`, so a trial can be repeated."""
     # A bundle may be held to checks that are newer than its template, and name what that does not.
     sizes_of = {name for check in kernel.checks for one in check.expressions for name in one.names}
-    values: dict[str, Value] = {**dict.fromkeys((*tile_names(kernel.templates), *sizes_of), 1), **dict(compiled), **tiles}
+    values: dict[str, Value] = {
+        **dict.fromkeys((*tile_names(kernel.templates), *sizes_of), 1),
+        **dict(compiled),
+        **tiles,
+    }
     options = tuple((one.name, values[one.name]) for one in kernel.options)
     baked = {dim.name: values[dim.name] for dim in kernel.dims if dim.time == "compile"}
     cases = []
@@ -43,8 +49,18 @@ def derived_cases(kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int],
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
         if any(int(size) < 0 for _, size in dims):
             raise SpecError(f"{where}: a negative size", code="bad_spec")
-        cases += [Case(check.name, dims, options, check.inputs, check.layout, seed + number,
-                       tuple(sorted(tiles.items()))) for number in range(check.seeds)]
+        cases += [
+            Case(
+                check.name,
+                dims,
+                options,
+                check.inputs,
+                check.layout,
+                seed + number,
+                tuple(sorted(tiles.items())),
+            )
+            for number in range(check.seeds)
+        ]
     return tuple(dict.fromkeys(cases))
 
 

@@ -10,17 +10,22 @@ from functools import cached_property
 import ml_dtypes
 import numpy as np
 
-from greenfast.search.oracle.cases import Case
 from greenfast.search.devices.clusters import ALONE, misfit
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
+from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import Answer
 from greenfast.search.space.space import Resolved
-from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 
-DTYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "float32": np.dtype(np.float32),
-          "int32": np.dtype(np.int32), "int64": np.dtype(np.int64),
-          "uint8": np.dtype(np.uint8)}           # codes of a format that one of the kernel's options names
-POISON = 0xFF                                    # NaN in fp16, bf16, fp32, e4m3 and e5m2
+DTYPES = {
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "int32": np.dtype(np.int32),
+    "int64": np.dtype(np.int64),
+    "uint8": np.dtype(np.uint8),
+}  # codes of a format that one of the kernel's options names
+POISON = 0xFF  # NaN in fp16, bf16, fp32, e4m3 and e5m2
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,12 @@ class Tensor:
     """A tensor's place in its image; strides in elements."""
 
     name: str
-    role: str                                    # "input" | "output"
+    role: str  # "input" | "output"
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    image: np.ndarray                            # uint8, all bytes; gaps and outputs hold POISON
-    filled: bool = False                         # an output, too, starts as its image: kernels that add to it
+    image: np.ndarray  # uint8, all bytes; gaps and outputs hold POISON
+    filled: bool = False  # an output, too, starts as its image: kernels that add to it
 
     @cached_property
     def digest(self) -> str:
@@ -47,15 +52,19 @@ class Tensor:
     def view(self, image: np.ndarray) -> np.ndarray:
         """The tensor's elements inside `image`, in logical order."""
         steps = tuple(stride * self.dtype.itemsize for stride in self.strides)
-        return np.ndarray(self.shape, self.dtype, buffer=image.data if image.size else b"", strides=steps)
+        return np.ndarray(
+            self.shape, self.dtype, buffer=image.data if image.size else b"", strides=steps
+        )
 
     def gaps_changed(self, image: np.ndarray) -> int:
         """How many bytes outside the tensor's elements no longer hold what was put there."""
         if image.size == math.prod(self.shape) * self.dtype.itemsize:
-            return 0                             # its elements are all there is
+            return 0  # its elements are all there is
         mask = np.zeros(image.size, np.uint8)
         if mask.size and all(self.shape):
-            self.view(mask).view(np.dtype(f"u{self.dtype.itemsize}"))[...] = -1 % 256**self.dtype.itemsize
+            self.view(mask).view(np.dtype(f"u{self.dtype.itemsize}"))[...] = (
+                -1 % 256**self.dtype.itemsize
+            )
         return int(np.count_nonzero((image != self.image) & (mask == 0)))
 
 
@@ -80,8 +89,10 @@ class LaunchPlan:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     smem_dynamic_bytes: int
-    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...] | None = None    # None: those of the problem
-    cluster: tuple[int, int, int] = ALONE        # in blocks; divides the grid
+    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...] | None = (
+        None  # None: those of the problem
+    )
+    cluster: tuple[int, int, int] = ALONE  # in blocks; divides the grid
 
 
 @dataclass(frozen=True)
@@ -91,15 +102,22 @@ class Problem:
     case: Case
     tensors: tuple[Tensor, ...]
     workspaces: tuple[WorkspaceMemory, ...]
-    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...]      # None: a null pointer
+    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...]  # None: a null pointer
     launches: tuple[LaunchPlan, ...]
-    work_flop: float                             # of the operation, however it is written
-    work_bytes: float                            # compulsory traffic
-    mode: str = "auto"                           # how a measured time finds the caches: "auto" | "hot" | "cold"
+    work_flop: float  # of the operation, however it is written
+    work_bytes: float  # compulsory traffic
+    mode: str = "auto"  # how a measured time finds the caches: "auto" | "hot" | "cold"
 
 
-def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: Case, answer: Answer,
-            *, optional_outputs: bool = True) -> Problem:
+def problem(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    point: Resolved,
+    case: Case,
+    answer: Answer,
+    *,
+    optional_outputs: bool = True,
+) -> Problem:
     """Lay `case` out; without `optional_outputs` those arguments are null pointers."""
     values = case.values(kernel)
     tensors: dict[str, Tensor] = {}
@@ -112,16 +130,28 @@ def problem(kernel: KernelSpec, template: TemplateSpec, point: Resolved, case: C
             else:
                 arguments.append(Scalar(one.dtype, one.value(values)))
         else:
-            if (one.name, case.layout) not in answer.laid_out:      # the same for every candidate that runs this case
+            if (
+                one.name,
+                case.layout,
+            ) not in answer.laid_out:  # the same for every candidate that runs this case
                 answer.laid_out[one.name, case.layout] = _tensor(kernel, one, case, answer)
             tensors[one.name] = answer.laid_out[one.name, case.layout]
             arguments.append(None if one.optional and not optional_outputs else tensors[one.name])
     launch_values = {**values, **point.values}
-    workspaces = tuple(WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
-                       for one in template.scratch(launch_values))
+    workspaces = tuple(
+        WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
+        for one in template.scratch(launch_values)
+    )
     used = tuple(one for one in tensors.values() if any(one is argument for argument in arguments))
-    return Problem(case, used, workspaces, (*arguments, *workspaces), launches(template, launch_values),
-                   float(kernel.work_flop(values)), float(kernel.work_bytes(values)))
+    return Problem(
+        case,
+        used,
+        workspaces,
+        (*arguments, *workspaces),
+        launches(template, launch_values),
+        float(kernel.work_flop(values)),
+        float(kernel.work_bytes(values)),
+    )
 
 
 def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
@@ -131,13 +161,22 @@ def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
     """
     found = []
     for one in template.launched(values):
-        grid, block, cluster = (tuple(int(size(values)) for size in sizes)
-                                for sizes in (one.grid, one.block, one.cluster))
+        grid, block, cluster = (
+            tuple(int(size(values)) for size in sizes)
+            for sizes in (one.grid, one.block, one.cluster)
+        )
         if all(grid):
             if sentence := misfit(cluster, grid):
-                raise SpecError(f"template {template.name}, launch {one.entry}: {sentence}", code="bad_cluster",
-                                mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2")
-            found.append(LaunchPlan(one.entry, grid, block, int(one.smem_dynamic_bytes(values)), cluster=cluster))
+                raise SpecError(
+                    f"template {template.name}, launch {one.entry}: {sentence}",
+                    code="bad_cluster",
+                    mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2",
+                )
+            found.append(
+                LaunchPlan(
+                    one.entry, grid, block, int(one.smem_dynamic_bytes(values)), cluster=cluster
+                )
+            )
     return tuple(found)
 
 
@@ -157,7 +196,9 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) 
     return found
 
 
-def _strides(shape: tuple[int, ...], layout: str, padding: int, multiple: int) -> tuple[tuple[int, ...], int]:
+def _strides(
+    shape: tuple[int, ...], layout: str, padding: int, multiple: int
+) -> tuple[tuple[int, ...], int]:
     """Element strides and the number of elements of the image.
 
     `padded` adds `padding` elements to a row, and one whole row, head ... at each level with as many elements again:

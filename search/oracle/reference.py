@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.oracle.cases import Case
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault, SpecError
-from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
-KEPT_BYTES = 2 * 2**30               # of answers, the least recently used given up first
+KEPT_BYTES = 2 * 2**30  # of answers, the least recently used given up first
 
 
 def frobenius_norm(values: np.ndarray) -> float:
@@ -68,16 +68,27 @@ class Answer:
 
     inputs: dict[str, np.ndarray]
     outputs: dict[str, Expected]
-    laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)   # tensors made of it, to make them once
+    laid_out: dict[Hashable, Any] = field(
+        default_factory=dict, compare=False
+    )  # tensors made of it, to make them once
 
     @property
     def nbytes(self) -> int:
-        arrays = [*self.inputs.values(), *(array for one in self.outputs.values()
-                                           for array in (one.value, one.bound, one.rounded) if array is not None)]
-        return sum(one.nbytes for one in arrays) + sum(one.nbytes for one in self.inputs.values())    # once more laid out
+        arrays = [
+            *self.inputs.values(),
+            *(
+                array
+                for one in self.outputs.values()
+                for array in (one.value, one.bound, one.rounded)
+                if array is not None
+            ),
+        ]
+        return sum(one.nbytes for one in arrays) + sum(
+            one.nbytes for one in self.inputs.values()
+        )  # once more laid out
 
 
-Arrays = dict[str, dict[str, np.ndarray | None]]     # output -> the fields of Expected
+Arrays = dict[str, dict[str, np.ndarray | None]]  # output -> the fields of Expected
 Compute = Callable[[KernelSpec, Case], Arrays | None]
 
 
@@ -85,7 +96,12 @@ class Answers:
     """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
 
     def __init__(self, kept_bytes: int, children: ReferenceChildren = ReferenceChildren(0)) -> None:
-        self._kept_bytes, self._bytes, self._lock, self.children = kept_bytes, 0, threading.Lock(), children
+        self._kept_bytes, self._bytes, self._lock, self.children = (
+            kept_bytes,
+            0,
+            threading.Lock(),
+            children,
+        )
         # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
 
@@ -109,7 +125,9 @@ class Answers:
         mine: dict[Case, Future[Answer]] = {}
         with self._lock:
             for case in cases:
-                if (id(kernel), case) not in self._futures and _size_bytes(kernel, case) < compute_turns.LARGE_BYTES:
+                if (id(kernel), case) not in self._futures and _size_bytes(
+                    kernel, case
+                ) < compute_turns.LARGE_BYTES:
                     mine[case] = Future()
                     self._futures[id(kernel), case] = kernel, mine[case]
         if not mine:
@@ -117,14 +135,23 @@ class Answers:
         try:
             found = self.children.computed(kernel, list(mine))
         except BaseException:
-            found = [None] * len(mine)       # others may wait for these already
+            found = [None] * len(mine)  # others may wait for these already
             raise
         finally:
             for (case, future), arrays in zip(mine.items(), found):
-                self._settled((id(kernel), case), future, lambda: (
-                    _computed(kernel, case, None) if arrays is None else _answer(kernel, case, *arrays)))
+                self._settled(
+                    (id(kernel), case),
+                    future,
+                    lambda: (
+                        _computed(kernel, case, None)
+                        if arrays is None
+                        else _answer(kernel, case, *arrays)
+                    ),
+                )
 
-    def _settled(self, key: Hashable, future: Future[Answer], compute: Callable[[], Answer]) -> Future[Answer]:
+    def _settled(
+        self, key: Hashable, future: Future[Answer], compute: Callable[[], Answer]
+    ) -> Future[Answer]:
         """Computed, or failed and forgotten."""
         try:
             found = compute()
@@ -142,7 +169,9 @@ class Answers:
         with self._lock:
             self._bytes += found.nbytes
             while self._bytes > self._kept_bytes and len(self._futures) > 1:
-                oldest = next((key for key, (_, future) in self._futures.items() if future.done()), None)
+                oldest = next(
+                    (key for key, (_, future) in self._futures.items() if future.done()), None
+                )
                 if oldest is None:
                     break
                 self._bytes -= self._futures.pop(oldest)[1].result().nbytes
@@ -183,7 +212,7 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
                 found = module.reference(dims, options, inputs)
     except Fault:
         raise
-    except Exception as error:                   # the author's code: any of its errors is the author's
+    except Exception as error:  # the author's code: any of its errors is the author's
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
     return _answer(kernel, case, inputs, found)
 
@@ -191,7 +220,11 @@ def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer
 def _size_bytes(kernel: KernelSpec, case: Case) -> int:
     """Of all tensors in float64."""
     dims = dict(case.dims)
-    return 8 * sum(math.prod(int(dims[dim]) for dim in one.shape) for one in kernel.arguments if one.kind != "scalar")
+    return 8 * sum(
+        math.prod(int(dims[dim]) for dim in one.shape)
+        for one in kernel.arguments
+        if one.kind != "scalar"
+    )
 
 
 def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found: Arrays) -> Answer:
@@ -228,7 +261,9 @@ def described_module(request: Mapping[str, Any]) -> types.ModuleType:
 
 
 @lru_cache(maxsize=16)
-def reference_module(name: str, text: str, uses: tuple[tuple[str, str], ...] = ()) -> types.ModuleType:
+def reference_module(
+    name: str, text: str, uses: tuple[tuple[str, str], ...] = ()
+) -> types.ModuleType:
     """reference.py, loaded, with those of the kernels that it builds on to import; SpecError when it lacks a function."""
     used = {importable_name(other): reference_module(other, its_text) for other, its_text in uses}
     texts = "".join((text, *(its_text for _, its_text in uses)))
@@ -238,11 +273,15 @@ def reference_module(name: str, text: str, uses: tuple[tuple[str, str], ...] = (
     try:
         exec(compile(text, f"{name}/reference.py", "exec"), module.__dict__)
     except Exception as error:
-        raise SpecError(f"{name}/reference.py does not load: {type(error).__name__}: {error}",
-                        code="reference_failed") from error
+        raise SpecError(
+            f"{name}/reference.py does not load: {type(error).__name__}: {error}",
+            code="reference_failed",
+        ) from error
     for needed in ("make_inputs", "reference"):
         if not callable(getattr(module, needed, None)):
-            raise SpecError(f"{name}/reference.py has no function {needed}", code="reference_failed")
+            raise SpecError(
+                f"{name}/reference.py has no function {needed}", code="reference_failed"
+            )
     return module
 
 

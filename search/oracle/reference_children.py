@@ -17,16 +17,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from greenfast.search.oracle.cases import Case
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import Case
 
-DEADLINE_S = 60.0                    # for the cases of one candidate
+DEADLINE_S = 60.0  # for the cases of one candidate
 MEMORY_BYTES = 8 * 2**30
-CORES_A_CHILD = 8                    # one computes for as many compilers as eight cores run
+CORES_A_CHILD = 8  # one computes for as many compilers as eight cores run
 
-Arrays = tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray | None]]]       # inputs; outputs -> fields of Expected
+Arrays = tuple[
+    dict[str, np.ndarray], dict[str, dict[str, np.ndarray | None]]
+]  # inputs; outputs -> fields of Expected
 
 
 def children_for(cores: int) -> int:
@@ -35,13 +37,22 @@ def children_for(cores: int) -> int:
 
 def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
     """What a child needs to load its reference.py: `reference.described_module` takes it."""
-    return {"name": kernel.folder.name, "text": kernel.reference_text, "uses": kernel.reference_uses}
+    return {
+        "name": kernel.folder.name,
+        "text": kernel.reference_text,
+        "uses": kernel.reference_uses,
+    }
 
 
 def described_case(case: Case) -> dict[str, Any]:
     """What a child needs to compute it by itself; inputs follow from the seed."""
-    return {"dims": dict(case.dims), "options": dict(case.options), "inputs": case.inputs, "seed": case.seed,
-            "tiles": dict(case.tiles)}
+    return {
+        "dims": dict(case.dims),
+        "options": dict(case.options),
+        "inputs": case.inputs,
+        "seed": case.seed,
+        "tiles": dict(case.tiles),
+    }
 
 
 class ReferenceChildren:
@@ -58,7 +69,11 @@ class ReferenceChildren:
     def computed(self, kernel: KernelSpec, cases: Sequence[Case]) -> list[Arrays | None]:
         """What reference.py gives for each case; None where it has to be asked here, also because no child could."""
         path = self._file()
-        request = {**described_kernel(kernel), "cases": [described_case(one) for one in cases], "file": str(path)}
+        request = {
+            **described_kernel(kernel),
+            "cases": [described_case(one) for one in cases],
+            "file": str(path),
+        }
         try:
             found = self._call(request)["found"]
             with path.open("rb") as file:
@@ -83,7 +98,9 @@ class ReferenceChildren:
         child = self._idle.get()
         try:
             if child is None or not child.alive:
-                child = Child("greenfast.search.oracle.reference_child", Limits(memory_bytes=MEMORY_BYTES))
+                child = Child(
+                    "greenfast.search.oracle.reference_child", Limits(memory_bytes=MEMORY_BYTES)
+                )
             return child.call(request, DEADLINE_S)
         except (ChildDied, ChildTimeout, Fault):
             child = None
@@ -107,7 +124,11 @@ def _read(file, parts: Sequence[tuple]) -> Arrays:
         array = None
         if shape is not None:
             kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-            array = np.fromfile(file, np.uint8, int(np.prod(shape, dtype=np.int64)) * kind.itemsize).view(kind).reshape(shape)
+            array = (
+                np.fromfile(file, np.uint8, int(np.prod(shape, dtype=np.int64)) * kind.itemsize)
+                .view(kind)
+                .reshape(shape)
+            )
         if field:
             outputs.setdefault(name, {})[field] = array
         else:

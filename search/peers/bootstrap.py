@@ -27,13 +27,16 @@ class Packages(MetaPathFinder):
         folder = self._folders.get(fullname)
         if folder is None:
             return None
-        return importlib.util.spec_from_file_location(fullname, Path(folder, "__init__.py"),
-                                                      submodule_search_locations=[folder])
+        return importlib.util.spec_from_file_location(
+            fullname, Path(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
 
 
 def main() -> None:
     own = str(Path(__file__).resolve().parent)
-    sys.path[:] = [path for path in sys.path if path != own]      # the modules beside this file are no top-level names
+    sys.path[:] = [
+        path for path in sys.path if path != own
+    ]  # the modules beside this file are no top-level names
     sys.meta_path.insert(0, Packages(json.loads(sys.argv[1])))
     from greenfast.search.peers import child
 

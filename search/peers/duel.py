@@ -21,18 +21,24 @@ from greenfast.search.targets.cuda.measurer import Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
 from greenfast.search.timing import race, ring_sets
 
-TORCH_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32, "int32": torch.int32,
-               "int64": torch.int64, "uint8": torch.uint8}
-TO_DEVICE, TO_HOST = 1, 2                        # cudaMemcpyKind
+TORCH_TYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "float32": torch.float32,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+}
+TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
 WARM_UP_S = 0.05
-PLACES = 8192                                    # of 256 bytes: within 2 MiB
+PLACES = 8192  # of 256 bytes: within 2 MiB
 
 
 class Duel:
     """One GPU, one stream; a context in which both frameworks use it."""
 
     def __init__(self, number: int, l2_bytes: int, deadline_s: float) -> None:
-        self._health = Health(number)            # before there is a context
+        self._health = Health(number)  # before there is a context
         cupy.cuda.Device(number).use()
         torch.cuda.set_device(number)
         self._device = torch.device("cuda", number)
@@ -55,12 +61,16 @@ class Duel:
         """RuntimeError when an error broke the context: it would answer everything with that error from now on."""
         torch.cuda.synchronize(self._device)
 
-    def fight(self, run, name: str, workload: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    def fight(
+        self, run, name: str, workload: dict[str, Any], request: dict[str, Any]
+    ) -> dict[str, Any]:
         """Samples of both in turns, and files with the outputs that the timed work left."""
         described = workload["problem"]
         arena = lay_out(described)
         start = starting_bytes(described, arena)
-        sets = ring_sets(sum(one["bytes"] for one in described["tensors"]), self._l2_bytes, workload["mode"])
+        sets = ring_sets(
+            sum(one["bytes"] for one in described["tensors"]), self._l2_bytes, workload["mode"]
+        )
         # Where a process happens to place data is worth 1 % at times: each seed gives it another place.
         first = ALIGN * random.Random(request["seed"]).randrange(PLACES)
         memory = cupy.cuda.Memory(sets * arena.total_bytes + ALIGN * PLACES)
@@ -76,28 +86,49 @@ class Duel:
         end = time.monotonic() + WARM_UP_S
         while time.monotonic() < end:
             watch(), peer_watch()
-        samples, others = race(watch, peer_watch, request["seed"], looks=(request["blocks"],), screen=False)
+        samples, others = race(
+            watch, peer_watch, request["seed"], looks=(request["blocks"],), screen=False
+        )
         health = self._health.now()
-        self._upload(memory.ptr + first, start)          # poisoned again: what the timed launches leave is compared
+        self._upload(
+            memory.ptr + first, start
+        )  # poisoned again: what the timed launches leave is compared
         watch.again()
         wait(self._stream, self._deadline_s)
         peer_watch.again()
         wait(self._stream, self._deadline_s)
         folder = Path(request["folder"])
-        return {"samples": samples, "others": others, "mode": workload["mode"], "sets": sets,
-                "nodes": watch.nodes, "other_nodes": peer_watch.nodes, "health": health,
-                "winner_outputs": self._winner_outputs(workload, arena, memory.ptr + first, folder),
-                "outputs": _peer_outputs(peers[0].outputs, workload, folder / f"{name}-{workload['name']}")}
+        return {
+            "samples": samples,
+            "others": others,
+            "mode": workload["mode"],
+            "sets": sets,
+            "nodes": watch.nodes,
+            "other_nodes": peer_watch.nodes,
+            "health": health,
+            "winner_outputs": self._winner_outputs(workload, arena, memory.ptr + first, folder),
+            "outputs": _peer_outputs(
+                peers[0].outputs, workload, folder / f"{name}-{workload['name']}"
+            ),
+        }
 
-    def _inputs(self, workload: dict[str, Any], arena: Arena, base: int, owner) -> dict[str, torch.Tensor]:
+    def _inputs(
+        self, workload: dict[str, Any], arena: Arena, base: int, owner
+    ) -> dict[str, torch.Tensor]:
         """The input tensors as PyTorch sees them, over the winner's own bytes."""
         found = {}
         for one in workload["tensors"]:
             offset, size = arena.offsets[one["name"]]
             if one["role"] == "input":
-                pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(base + offset, size, owner), 0)
-                flat = torch.as_tensor(cupy.ndarray((size,), cupy.uint8, pointer), device=self._device)
-                found[one["name"]] = flat.view(TORCH_TYPES[one["dtype"]]).as_strided(one["shape"], one["strides"])
+                pointer = cupy.cuda.MemoryPointer(
+                    cupy.cuda.UnownedMemory(base + offset, size, owner), 0
+                )
+                flat = torch.as_tensor(
+                    cupy.ndarray((size,), cupy.uint8, pointer), device=self._device
+                )
+                found[one["name"]] = flat.view(TORCH_TYPES[one["dtype"]]).as_strided(
+                    one["shape"], one["strides"]
+                )
         return found
 
     def _upload(self, base: int, memory: np.ndarray) -> None:
@@ -105,7 +136,9 @@ class Duel:
         runtime.deviceSynchronize()
 
     @staticmethod
-    def _winner_outputs(workload: dict[str, Any], arena: Arena, base: int, folder: Path) -> dict[str, str]:
+    def _winner_outputs(
+        workload: dict[str, Any], arena: Arena, base: int, folder: Path
+    ) -> dict[str, str]:
         """The whole byte image of each output, in files."""
         found = {}
         for one in workload["tensors"]:
@@ -120,13 +153,25 @@ class Duel:
 
 def _loaded(module: cupy.RawModule, described: dict[str, Any], arena: Arena, base: int) -> Loaded:
     addresses = {name: base + offset for name, (offset, _) in arena.offsets.items()}
-    return Loaded(module, described, addresses,
-                  [(addresses[name], arena.offsets[name][1]) for name in arena.zeroed if arena.offsets[name][1]])
+    return Loaded(
+        module,
+        described,
+        addresses,
+        [
+            (addresses[name], arena.offsets[name][1])
+            for name in arena.zeroed
+            if arena.offsets[name][1]
+        ],
+    )
 
 
-def _peer_outputs(outputs: dict[str, torch.Tensor], workload: dict[str, Any], path: Path) -> dict[str, str]:
+def _peer_outputs(
+    outputs: dict[str, torch.Tensor], workload: dict[str, Any], path: Path
+) -> dict[str, str]:
     """The elements of each output in logical order, in files."""
-    shapes = {one["name"]: (list(one["shape"]), TORCH_TYPES[one["dtype"]]) for one in workload["tensors"]}
+    shapes = {
+        one["name"]: (list(one["shape"]), TORCH_TYPES[one["dtype"]]) for one in workload["tensors"]
+    }
     found = {}
     for name, tensor in outputs.items():
         if (list(tensor.shape), tensor.dtype) != shapes[name]:
@@ -151,7 +196,9 @@ class PeerCall:
 class PeerStopwatch(Stopwatch):
     """The same watch over graphs that PyTorch captures, since its allocator has to know of them."""
 
-    def __init__(self, ring: list[PeerCall], stream: cupy.cuda.Stream, deadline_s: float, torch_stream) -> None:
+    def __init__(
+        self, ring: list[PeerCall], stream: cupy.cuda.Stream, deadline_s: float, torch_stream
+    ) -> None:
         self._torch_stream = torch_stream
         super().__init__(ring, stream, deadline_s)
 
@@ -177,4 +224,4 @@ class TorchGraph:
                 ring[number % len(ring)].launch(stream)
 
     def launch(self) -> None:
-        self._graph.replay()                     # on PyTorch's current stream, which is ours
+        self._graph.replay()  # on PyTorch's current stream, which is ours

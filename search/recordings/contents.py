@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.devices.facts import Device
 from greenfast.search.digest import digest
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 
@@ -20,7 +20,7 @@ class RecordedTemplate:
 
     name: str
     text_digest: str
-    parameters: tuple[str, ...]                          # the order of a row's values
+    parameters: tuple[str, ...]  # the order of a row's values
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Columns:
     check: tuple[str, ...]
 
 
-COLUMNS = Columns(*(tuple(one.name for one in fields(kind)) for kind in (PtxasEvidence, CheckEvidence)))
+COLUMNS = Columns(
+    *(tuple(one.name for one in fields(kind)) for kind in (PtxasEvidence, CheckEvidence))
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Protocol:
     """How candidates were checked and timed."""
 
     seed: int
-    check_seeds: int                                     # of each derived check, at most
-    max_spill_bytes: int | None                          # None: candidates that spill were timed, too
+    check_seeds: int  # of each derived check, at most
+    max_spill_bytes: int | None  # None: candidates that spill were timed, too
     min_gain: float
 
 
@@ -50,20 +52,20 @@ class Heading:
 
     name: str
     kernel: str
-    operation_digest: str                                # of what is computed
-    checks_digest: str                                   # of how it was checked
+    operation_digest: str  # of what is computed
+    checks_digest: str  # of how it was checked
     workloads: tuple[Workload, ...]
-    template: str                                        # whose space was swept
-    lattice: tuple[tuple[str, tuple[Value, ...]], ...]   # the values of each parameter
-    baseline: str                                        # template:preset, row 0
-    templates: tuple[RecordedTemplate, ...]              # the swept one and the baseline's
+    template: str  # whose space was swept
+    lattice: tuple[tuple[str, tuple[Value, ...]], ...]  # the values of each parameter
+    baseline: str  # template:preset, row 0
+    templates: tuple[RecordedTemplate, ...]  # the swept one and the baseline's
     device: Device
     protocol: Protocol
     environment: tuple[tuple[str, str], ...]
-    recorded_at: str                                     # the day, UTC
-    complete: bool = True                                # every valid point of the lattice has a row
-    candidates: int = 0                                  # rows
-    timed: int = 0                                       # rows of right candidates with times
+    recorded_at: str  # the day, UTC
+    complete: bool = True  # every valid point of the lattice has a row
+    candidates: int = 0  # rows
+    timed: int = 0  # rows of right candidates with times
     columns: Columns = COLUMNS
 
     def recorded_template(self, name: str) -> RecordedTemplate:
@@ -75,10 +77,10 @@ class Times:
     """One workload: microseconds a launch in order, two a block, of the candidate and of the baseline in turns."""
 
     samples: tuple[float, ...]
-    baseline_samples: tuple[float, ...]                  # empty for the baseline itself
-    floor_us: float                                      # compulsory work at the architecture's peaks
-    note: str                                            # mode, ring, graphs
-    health: tuple[tuple[str, float], ...]                # clocks, watts, as far as NVML answered
+    baseline_samples: tuple[float, ...]  # empty for the baseline itself
+    floor_us: float  # compulsory work at the architecture's peaks
+    note: str  # mode, ring, graphs
+    health: tuple[tuple[str, float], ...]  # clocks, watts, as far as NVML answered
 
 
 @dataclass(frozen=True)
@@ -86,31 +88,33 @@ class Row:
     """One candidate. `stage` and `reason` say where it was rejected; both None: right, and faster than the baseline
     by the protocol's `min_gain` (or the baseline itself)."""
 
-    number: int                                          # 0: the baseline
+    number: int  # 0: the baseline
     template: str
-    values: tuple[Value, ...]                            # in the order of the template's parameters
+    values: tuple[Value, ...]  # in the order of the template's parameters
     source_digest: str
     stage: str | None
     reason: str | None
-    sentence: str                                        # why not; empty where the times say it
+    sentence: str  # why not; empty where the times say it
     ptxas: PtxasEvidence | None
-    outputs_checked: int                                 # compared with the reference
-    worst: CheckEvidence | None                          # of the comparison that failed first, or fared worst
-    times: tuple[Times, ...]                             # one a workload, empty where it was not timed
-    run: int = 0                                         # rows of one run were made by one process after the other
+    outputs_checked: int  # compared with the reference
+    worst: CheckEvidence | None  # of the comparison that failed first, or fared worst
+    times: tuple[Times, ...]  # one a workload, empty where it was not timed
+    run: int = 0  # rows of one run were made by one process after the other
 
 
 @dataclass(frozen=True)
 class Recording:
     heading: Heading
     rows: tuple[Row, ...]
-    sha256: str = ""                                     # of the file
+    sha256: str = ""  # of the file
 
     def parameters(self, row: Row) -> Items:
         return tuple(zip(self.heading.recorded_template(row.template).parameters, row.values))
 
     def candidate(self, row: Row) -> Candidate:
-        return Candidate(self.heading.kernel, row.template, self.parameters(row), Origin(OriginKind.SEEDED))
+        return Candidate(
+            self.heading.kernel, row.template, self.parameters(row), Origin(OriginKind.SEEDED)
+        )
 
     def row_of(self, candidate: Candidate) -> Row | None:
         """The row of a candidate. Parameters that its template did not have then are left aside: a candidate that they
@@ -122,7 +126,9 @@ class Recording:
         return {(one.template, self.parameters(one)): one for one in self.rows}
 
     def _recorded(self, candidate: Candidate) -> Items:
-        names = next((one.parameters for one in self.heading.templates if one.name == candidate.template), ())
+        names = next(
+            (one.parameters for one in self.heading.templates if one.name == candidate.template), ()
+        )
         values = candidate.values()
         return tuple((name, values[name]) for name in names if name in values)
 
@@ -133,18 +139,31 @@ class Recording:
 def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Recording:
     """Rows by number, and a heading that counts them."""
     ordered = tuple(sorted(rows, key=lambda one: one.number))
-    return Recording(replace(heading, complete=complete, candidates=len(ordered),
-                             timed=sum(bool(one.times) for one in ordered)), ordered)
+    return Recording(
+        replace(
+            heading,
+            complete=complete,
+            candidates=len(ordered),
+            timed=sum(bool(one.times) for one in ordered),
+        ),
+        ordered,
+    )
 
 
 def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str:
     """Names what is computed for these workloads: other workloads, templates and further allowed values come and go."""
-    return digest({
-        "name": kernel.name, "options": [(one.name, one.default) for one in kernel.options],
-        "dims": [(one.name, one.time, one.default) for one in kernel.dims], "arguments": kernel.arguments,
-        "constants": kernel.constants, "work": (kernel.work_flop, kernel.work_bytes),
-        "alignment": (kernel.pointer_bytes, kernel.stride_elements),
-        "workloads": [(one.name, one.dims, one.options) for one in workloads]})
+    return digest(
+        {
+            "name": kernel.name,
+            "options": [(one.name, one.default) for one in kernel.options],
+            "dims": [(one.name, one.time, one.default) for one in kernel.dims],
+            "arguments": kernel.arguments,
+            "constants": kernel.constants,
+            "work": (kernel.work_flop, kernel.work_bytes),
+            "alignment": (kernel.pointer_bytes, kernel.stride_elements),
+            "workloads": [(one.name, one.dims, one.options) for one in workloads],
+        }
+    )
 
 
 def checks_digest(kernel: KernelSpec) -> str:

@@ -16,18 +16,39 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError
-from greenfast.search.recordings.contents import COLUMNS, Columns, Heading, Protocol, Recording, RecordedTemplate, Row, Times
 from greenfast.search.kernels.spec import Workload
+from greenfast.search.recordings.contents import (
+    COLUMNS,
+    Columns,
+    Heading,
+    Protocol,
+    RecordedTemplate,
+    Recording,
+    Row,
+    Times,
+)
 from greenfast.search.toolchain.cache import write_atomically
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 FORMAT, VERSION = "greenfast recording", 1
 SUFFIX = ".recording.jsonl.gz"
 DIGITS = 5
-LARGEST_BYTES = 256 * 2**20          # inflated
+LARGEST_BYTES = 256 * 2**20  # inflated
 PTXAS, CHECK = COLUMNS.ptxas, COLUMNS.check
-ROW = ("number", "template", "values", "source_digest", "stage", "reason", "sentence", "ptxas", "outputs_checked",
-       "worst", "times", "run")
+ROW = (
+    "number",
+    "template",
+    "values",
+    "source_digest",
+    "stage",
+    "reason",
+    "sentence",
+    "ptxas",
+    "outputs_checked",
+    "worst",
+    "times",
+    "run",
+)
 TIMES = ("samples", "baseline_samples", "floor_us", "note", "health")
 
 
@@ -38,10 +59,15 @@ def rounded(value: float) -> float:
 
 def write(path: Path, recording: Recording) -> None:
     """Whole or not at all; the same contents give the same bytes."""
-    lines = [heading_json(recording.heading), *map(row_json, recording.rows),
-             _dumps({"end": True, "rows": len(recording.rows)})]
-    write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=9, mtime=0))
-    path.chmod(0o644)                # what is written atomically is its owner's alone
+    lines = [
+        heading_json(recording.heading),
+        *map(row_json, recording.rows),
+        _dumps({"end": True, "rows": len(recording.rows)}),
+    ]
+    write_atomically(
+        path, gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=9, mtime=0)
+    )
+    path.chmod(0o644)  # what is written atomically is its owner's alone
 
 
 def read(path: Path) -> Recording:
@@ -49,8 +75,10 @@ def read(path: Path) -> Recording:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"the recording {path.name} cannot be read: {error.strerror}",
-                         code="recording_unreadable") from error
+        raise UsageError(
+            f"the recording {path.name} cannot be read: {error.strerror}",
+            code="recording_unreadable",
+        ) from error
     text = _inflated(path.name, data)
     first, _, rest = text.partition("\n")
     heading = heading_of(path.name, first)
@@ -78,27 +106,80 @@ def read_heading(path: Path) -> Heading:
 def heading_json(heading: Heading) -> str:
     known = asdict(heading)
     del known["columns"]
-    return _dumps({"format": FORMAT, "version": VERSION, **known, "row_fields": ROW, "times_fields": TIMES,
-                   "ptxas_fields": PTXAS, "check_fields": CHECK})
+    return _dumps(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            **known,
+            "row_fields": ROW,
+            "times_fields": TIMES,
+            "ptxas_fields": PTXAS,
+            "check_fields": CHECK,
+        }
+    )
 
 
 def row_json(row: Row) -> str:
     ptxas = None if row.ptxas is None else [getattr(row.ptxas, name) for name in PTXAS]
     worst = None if row.worst is None else [getattr(row.worst, name) for name in CHECK]
-    times = [[list(map(rounded, one.samples)), list(map(rounded, one.baseline_samples)), one.floor_us, one.note,
-              dict(one.health)] for one in row.times]
-    return _dumps([row.number, row.template, row.values, row.source_digest, row.stage, row.reason, row.sentence, ptxas,
-                   row.outputs_checked, worst, times, row.run])
+    times = [
+        [
+            list(map(rounded, one.samples)),
+            list(map(rounded, one.baseline_samples)),
+            one.floor_us,
+            one.note,
+            dict(one.health),
+        ]
+        for one in row.times
+    ]
+    return _dumps(
+        [
+            row.number,
+            row.template,
+            row.values,
+            row.source_digest,
+            row.stage,
+            row.reason,
+            row.sentence,
+            ptxas,
+            row.outputs_checked,
+            worst,
+            times,
+            row.run,
+        ]
+    )
 
 
 def row_of(line: str, columns: Columns = COLUMNS) -> Row:
     """ValueError and its kin for a line that is no row: the last one of a journal may be half written."""
-    (number, template, values, source_digest, stage, reason, sentence, ptxas, checked, worst, times,
-     run) = json.loads(line)
-    return Row(number, template, tuple(values), source_digest, stage, reason, sentence,
-               None if ptxas is None else PtxasEvidence(**dict(zip(columns.ptxas, ptxas, strict=True))), checked,
-               None if worst is None else _check(dict(zip(columns.check, worst, strict=True))),
-               tuple(_times(one) for one in times), run)
+    (
+        number,
+        template,
+        values,
+        source_digest,
+        stage,
+        reason,
+        sentence,
+        ptxas,
+        checked,
+        worst,
+        times,
+        run,
+    ) = json.loads(line)
+    return Row(
+        number,
+        template,
+        tuple(values),
+        source_digest,
+        stage,
+        reason,
+        sentence,
+        None if ptxas is None else PtxasEvidence(**dict(zip(columns.ptxas, ptxas, strict=True))),
+        checked,
+        None if worst is None else _check(dict(zip(columns.check, worst, strict=True))),
+        tuple(_times(one) for one in times),
+        run,
+    )
 
 
 def _check(given: dict[str, Any]) -> CheckEvidence:
@@ -107,7 +188,9 @@ def _check(given: dict[str, Any]) -> CheckEvidence:
 
 def _times(values: list[Any]) -> Times:
     samples, others, floor_us, note, health = values
-    return Times(tuple(map(float, samples)), tuple(map(float, others)), floor_us, note, tuple(health.items()))
+    return Times(
+        tuple(map(float, samples)), tuple(map(float, others)), floor_us, note, tuple(health.items())
+    )
 
 
 def heading_of(name: str, line: str) -> Heading:
@@ -119,22 +202,37 @@ def heading_of(name: str, line: str) -> Heading:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise UsageError(f"{name} is no greenfast recording", code="not_a_recording")
     if found.get("version") != VERSION:
-        raise UsageError(f"the recording {name} has version {found.get('version')}, and this greenfast reads {VERSION}",
-                         code="recording_version", mend="use the greenfast that wrote it, or a newer one")
+        raise UsageError(
+            f"the recording {name} has version {found.get('version')}, and this greenfast reads {VERSION}",
+            code="recording_version",
+            mend="use the greenfast that wrote it, or a newer one",
+        )
     try:
         return Heading(
-            name=found["name"], kernel=found["kernel"], operation_digest=found["operation_digest"],
+            name=found["name"],
+            kernel=found["kernel"],
+            operation_digest=found["operation_digest"],
             checks_digest=found["checks_digest"],
-            workloads=tuple(Workload(one["name"], one["title"], _pairs(one["dims"]), _pairs(one["options"]))
-                            for one in found["workloads"]),
-            template=found["template"], lattice=tuple((key, tuple(values)) for key, values in found["lattice"]),
+            workloads=tuple(
+                Workload(one["name"], one["title"], _pairs(one["dims"]), _pairs(one["options"]))
+                for one in found["workloads"]
+            ),
+            template=found["template"],
+            lattice=tuple((key, tuple(values)) for key, values in found["lattice"]),
             baseline=found["baseline"],
-            templates=tuple(RecordedTemplate(one["name"], one["text_digest"], tuple(one["parameters"]))
-                            for one in found["templates"]),
-            device=_device(found["device"]), protocol=Protocol(**found["protocol"]),
-            environment=_pairs(found["environment"]), recorded_at=found["recorded_at"], complete=found["complete"],
-            candidates=found["candidates"], timed=found["timed"],
-            columns=Columns(tuple(found["ptxas_fields"]), tuple(found["check_fields"])))
+            templates=tuple(
+                RecordedTemplate(one["name"], one["text_digest"], tuple(one["parameters"]))
+                for one in found["templates"]
+            ),
+            device=_device(found["device"]),
+            protocol=Protocol(**found["protocol"]),
+            environment=_pairs(found["environment"]),
+            recorded_at=found["recorded_at"],
+            complete=found["complete"],
+            candidates=found["candidates"],
+            timed=found["timed"],
+            columns=Columns(tuple(found["ptxas_fields"]), tuple(found["check_fields"])),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(name, f"its heading lacks {error}") from error
 
@@ -164,14 +262,20 @@ def _inflated(name: str, data: bytes) -> str:
 
 
 def _damaged(name: str, why: str) -> UsageError:
-    return UsageError(f"the recording {name} is damaged: {why[:200]}", code="recording_damaged",
-                      mend="take it from where it came from again")
+    return UsageError(
+        f"the recording {name} is damaged: {why[:200]}",
+        code="recording_damaged",
+        mend="take it from where it came from again",
+    )
 
 
 def as_kept(check: CheckEvidence) -> CheckEvidence:
     """With its error figures as a file holds them. What is not finite is None in the evidence already."""
     figures = {name: getattr(check, name) for name in CHECK}
-    return replace(check, **{name: rounded(value) for name, value in figures.items() if isinstance(value, float)})
+    return replace(
+        check,
+        **{name: rounded(value) for name, value in figures.items() if isinstance(value, float)},
+    )
 
 
 def _dumps(value: Any) -> str:

@@ -18,7 +18,7 @@ class Standing:
     the baseline itself, which has no ratio."""
 
     reason: Reason | None
-    ratio: float | None              # of times, over all workloads; below 1 is faster
+    ratio: float | None  # of times, over all workloads; below 1 is faster
     interval: tuple[float, float] | None
     words: str
 
@@ -31,18 +31,32 @@ def time_us(times: Times) -> float:
 def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
     """What the samples of all workloads say; needs at least one workload."""
     if any(time_us(one) < one.floor_us for one in times):
-        return Standing(Reason.IMPLAUSIBLE, None, None, "less than its compulsory work takes at the peaks")
+        return Standing(
+            Reason.IMPLAUSIBLE, None, None, "less than its compulsory work takes at the peaks"
+        )
     if not all(one.baseline_samples for one in times):
         return Standing(None, None, None, "the baseline, which the others are compared with")
-    decision, interval = measured_decision(tuple(
-        Timing("", time_us(one), TimeKind.MEASURED, "", samples=one.samples, baseline_samples=one.baseline_samples)
-        for one in times))
+    decision, interval = measured_decision(
+        tuple(
+            Timing(
+                "",
+                time_us(one),
+                TimeKind.MEASURED,
+                "",
+                samples=one.samples,
+                baseline_samples=one.baseline_samples,
+            )
+            for one in times
+        )
+    )
     low, ratio, high = interval.ratios
     blocks = min(len(one.samples) // 2 for one in times)
-    if blocks < LOOKS[0]:                    # let go before there was an interval
+    if blocks < LOOKS[0]:  # let go before there was an interval
         words = f"{WORDS[decision]}: {ratio:.4f} of its time in {blocks} blocks, too few for an interval"
         return Standing(REASONS.get(decision), ratio, None, words)
     reason, words = REASONS.get(decision), WORDS[decision]
     if decision is Decision.FASTER and ratio > 1 - min_gain:
         reason, words = Reason.SAME, f"faster by less than {min_gain:.1%}"
-    return Standing(reason, ratio, (low, high), f"{words}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]")
+    return Standing(
+        reason, ratio, (low, high), f"{words}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]"
+    )

@@ -14,9 +14,9 @@ from greenfast.search.kernels.spec import Items, TemplateSpec
 
 class OriginKind(StrEnum):
     SAMPLED = "sampled"
-    MUTATED = "mutated"          # from a single parent
-    CROSSED = "crossed"          # from two parents
-    REPAIRED = "repaired"        # the nearest valid untried point to what the sampler wanted
+    MUTATED = "mutated"  # from a single parent
+    CROSSED = "crossed"  # from two parents
+    REPAIRED = "repaired"  # the nearest valid untried point to what the sampler wanted
     PRESET = "preset"
     SEEDED = "seeded"
 
@@ -24,9 +24,9 @@ class OriginKind(StrEnum):
 @dataclass(frozen=True)
 class Origin:
     kind: OriginKind
-    parents: tuple[str, ...] = ()    # digests of candidates
+    parents: tuple[str, ...] = ()  # digests of candidates
     preset: str = ""
-    wanted: Items = ()               # of a repaired candidate: the sampler's values that were replaced
+    wanted: Items = ()  # of a repaired candidate: the sampler's values that were replaced
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Candidate:
 
     kernel: str
     template: str
-    parameters: Items                # complete, in the template's order
+    parameters: Items  # complete, in the template's order
     origin: Origin
 
     DIGEST_EXCLUDES = frozenset({"origin"})
@@ -48,7 +48,9 @@ class Candidate:
         return dict(self.parameters)
 
 
-def complete_parameters(template: TemplateSpec, given: Mapping[str, Value], compiled: Items) -> Items:
+def complete_parameters(
+    template: TemplateSpec, given: Mapping[str, Value], compiled: Items
+) -> Items:
     """Every parameter with its value: given ones where active, defaults elsewhere.
 
     A parameter whose `when` does not hold takes its default, so that one design has one spelling.
@@ -57,8 +59,12 @@ def complete_parameters(template: TemplateSpec, given: Mapping[str, Value], comp
     for name, value in given.items():
         parameter = template.parameter(name)
         if not any(value == one and type(value) is type(one) for one in parameter.values):
-            raise unknown_name("value", value, parameter.values,
-                               where=f"parameter {name} of template {template.name}")
+            raise unknown_name(
+                "value",
+                value,
+                parameter.values,
+                where=f"parameter {name} of template {template.name}",
+            )
     values = {one.name: given.get(one.name, one.default) for one in template.parameters}
     for one in template.parameters:
         if one.when is not None and not one.when({**dict(compiled), **values}):
@@ -66,10 +72,15 @@ def complete_parameters(template: TemplateSpec, given: Mapping[str, Value], comp
     return tuple(values.items())
 
 
-def preset_candidate(template: TemplateSpec, preset: str, compiled: Items,
-                     changes: Mapping[str, Value] | None = None) -> Candidate:
+def preset_candidate(
+    template: TemplateSpec, preset: str, compiled: Items, changes: Mapping[str, Value] | None = None
+) -> Candidate:
     """The candidate that a preset names, with single parameters changed."""
     found = template.preset(preset)
     values = {**dict(found.parameters), **(changes or {})}
-    return Candidate(template.kernel, template.name, complete_parameters(template, values, compiled),
-                     Origin(OriginKind.PRESET, preset=preset))
+    return Candidate(
+        template.kernel,
+        template.name,
+        complete_parameters(template, values, compiled),
+        Origin(OriginKind.PRESET, preset=preset),
+    )

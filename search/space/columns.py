@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.space import lattice
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.space import lattice
 from greenfast.search.space.lattice import Level, levels_of, too_large
 from greenfast.search.space.points import position_type
-from greenfast.search.kernels.spec import Items, TemplateSpec
 
-LARGEST_TABLE = 2**22                # combinations that are looked up in a table; more are sorted
+LARGEST_TABLE = 2**22  # combinations that are looked up in a table; more are sorted
 Rule = Callable[[Mapping[str, Value]], Any]
 
 
@@ -36,7 +36,9 @@ class Column:
 Columns = dict[str, Column]
 
 
-def encoded_points(template: TemplateSpec, compiled: Items, fits: Rule, fits_needs: frozenset[str]) -> np.ndarray:
+def encoded_points(
+    template: TemplateSpec, compiled: Items, fits: Rule, fits_needs: frozenset[str]
+) -> np.ndarray:
     """[points, parameters]: positions of values, in the order of `combinations`. No `when` may look ahead.
 
     `fits` judges the launches by the names in `fits_needs`. SpecError when the walk is too long.
@@ -56,7 +58,9 @@ def encoded_points(template: TemplateSpec, compiled: Items, fits: Rule, fits_nee
             columns = _where(columns, _computed(columns, sorted(fits_needs), fits))
         columns = _needed_below(columns, levels, number, fits_needs)
     position = position_type(template.parameters)
-    return np.stack([columns[one.name].codes.astype(position) for one in template.parameters], axis=1)
+    return np.stack(
+        [columns[one.name].codes.astype(position) for one in template.parameters], axis=1
+    )
 
 
 def _first(columns: Columns) -> np.ndarray:
@@ -73,8 +77,10 @@ def _with_parameter(columns: Columns, level: Level) -> Columns:
         active = _truth(_computed(columns, sorted(parameter.when.names), parameter.when))
         wanted = np.repeat(active, count) | (codes == parameter.values.index(parameter.default))
     source = np.repeat(np.arange(rows), count)[wanted]
-    return {**{name: one.kept(source) for name, one in columns.items()},
-            parameter.name: Column(codes[wanted], parameter.values)}
+    return {
+        **{name: one.kept(source) for name, one in columns.items()},
+        parameter.name: Column(codes[wanted], parameter.values),
+    }
 
 
 def _where(columns: Columns, condition: Column) -> Columns:
@@ -90,15 +96,17 @@ def _computed(columns: Columns, names: Sequence[str], rule: Rule) -> Column:
     """The rule's value for each row."""
     key, size = np.zeros(len(_first(columns)), np.int64), 1
     for name in names:
-        if size > LARGEST_TABLE:                     # before it can pass the range of the key
+        if size > LARGEST_TABLE:  # before it can pass the range of the key
             _, key = np.unique(key, return_inverse=True)
             size = int(key.max(initial=0)) + 1
         key = key * len(columns[name].values) + columns[name].codes
         size *= len(columns[name].values)
     rows, which = _distinct(key, size)
     codes: dict[tuple[type, Any], int] = {}
-    found = [codes.setdefault((type(value), value), len(codes))
-             for value in (rule(_row(columns, names, row)) for row in rows)]
+    found = [
+        codes.setdefault((type(value), value), len(codes))
+        for value in (rule(_row(columns, names, row)) for row in rows)
+    ]
     return Column(np.array(found, np.int32)[which], tuple(value for _, value in codes))
 
 
@@ -119,11 +127,16 @@ def _row(columns: Columns, names: Sequence[str], row: int) -> dict[str, Value]:
     return {name: columns[name].values[columns[name].codes[row]] for name in names}
 
 
-def _needed_below(columns: Columns, levels: Sequence[Level], number: int, fits_needs: frozenset[str]) -> Columns:
+def _needed_below(
+    columns: Columns, levels: Sequence[Level], number: int, fits_needs: frozenset[str]
+) -> Columns:
     """Without the locals that no later rule reads."""
     needed = set(fits_needs) | {one.parameter.name for one in levels}
-    for level in levels[number + 1:]:
-        for one in (*(local for _, local in level.locals), *level.constraints,
-                    *([level.parameter.when] if level.parameter.when is not None else [])):
+    for level in levels[number + 1 :]:
+        for one in (
+            *(local for _, local in level.locals),
+            *level.constraints,
+            *([level.parameter.when] if level.parameter.when is not None else []),
+        ):
             needed |= one.names
     return {name: one for name, one in columns.items() if name in needed}

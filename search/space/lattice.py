@@ -9,7 +9,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Items, Parameter, TemplateSpec
 
-LARGEST_WALK = 5_000_000             # values tried
+LARGEST_WALK = 5_000_000  # values tried
 Fits = Callable[[dict[str, Value]], bool]
 
 
@@ -18,7 +18,7 @@ class Level:
     """One parameter, and what can be computed once it and those before it have values."""
 
     parameter: Parameter
-    when_is_known: bool                              # `when` needs only parameters before this one
+    when_is_known: bool  # `when` needs only parameters before this one
     locals: tuple[tuple[str, Expression], ...]
     constraints: tuple[Expression, ...]
     launches_are_known: bool
@@ -38,9 +38,12 @@ def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterato
 
 
 def too_large(template: TemplateSpec) -> SpecError:
-    return SpecError(f"the space of template {template.name} of kernel {template.kernel} is too large: walking it "
-                     f"takes more than {LARGEST_WALK:,} steps", code="space_too_large",
-                     mend="give its parameters fewer values, or constraints that need only the first parameters")
+    return SpecError(
+        f"the space of template {template.name} of kernel {template.kernel} is too large: walking it "
+        f"takes more than {LARGEST_WALK:,} steps",
+        code="space_too_large",
+        mend="give its parameters fewer values, or constraints that need only the first parameters",
+    )
 
 
 def looks_ahead(template: TemplateSpec) -> bool:
@@ -48,8 +51,9 @@ def looks_ahead(template: TemplateSpec) -> bool:
     return not all(one.when_is_known for one in levels_of(template))
 
 
-def _below(levels: list[Level], depth: int, values: dict[str, Value], fits: Fits,
-           budget: Iterator[int]) -> Iterator[Items]:
+def _below(
+    levels: list[Level], depth: int, values: dict[str, Value], fits: Fits, budget: Iterator[int]
+) -> Iterator[Items]:
     if depth == len(levels):
         yield tuple((one.parameter.name, values[one.parameter.name]) for one in levels)
         return
@@ -60,7 +64,9 @@ def _below(levels: list[Level], depth: int, values: dict[str, Value], fits: Fits
         here = {**values, level.parameter.name: value}
         for name, local in level.locals:
             here[name] = local(here)
-        if all(one(here) for one in level.constraints) and (not level.launches_are_known or fits(here)):
+        if all(one(here) for one in level.constraints) and (
+            not level.launches_are_known or fits(here)
+        ):
             yield from _below(levels, depth + 1, here, fits, budget)
 
 
@@ -79,17 +85,32 @@ def levels_of(template: TemplateSpec) -> list[Level]:
         asked = max(asked, known.at(one.expression.names))
         constraints.append((asked, one.expression))
     launches = max(asked, known.at(launch_names(template)))
-    return [Level(parameter, parameter.when is None or known.at(parameter.when.names) < number,
-                  tuple(one for one in template.locals if known.level[one[0]] == number),
-                  tuple(one for level, one in constraints if level == number), launches == number)
-            for number, parameter in enumerate(template.parameters)]
+    return [
+        Level(
+            parameter,
+            parameter.when is None or known.at(parameter.when.names) < number,
+            tuple(one for one in template.locals if known.level[one[0]] == number),
+            tuple(one for level, one in constraints if level == number),
+            launches == number,
+        )
+        for number, parameter in enumerate(template.parameters)
+    ]
 
 
 def launch_names(template: TemplateSpec) -> frozenset[str]:
     """What block, cluster, shared memory and presence of the launches are computed from."""
-    return frozenset().union(*(one.names for launch in template.launches
-                               for one in (*launch.block, *launch.cluster, launch.smem_dynamic_bytes,
-                                           *([launch.when] if launch.when else []))))
+    return frozenset().union(
+        *(
+            one.names
+            for launch in template.launches
+            for one in (
+                *launch.block,
+                *launch.cluster,
+                launch.smem_dynamic_bytes,
+                *([launch.when] if launch.when else []),
+            )
+        )
+    )
 
 
 class _Known:
@@ -99,11 +120,18 @@ class _Known:
         self.level: dict[str, int] = {}
         for number, parameter in enumerate(template.parameters):
             self.level[parameter.name] = number
-        for parameter in template.parameters:        # one whose `when` looks ahead is never final on the way
-            if parameter.when is not None and self.at(parameter.when.names) >= self.level[parameter.name]:
+        for (
+            parameter
+        ) in template.parameters:  # one whose `when` looks ahead is never final on the way
+            if (
+                parameter.when is not None
+                and self.at(parameter.when.names) >= self.level[parameter.name]
+            ):
                 self.level[parameter.name] = len(template.parameters)
         for name, local in template.locals:
             self.level[name] = self.at(local.names)
 
     def at(self, names: frozenset[str]) -> int:
-        return max((self.level.get(one, 0) for one in names), default=0)      # compile-time values: from the start
+        return max(
+            (self.level.get(one, 0) for one in names), default=0
+        )  # compile-time values: from the start

@@ -10,7 +10,7 @@ import numpy as np
 
 from greenfast.search.kernels.spec import Items, Parameter
 
-LARGEST_GROUP = 2**16                # combinations of values that a table of distances has a place for
+LARGEST_GROUP = 2**16  # combinations of values that a table of distances has a place for
 
 
 def position_type(parameters: Sequence[Parameter]) -> type[np.unsignedinteger[Any]]:
@@ -22,10 +22,15 @@ def position_type(parameters: Sequence[Parameter]) -> type[np.unsignedinteger[An
 class Points(Sequence[Items]):
     """Points in a fixed order; each is made when it is asked for."""
 
-    def __init__(self, parameters: tuple[Parameter, ...], points: Iterable[Items] | np.ndarray) -> None:
+    def __init__(
+        self, parameters: tuple[Parameter, ...], points: Iterable[Items] | np.ndarray
+    ) -> None:
         """`points`: each one's parameters, or already [points, parameters] positions of values."""
         self.parameters = parameters
-        self._codes = [{(type(value), value): code for code, value in enumerate(one.values)} for one in parameters]
+        self._codes = [
+            {(type(value), value): code for code, value in enumerate(one.values)}
+            for one in parameters
+        ]
         self._type = position_type(parameters)
         if not isinstance(points, np.ndarray):
             points = np.frombuffer(b"".join(self._row(point) for point in points), self._type)
@@ -44,10 +49,15 @@ class Points(Sequence[Items]):
         try:
             row = self._row(parameters)
         except KeyError:
-            return None                              # a value that the template does not have
+            return None  # a value that the template does not have
         key = self._key(np.frombuffer(row, self._type).reshape(-1, 1))[0]
-        first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
-        return next((int(at) for at in self._order[first:end] if self.encoded[at].tobytes() == row), None)
+        first, end = (
+            np.searchsorted(self._keys, key, "left"),
+            np.searchsorted(self._keys, key, "right"),
+        )
+        return next(
+            (int(at) for at in self._order[first:end] if self.encoded[at].tobytes() == row), None
+        )
 
     def encode(self, parameters: Items) -> np.ndarray:
         """[parameters]: positions of values."""
@@ -116,4 +126,6 @@ class Points(Sequence[Items]):
         return np.array(positions, self._type).tobytes()
 
     def _point(self, row: np.ndarray) -> Items:
-        return tuple((one.name, one.values[code]) for one, code in zip(self.parameters, row.tolist()))
+        return tuple(
+            (one.name, one.values[code]) for one, code in zip(self.parameters, row.tolist())
+        )

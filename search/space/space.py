@@ -10,15 +10,15 @@ from math import prod
 
 import numpy as np
 
-from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.devices.clusters import Shape, device_lacks
-from greenfast.search.space.columns import encoded_points
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.space.columns import encoded_points
 from greenfast.search.space.lattice import combinations, launch_names, looks_ahead
 from greenfast.search.space.points import Points
-from greenfast.search.kernels.spec import Items, TemplateSpec
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Resolved:
     """A point with everything that rendering and launching need."""
 
     parameters: Items
-    values: Mapping[str, Value]          # compile-time values, parameters, locals
+    values: Mapping[str, Value]  # compile-time values, parameters, locals
     tiles: Mapping[str, int]
     threads_per_block: int
     smem_dynamic_bytes: int
-    clusters: tuple[tuple[str, Shape], ...] = ()     # by entry, in blocks
+    clusters: tuple[tuple[str, Shape], ...] = ()  # by entry, in blocks
 
 
 def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resolved:
@@ -39,15 +39,23 @@ def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resol
     for name, local in template.locals:
         values[name] = local(values)
     figures = _figures(template, values)
-    return Resolved(parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures)
+    return Resolved(
+        parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures
+    )
 
 
-def _figures(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
+def _figures(
+    template: TemplateSpec, values: Mapping[str, Value]
+) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
     """Threads a block, bytes of dynamic shared memory, and each entry's cluster."""
     launches = template.launched(values)
-    return (max(prod(int(one(values)) for one in launch.block) for launch in launches),
-            max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
-            tuple((launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches))
+    return (
+        max(prod(int(one(values)) for one in launch.block) for launch in launches),
+        max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
+        tuple(
+            (launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches
+        ),
+    )
 
 
 class Space:
@@ -74,18 +82,26 @@ class Space:
         """Why the device cannot launch such blocks; None when it can."""
         device, (threads, smem_bytes, clusters) = self.device, figures
         if not 1 <= threads <= device.threads_per_block:
-            return f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"
+            return (
+                f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"
+            )
         if smem_bytes > device.smem_per_block_bytes:
-            return (f"{smem_bytes} bytes of dynamic shared memory; a block may have "
-                    f"{device.smem_per_block_bytes} on {device.name}")
+            return (
+                f"{smem_bytes} bytes of dynamic shared memory; a block may have "
+                f"{device.smem_per_block_bytes} on {device.name}"
+            )
         return next(filter(None, (device_lacks(cluster, device) for _, cluster in clusters)), None)
 
     def require(self, parameters: Items) -> Resolved:
         """The point, or UsageError with the sentence that says why it is outside."""
         reason = self.why_not(parameters)
         if reason is not None:
-            raise UsageError(f"template {self.template.name} cannot have "
-                             + ", ".join(f"{k}={v}" for k, v in parameters) + f": {reason}", code="invalid_candidate")
+            raise UsageError(
+                f"template {self.template.name} cannot have "
+                + ", ".join(f"{k}={v}" for k, v in parameters)
+                + f": {reason}",
+                code="invalid_candidate",
+            )
         return resolve(self.template, parameters, self.compiled)
 
     @cached_property
@@ -93,8 +109,10 @@ class Space:
         """Every valid point once, in a fixed order."""
         if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
             return Points(self.template.parameters, self.each_point())
-        return Points(self.template.parameters, encoded_points(self.template, self.compiled, self._fits,
-                                                               launch_names(self.template)))
+        return Points(
+            self.template.parameters,
+            encoded_points(self.template, self.compiled, self._fits, launch_names(self.template)),
+        )
 
     def each_point(self) -> Iterator[Items]:
         """The valid points one by one: the first is cheap."""

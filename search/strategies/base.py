@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.kernels.spec import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.kernels.spec import Items
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class Past:
 class Strategy(ABC):
     """Chooses candidates from valid spaces. Every choice follows from the seed and what was told."""
 
-    def __init__(self, kernel: str, spaces: Mapping[str, Space], seeds: Sequence[Candidate], seed: int) -> None:
+    def __init__(
+        self, kernel: str, spaces: Mapping[str, Space], seeds: Sequence[Candidate], seed: int
+    ) -> None:
         self.kernel, self.spaces, self.seed = kernel, dict(spaces), seed
         self._seeds = deque(seeds)
         self._unseen = {name: np.ones(len(space.points), bool) for name, space in spaces.items()}
@@ -74,7 +76,7 @@ class Strategy(ABC):
     def tell(self, proposal: Proposal, told: Told) -> None:
         """The only way back. Never called for a fault."""
         self._note(proposal.candidate, told)
-        if proposal.candidate.template in self.spaces:       # a baseline may be of another template
+        if proposal.candidate.template in self.spaces:  # a baseline may be of another template
             self.learn(proposal, told)
 
     def restore(self, past: Sequence[Past]) -> None:
@@ -107,26 +109,37 @@ class Strategy(ABC):
         """A valid point that was not tried yet; there is one."""
         unseen = np.flatnonzero(self._unseen[template])
         position = int(unseen[rng.randrange(len(unseen))])
-        return Candidate(self.kernel, template, self.spaces[template].points[position], Origin(OriginKind.SAMPLED))
+        return Candidate(
+            self.kernel,
+            template,
+            self.spaces[template].points[position],
+            Origin(OriginKind.SAMPLED),
+        )
 
-    def nearest_unseen(self, template: str, near: Items, rng: random.Random,
-                       parents: tuple[str, ...] = ()) -> Candidate:
+    def nearest_unseen(
+        self, template: str, near: Items, rng: random.Random, parents: tuple[str, ...] = ()
+    ) -> Candidate:
         """The untried valid point that differs least from `near`; there is one."""
         parameters = self.spaces[template].nearest(near, self._unseen[template], rng)
         replaced = tuple(item for item, kept in zip(near, parameters, strict=True) if item != kept)
-        return Candidate(self.kernel, template, parameters,
-                         Origin(OriginKind.REPAIRED, parents, wanted=replaced))
+        return Candidate(
+            self.kernel, template, parameters, Origin(OriginKind.REPAIRED, parents, wanted=replaced)
+        )
 
     def _choose_template(self, names: list[str], rng: random.Random) -> str:
         """Mostly the template with the best candidate so far; every fourth time any: bests can change."""
-        ranked = sorted((name for name in names if name in self._best), key=lambda name: self._best[name])
+        ranked = sorted(
+            (name for name in names if name in self._best), key=lambda name: self._best[name]
+        )
         untried = [name for name in names if name not in self._best]
         if not ranked or rng.random() < 0.25:
             return rng.choice(names)
         return rng.choice(untried) if untried and rng.random() < 0.25 else ranked[0]
 
     def _is_new(self, candidate: Candidate) -> bool:
-        return candidate.template in self.spaces and self.is_unseen(candidate.template, candidate.parameters)
+        return candidate.template in self.spaces and self.is_unseen(
+            candidate.template, candidate.parameters
+        )
 
     def _take(self, proposal: Proposal) -> Proposal:
         self._mark(proposal.candidate)

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.strategies.optuna_study import CANDIDATE, OptunaStrategy
 
-POPULATION = 12                      # kernel budgets are tens to thousands of trials, so generations must be short
+POPULATION = 12  # kernel budgets are tens to thousands of trials, so generations must be short
 CROSSOVER_PROBABILITY = 0.9
 SWAPPING_PROBABILITY = 0.5
 
@@ -40,11 +40,14 @@ class BreedingSampler(optuna.samplers.NSGAIISampler):
 
     def __init__(self, seed: int) -> None:
         self.breeding = Breeding(seed)
-        super().__init__(seed=seed, population_size=POPULATION, child_generation_strategy=self.breeding)
+        super().__init__(
+            seed=seed, population_size=POPULATION, child_generation_strategy=self.breeding
+        )
 
-    def sample_relative(self, study: optuna.Study, trial: FrozenTrial,
-                        search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        self.breeding.parents = ()               # the first generation has none
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        self.breeding.parents = ()  # the first generation has none
         return super().sample_relative(study, trial, search_space)
 
 
@@ -59,33 +62,47 @@ class Breeding:
         self._rng = np.random.RandomState(seed)
         self.parents: tuple[str, ...] = ()
 
-    def __call__(self, study: optuna.Study, space: dict[str, BaseDistribution],
-                 population: list[FrozenTrial]) -> dict[str, Any]:
+    def __call__(
+        self, study: optuna.Study, space: dict[str, BaseDistribution], population: list[FrozenTrial]
+    ) -> dict[str, Any]:
         if self._rng.rand() < CROSSOVER_PROBABILITY:
             mother = self._select(population)
-            parents = [mother, self._select([trial for trial in population if trial.number != mother.number])]
+            parents = [
+                mother,
+                self._select([trial for trial in population if trial.number != mother.number]),
+            ]
             child = self._cross(parents, space)
         else:
             parents = [population[self._rng.choice(len(population))]]
             child = {name: parents[0].params[name] for name in space}
         self.parents = tuple(trial.system_attrs[CANDIDATE] for trial in parents)
         mutation_probability = 1.0 / max(1.0, len(child))
-        return {name: value for name, value in child.items() if self._rng.rand() >= mutation_probability}
+        return {
+            name: value for name, value in child.items() if self._rng.rand() >= mutation_probability
+        }
 
     def _select(self, population: list[FrozenTrial]) -> FrozenTrial:
         """The better of two random ones."""
         first, second = (population[self._rng.choice(len(population))] for _ in range(2))
         return first if _rank(first) < _rank(second) else second
 
-    def _cross(self, parents: list[FrozenTrial], space: dict[str, BaseDistribution]) -> dict[str, Any]:
+    def _cross(
+        self, parents: list[FrozenTrial], space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
         """Each parameter from either parent; Optuna draws for categories first."""
-        categories = [name for name, one in space.items() if isinstance(one, CategoricalDistribution)]
+        categories = [
+            name for name, one in space.items() if isinstance(one, CategoricalDistribution)
+        ]
         numbers = [name for name in space if name not in categories]
         child: dict[str, Any] = {}
         for names in filter(None, (categories, numbers)):
             swapped = self._rng.rand(len(names)) >= SWAPPING_PROBABILITY
-            child.update({name: parents[int(swap)].params[name]
-                          for name, swap in zip(names, swapped, strict=True)})
+            child.update(
+                {
+                    name: parents[int(swap)].params[name]
+                    for name, swap in zip(names, swapped, strict=True)
+                }
+            )
         return child
 
 

@@ -20,15 +20,15 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.space.space import Space
 from greenfast.search.kernels.spec import Items, Parameter
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
-INFEASIBLE_LOG_RATIO = 10.0          # e^10 times the baseline: worse than anything right
+INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than anything right
 CONSTRAINT = "right"
-CANDIDATE = "greenfast:candidate"    # in a study's trial: the candidate's digest
+CANDIDATE = "greenfast:candidate"  # in a study's trial: the candidate's digest
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -53,7 +53,9 @@ class OptunaStrategy(Strategy):
         study, space = self._study(template), self.spaces[template]
         trial = study.ask()
         wanted = _suggest(trial, space)
-        attributes = _sampler_attributes(study.get_trials(deepcopy=False)[trial.number].system_attrs)
+        attributes = _sampler_attributes(
+            study.get_trials(deepcopy=False)[trial.number].system_attrs
+        )
         study.tell(trial, state=TrialState.FAIL)
         origin = self.origin(study.sampler)
         if self.is_unseen(template, wanted):
@@ -61,13 +63,20 @@ class OptunaStrategy(Strategy):
         return Proposal(self.nearest_unseen(template, wanted, rng, origin.parents), attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
-        template, values = self.spaces[proposal.candidate.template].template, proposal.candidate.values()
+        template, values = (
+            self.spaces[proposal.candidate.template].template,
+            proposal.candidate.values(),
+        )
         feasible = isinstance(told, Objective)
-        self._study(template.name).add_trial(optuna.trial.create_trial(
-            value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
-            params={one.name: _encode(one, values[one.name]) for one in template.parameters},
-            distributions={one.name: _distribution(one) for one in template.parameters},
-            system_attrs={**proposal.sampler, CANDIDATE: proposal.candidate.digest}, constraints={CONSTRAINT: -1.0 if feasible else 1.0}))
+        self._study(template.name).add_trial(
+            optuna.trial.create_trial(
+                value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
+                params={one.name: _encode(one, values[one.name]) for one in template.parameters},
+                distributions={one.name: _distribution(one) for one in template.parameters},
+                system_attrs={**proposal.sampler, CANDIDATE: proposal.candidate.digest},
+                constraints={CONSTRAINT: -1.0 if feasible else 1.0},
+            )
+        )
 
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
@@ -107,6 +116,9 @@ def _encode(parameter: Parameter, value: Value) -> Value:
 
 def _sampler_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
     """What a sampler keeps with a trial and needs again: JSON data only; its own scratch notes stay out."""
-    kept = {key: value for key, value in attributes.items()
-            if not key.startswith(("constraints", "tpe:", "fixed_params"))}
+    kept = {
+        key: value
+        for key, value in attributes.items()
+        if not key.startswith(("constraints", "tpe:", "fixed_params"))
+    }
     return json.loads(json.dumps(kept))

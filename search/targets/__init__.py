@@ -12,7 +12,6 @@ from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.recordings.shelf import recording_names
 from greenfast.search.targets.base import Target
 
-
 RUN_DEADLINE_S = 30.0
 
 
@@ -22,40 +21,63 @@ class TargetSettings:
 
     cache_folder: Path
     include_dirs: tuple[Path, ...]
-    workers: int                     # host threads that one run may use
-    run_deadline_s: float = RUN_DEADLINE_S       # for one emulated run
-    turn: Callable[[str], AbstractContextManager[None]] = nullcontext    # GPU's UUID -> held while that GPU is used
+    workers: int  # host threads that one run may use
+    run_deadline_s: float = RUN_DEADLINE_S  # for one emulated run
+    turn: Callable[[str], AbstractContextManager[None]] = (
+        nullcontext  # GPU's UUID -> held while that GPU is used
+    )
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:
     from greenfast.search.targets.emulator.target import EmulatorTarget
-    return EmulatorTarget(which, settings.cache_folder, settings.include_dirs, settings.workers,
-                          settings.run_deadline_s)
+
+    return EmulatorTarget(
+        which,
+        settings.cache_folder,
+        settings.include_dirs,
+        settings.workers,
+        settings.run_deadline_s,
+    )
 
 
 def _cuda(which: str, settings: TargetSettings) -> Target:
     from greenfast.search.targets.cuda import open_device
+
     return open_device(which, settings.cache_folder, settings.run_deadline_s, settings.turn)
 
 
 def _replay(which: str, settings: TargetSettings) -> Target:
     from greenfast.search.targets.replay import ReplayTarget
+
     return ReplayTarget(which)
 
 
-FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {"cuda": _cuda, "emulator": _emulator, "replay": _replay}
+FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {
+    "cuda": _cuda,
+    "emulator": _emulator,
+    "replay": _replay,
+}
 
 
 def check_target_name(name: str) -> tuple[str, str]:
     """`family:which` taken apart; UsageError with the known targets when there is no such thing."""
     family, separator, which = name.partition(":")
     if family not in FAMILIES or not separator:
-        raise unknown_name("target", name, [*(f"emulator:{one}" for one in device_names()), "cuda:0",
-                                            *(f"replay:{one}" for one in recording_names())])
+        raise unknown_name(
+            "target",
+            name,
+            [
+                *(f"emulator:{one}" for one in device_names()),
+                "cuda:0",
+                *(f"replay:{one}" for one in recording_names()),
+            ],
+        )
     if family == "emulator" and which not in device_names():
         raise unknown_name("target", name, [f"emulator:{one}" for one in device_names()])
     if family == "cuda" and not which.isdigit():
-        raise UsageError(f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU")
+        raise UsageError(
+            f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU"
+        )
     if family == "replay" and which not in recording_names():
         raise unknown_name("target", name, [f"replay:{one}" for one in recording_names()])
     return family, which

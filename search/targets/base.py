@@ -9,16 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.oracle.cases import Case
 from greenfast.search.devices.facts import Device
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import Answer, answer
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import BaselineTimings, LineCost, Reason, SafetyFinding, Timing, Verdict, no_baseline
+from greenfast.search.verdict import (
+    BaselineTimings,
+    LineCost,
+    Reason,
+    SafetyFinding,
+    Timing,
+    Verdict,
+    no_baseline,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Execution:
     """One run of a problem. `outputs` are whole byte images by tensor name, empty after a failure."""
 
     problem: Problem
-    order: str                           # the schedule: "forward", "reverse", "seeded:1", "device"
+    order: str  # the schedule: "forward", "reverse", "seeded:1", "device"
     outputs: Mapping[str, np.ndarray]
     failure: Failure | None
 
@@ -54,7 +62,7 @@ class Rival:
 
     program: Any
     problems: tuple[Problem, ...]
-    to_the_end: bool = False             # every block, also against a clearly slower program
+    to_the_end: bool = False  # every block, also against a clearly slower program
 
 
 @dataclass(frozen=True)
@@ -75,20 +83,22 @@ class Question:
     workloads: tuple[str, ...]
     limits: GateLimits
     baseline: BaselineTimings = no_baseline
-    against: Candidate | None = None     # the baseline
+    against: Candidate | None = None  # the baseline
 
 
-Inspect = Callable[[Execution], Failure | None]      # what the timed launches left, judged
+Inspect = Callable[[Execution], Failure | None]  # what the timed launches left, judged
 
 
 class Target(ABC):
     """Runs and times programs. Methods raise Fault for what is our doing, never for the candidate's."""
 
-    name: str                            # emulator:h200, cuda:0
+    name: str  # emulator:h200, cuda:0
     device: Device
-    measures: bool                       # times are measured, so the performance gate can judge
-    band: float                          # a factor: times closer than this are not told apart
-    check_flop_limit: float              # a timed workload above this is not executed whole by the correctness gate
+    measures: bool  # times are measured, so the performance gate can judge
+    band: float  # a factor: times closer than this are not told apart
+    check_flop_limit: (
+        float  # a timed workload above this is not executed whole by the correctness gate
+    )
 
     @abstractmethod
     def prepare(self) -> None:
@@ -107,8 +117,14 @@ class Target(ABC):
         """Run the problems in order, one execution each, stopping when the consumer stops."""
 
     @abstractmethod
-    def measure(self, program: Any, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
-                inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
+    def measure(
+        self,
+        program: Any,
+        cubin: Cubin,
+        problems: Sequence[Problem],
+        against: Rival | None = None,
+        inspect: Inspect | None = None,
+    ) -> tuple[Timing, ...] | Failure:
         """The time of each problem. A target that measures times `against` in turn with the program, and shows
         what the timed launches left to `inspect`; one that models needs neither."""
 

@@ -6,7 +6,7 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.timing import default_mode, floor_us
 
-BYTE_FORMATS = ("e4m3", "e5m2", "int8")      # of tensor cores, for inputs of one byte
+BYTE_FORMATS = ("e4m3", "e5m2", "int8")  # of tensor cores, for inputs of one byte
 
 
 def data_bytes_of(problem: Problem) -> int:
@@ -16,7 +16,11 @@ def data_bytes_of(problem: Problem) -> int:
 
 def mode_of(problem: Problem, device: Device) -> str:
     """How its timed launches find the caches: as it was asked for, or as its data fit."""
-    return problem.mode if problem.mode != "auto" else default_mode(data_bytes_of(problem), device.l2_bytes)
+    return (
+        problem.mode
+        if problem.mode != "auto"
+        else default_mode(data_bytes_of(problem), device.l2_bytes)
+    )
 
 
 def bound_us(device: Device, problem: Problem) -> float:
@@ -31,6 +35,8 @@ def bound_us(device: Device, problem: Problem) -> float:
 
 def tensor_peak(device: Device, problem: Problem) -> int:
     """FLOP a cycle and SM of the fastest products that its inputs allow."""
-    has_bytes = any(tensor.dtype.itemsize == 1 for tensor in problem.tensors if tensor.role == "input")
+    has_bytes = any(
+        tensor.dtype.itemsize == 1 for tensor in problem.tensors if tensor.role == "input"
+    )
     formats = ("fp16", *BYTE_FORMATS) if has_bytes else ("fp16",)
     return max(map(device.tensor_flop_per_cycle_per_sm, formats))

@@ -12,19 +12,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
+from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
 from greenfast.search.recordings.rules import standing, time_us
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
 from greenfast.search.space.space import Space, resolve
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.targets.base import Execution, GateLimits, Question, Target
-from greenfast.search.verdict import (CorrectnessEvidence, GateResult, Green, Outcome, PerformanceEvidence, PtxasEvidence, Reason,
-                            Rejected, Stage, TimeKind, Timing, Verdict)
+from greenfast.search.verdict import (
+    CorrectnessEvidence,
+    GateResult,
+    Green,
+    Outcome,
+    PerformanceEvidence,
+    PtxasEvidence,
+    Reason,
+    Rejected,
+    Stage,
+    TimeKind,
+    Timing,
+    Verdict,
+)
 
 # Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).
 BAND = 1.016
@@ -56,11 +74,16 @@ class ReplayTarget(Target):
         heading, candidate = self._recording.heading, question.candidate
         row = self._recording.row_of(candidate)
         if row is None:
-            raise Fault(f"the recording {heading.name} holds no such candidate", code="not_recorded")
+            raise Fault(
+                f"the recording {heading.name} holds no such candidate", code="not_recorded"
+            )
         if row.source_digest != question.source_digest:
-            raise Fault(f"candidate {row.number} of the recording {heading.name} had the source "
-                        f"{row.source_digest[:12]} and renders as {question.source_digest[:12]} now",
-                        code="recording_stale", mend="record it again with `greenfast record`")
+            raise Fault(
+                f"candidate {row.number} of the recording {heading.name} had the source "
+                f"{row.source_digest[:12]} and renders as {question.source_digest[:12]} now",
+                code="recording_stale",
+                mend="record it again with `greenfast record`",
+            )
         return _verdict(self._recording, row, question)
 
     def load(self, source: RenderedSource, cubin: Any) -> Any:
@@ -77,14 +100,22 @@ class ReplayTarget(Target):
         heading = self._recording.heading
         found = dict(heading.environment)
         own = ("target", "greenfast", "toolchain")
-        return (*((name, value) for name, value in heading.environment if name not in own),
-                ("toolchain", f"nvrtc {found.get('nvidia-cuda-nvrtc', 'unknown')}"), ("target", self.name),
-                ("recording", self._recording.sha256), ("recorded_on", found.get("target", "unknown")),
-                ("recorded_at", heading.recorded_at), ("recorded_with", found.get("greenfast", "unknown")))
+        return (
+            *((name, value) for name, value in heading.environment if name not in own),
+            ("toolchain", f"nvrtc {found.get('nvidia-cuda-nvrtc', 'unknown')}"),
+            ("target", self.name),
+            ("recording", self._recording.sha256),
+            ("recorded_on", found.get("target", "unknown")),
+            ("recorded_at", heading.recorded_at),
+            ("recorded_with", found.get("greenfast", "unknown")),
+        )
 
     def _runs_nothing(self) -> UsageError:
-        return UsageError(f"{self.name} answers from a record and runs nothing", code="replay_runs_nothing",
-                          mend="use emulator:h200 or cuda:0")
+        return UsageError(
+            f"{self.name} answers from a record and runs nothing",
+            code="replay_runs_nothing",
+            mend="use emulator:h200 or cuda:0",
+        )
 
 
 def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
@@ -97,18 +128,41 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
     if row.stage == Stage.PTXAS or over:
         reason, said = over or (reason, said)
         return _rejected([GateResult("ptxas", Outcome.FAILED, said, row.ptxas, reason)], said)
-    gates = [GateResult("ptxas", Outcome.PASSED, f"replayed from {name}: {row.ptxas.registers} registers, "
-                        f"{row.ptxas.blocks_per_sm} blocks an SM (limited by {row.ptxas.limited_by})", row.ptxas)]
+    gates = [
+        GateResult(
+            "ptxas",
+            Outcome.PASSED,
+            f"replayed from {name}: {row.ptxas.registers} registers, "
+            f"{row.ptxas.blocks_per_sm} blocks an SM (limited by {row.ptxas.limited_by})",
+            row.ptxas,
+        )
+    ]
     checked = CorrectnessEvidence((row.worst,) if row.worst else ())
     if row.stage == Stage.CORRECTNESS:
-        return _rejected([*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said)
-    gates.append(GateResult("correctness", Outcome.PASSED, f"replayed from {name}: {row.outputs_checked} outputs were "
-                            "within both bounds of the checks of then; the one nearest to them is kept", checked))
+        return _rejected(
+            [*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said
+        )
+    gates.append(
+        GateResult(
+            "correctness",
+            Outcome.PASSED,
+            f"replayed from {name}: {row.outputs_checked} outputs were "
+            "within both bounds of the checks of then; the one nearest to them is kept",
+            checked,
+        )
+    )
     if row.stage is not None and reason not in COMPARED:
-        return _rejected([*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said)
+        return _rejected(
+            [*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said
+        )
     gates.append(_replayed_time(recording, row, question))
-    gates.append(GateResult("safety", Outcome.UNAVAILABLE,
-                            "a recording tells nothing about races and uninitialised reads; the emulator does"))
+    gates.append(
+        GateResult(
+            "safety",
+            Outcome.UNAVAILABLE,
+            "a recording tells nothing about races and uninitialised reads; the emulator does",
+        )
+    )
     return Green(tuple(gates))
 
 
@@ -116,8 +170,17 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
     heading = recording.heading
     known = dict(zip(recording.workload_names(), row.times, strict=True))
     chosen = tuple((name, known[name]) for name in question.workloads)
-    timings = tuple(Timing(name, time_us(one), TimeKind.REPLAYED, "", (("floor_us", one.floor_us), *one.health),
-                           f"replayed from {heading.name}, row {row.number}: {one.note}") for name, one in chosen)
+    timings = tuple(
+        Timing(
+            name,
+            time_us(one),
+            TimeKind.REPLAYED,
+            "",
+            (("floor_us", one.floor_us), *one.health),
+            f"replayed from {heading.name}, row {row.number}: {one.note}",
+        )
+        for name, one in chosen
+    )
     ratio = interval = None
     words = ""
     baseline = question.baseline()
@@ -127,18 +190,30 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
             ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
         else:
             base = {one.workload: one.time_median_us for one in baseline}
-            ratio = math.exp(sum(math.log(one.time_median_us / base[one.workload]) for one in timings) / len(timings))
+            ratio = math.exp(
+                sum(math.log(one.time_median_us / base[one.workload]) for one in timings)
+                / len(timings)
+            )
             words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
     times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in timings)
-    sentence = (f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
-                f"within a factor of {BAND:g} are not told apart")
-    return GateResult("performance", Outcome.UNAVAILABLE, sentence, PerformanceEvidence(timings, ratio, BAND, interval))
+    sentence = (
+        f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
+        f"within a factor of {BAND:g} are not told apart"
+    )
+    return GateResult(
+        "performance",
+        Outcome.UNAVAILABLE,
+        sentence,
+        PerformanceEvidence(timings, ratio, BAND, interval),
+    )
 
 
 def _rejected(gates: list[GateResult], sentence: str) -> Rejected:
     failed = gates[-1]
-    skipped = [GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed")
-               for name in GATE_NAMES[len(gates):]]
+    skipped = [
+        GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed")
+        for name in GATE_NAMES[len(gates) :]
+    ]
     return Rejected(Stage(failed.gate), failed.reason, sentence, (*gates, *skipped))
 
 
@@ -148,9 +223,10 @@ def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str]
         return None
     smem = ptxas.smem_static_bytes + ptxas.smem_dynamic_bytes
     for used, allowed, what, reason in (
-            (ptxas.spill_bytes, limits.max_spill_bytes, "bytes of spilled registers", Reason.SPILLS),
-            (ptxas.registers, limits.max_registers, "registers a thread", Reason.OVER_REQUEST_LIMIT),
-            (smem, limits.max_smem_bytes, "bytes of shared memory a block", Reason.OVER_REQUEST_LIMIT)):
+        (ptxas.spill_bytes, limits.max_spill_bytes, "bytes of spilled registers", Reason.SPILLS),
+        (ptxas.registers, limits.max_registers, "registers a thread", Reason.OVER_REQUEST_LIMIT),
+        (smem, limits.max_smem_bytes, "bytes of shared memory a block", Reason.OVER_REQUEST_LIMIT),
+    ):
         if allowed is not None and used > allowed:
             return reason, f"replayed figures: {used} {what}; {allowed} are allowed"
     return None
@@ -161,22 +237,39 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
     recording = find_recording(which)
     heading = recording.heading
     if kernel.name != heading.kernel:
-        raise UsageError(f"replay:{which} is a recording of kernel {heading.kernel}, not of {kernel.name}",
-                         code="not_recorded")
-    for kind, asked, held in (("workload", request.workloads, recording.workload_names()),
-                              ("template", request.templates, (heading.template,))):
+        raise UsageError(
+            f"replay:{which} is a recording of kernel {heading.kernel}, not of {kernel.name}",
+            code="not_recorded",
+        )
+    for kind, asked, held in (
+        ("workload", request.workloads, recording.workload_names()),
+        ("template", request.templates, (heading.template,)),
+    ):
         for one in asked or ():
             if one not in held:
                 raise unknown_name(kind, one, held, where=f"replay:{which}")
     spills = request.gates.get("ptxas", {})
-    if "max_spill_bytes" in spills and heading.protocol.max_spill_bytes is not None and (
-            spills["max_spill_bytes"] is None or spills["max_spill_bytes"] > heading.protocol.max_spill_bytes):
-        raise UsageError(f"replay:{which} holds no times of candidates that spill more than "
-                         f"{heading.protocol.max_spill_bytes} bytes", code="not_recorded")
+    if (
+        "max_spill_bytes" in spills
+        and heading.protocol.max_spill_bytes is not None
+        and (
+            spills["max_spill_bytes"] is None
+            or spills["max_spill_bytes"] > heading.protocol.max_spill_bytes
+        )
+    ):
+        raise UsageError(
+            f"replay:{which} holds no times of candidates that spill more than "
+            f"{heading.protocol.max_spill_bytes} bytes",
+            code="not_recorded",
+        )
     if request.mode not in (None, "auto") and not all(
-            one.note.startswith(request.mode) for row in recording.rows for one in row.times):
-        raise UsageError(f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
-                         code="not_recorded", mend="modes are never compared; leave it out")
+        one.note.startswith(request.mode) for row in recording.rows for one in row.times
+    ):
+        raise UsageError(
+            f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
+            code="not_recorded",
+            mend="modes are never compared; leave it out",
+        )
     require_current(recording, kernel, include_dirs)
     baseline = request.baseline or heading.baseline
     if baseline != "none":
@@ -184,40 +277,59 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
         template, preset = kernel.preset(baseline)
         found = preset_candidate(template, preset.name, compiled)
         if recording.row_of(found) is None:
-            raise UsageError(f"replay:{which} holds no candidate {baseline}", code="not_recorded",
-                             mend=f"its own baseline is {heading.baseline}")
-    return replace(request, workloads=request.workloads or recording.workload_names(), templates=(heading.template,),
-                   baseline=baseline)
+            raise UsageError(
+                f"replay:{which} holds no candidate {baseline}",
+                code="not_recorded",
+                mend=f"its own baseline is {heading.baseline}",
+            )
+    return replace(
+        request,
+        workloads=request.workloads or recording.workload_names(),
+        templates=(heading.template,),
+        baseline=baseline,
+    )
 
 
-def require_current(recording: Recording, kernel: KernelSpec, include_dirs: tuple[Path, ...]) -> None:
+def require_current(
+    recording: Recording, kernel: KernelSpec, include_dirs: tuple[Path, ...]
+) -> None:
     """UsageError when the kernel or a template is not what was recorded. What counts is the source: a template whose
     files changed, but which renders the recorded candidates as they were, still stands."""
     heading = recording.heading
     now = operation_digest(kernel, tuple(kernel.workload(one.name) for one in heading.workloads))
     if now != heading.operation_digest:
-        raise UsageError(f"{heading.name} was recorded for another form of kernel {kernel.name} "
-                         f"({heading.operation_digest[:12]} then, {now[:12]} now)", code="recording_stale",
-                         mend="record it again with `greenfast record`")
+        raise UsageError(
+            f"{heading.name} was recorded for another form of kernel {kernel.name} "
+            f"({heading.operation_digest[:12]} then, {now[:12]} now)",
+            code="recording_stale",
+            mend="record it again with `greenfast record`",
+        )
     compiled = heading.workloads[0].compile_time(kernel)
     for then in heading.templates:
         template = kernel.template(then.name)
         today = digest(template)
         rows = [one for one in recording.rows if one.template == then.name]
-        for row in rows[::max(1, len(rows) // SOURCES_LOOKED_AT)]:
+        for row in rows[:: max(1, len(rows) // SOURCES_LOOKED_AT)]:
             try:
-                parameters = complete_parameters(template, dict(recording.parameters(row)), compiled)
+                parameters = complete_parameters(
+                    template, dict(recording.parameters(row)), compiled
+                )
             except UsageError as error:
                 raise _stale(heading, then.name, today, error.message) from error
             candidate = Candidate(kernel.name, then.name, parameters, Origin(OriginKind.SEEDED))
             point = resolve(template, candidate.parameters, compiled)
             source = render(kernel, template, candidate, point, include_dirs)
             if not isinstance(source, RenderedSource) or source.digest != row.source_digest:
-                raise _stale(heading, then.name, today, f"its candidate {row.number} renders differently")
+                raise _stale(
+                    heading, then.name, today, f"its candidate {row.number} renders differently"
+                )
 
 
 def _stale(heading: Heading, template: str, today: str, why: str) -> UsageError:
     then = heading.recorded_template(template).text_digest
-    return UsageError(f"{heading.name} was recorded with another template {template} ({then[:12]} then, "
-                      f"{today[:12]} now): {why}",
-                      code="recording_stale", mend="record it again with `greenfast record`")
+    return UsageError(
+        f"{heading.name} was recorded with another template {template} ({then[:12]} then, "
+        f"{today[:12]} now): {why}",
+        code="recording_stale",
+        mend="record it again with `greenfast record`",
+    )

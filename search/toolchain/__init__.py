@@ -15,4 +15,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from greenfast.search.toolchain import nvrtc
+
     return getattr(nvrtc, name)

@@ -27,7 +27,7 @@ class ArtifactCache:
         except (OSError, ValueError):
             return None
         if record.pop("blob_sha256", None) != hashlib.sha256(blob).hexdigest():
-            return None                                    # damaged: as if it were not there
+            return None  # damaged: as if it were not there
         return record, blob
 
     def put(self, key: str, record: dict[str, Any], blob: bytes) -> None:
@@ -37,8 +37,11 @@ class ArtifactCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, head + b"\n" + blob)
         except OSError as error:
-            raise Fault(f"the cache cannot be written: {error.strerror}", code="cache_unwritable",
-                        mend="free disk space or set GREENFAST_DATA to a writable folder") from error
+            raise Fault(
+                f"the cache cannot be written: {error.strerror}",
+                code="cache_unwritable",
+                mend="free disk space or set GREENFAST_DATA to a writable folder",
+            ) from error
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / key

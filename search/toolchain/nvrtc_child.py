@@ -15,7 +15,7 @@ from typing import Any
 
 from greenfast.search.children import serve_requests
 
-POLITE = 5                       # all cores compile, and the child that times kernels must not wait for one
+POLITE = 5  # all cores compile, and the child that times kernels must not wait for one
 
 
 def compile_request(request: dict[str, Any]) -> dict[str, Any]:
@@ -27,21 +27,30 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     from cuda.core import Program, ProgramOptions
 
     log = io.StringIO()
-    options = ProgramOptions(arch=request["arch"], std="c++17", include_path=request["include"],
-                             ptxas_options=["-v"], name=request["name"])
+    options = ProgramOptions(
+        arch=request["arch"],
+        std="c++17",
+        include_path=request["include"],
+        ptxas_options=["-v"],
+        name=request["name"],
+    )
     started = time.perf_counter()
     cubin, ptx = None, b""
     try:
         program = Program(request["source"], "c++", options)
         cubin = bytes(program.compile("cubin", logs=log).code)
         ptx = ptx_of(program)
-    except Exception as error:                    # NVRTC's own refusals arrive as exceptions with the log in them
+    except Exception as error:  # NVRTC's own refusals arrive as exceptions with the log in them
         text = str(error)
         log.write(text)
     text = log.getvalue().rstrip("\0\n ")
-    return {"cubin": base64.b64encode(cubin).decode() if cubin else None,
-            "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(), "log": cap(text, request["log_bytes"]),
-            "log_bytes": len(text), "compile_s": time.perf_counter() - started}
+    return {
+        "cubin": base64.b64encode(cubin).decode() if cubin else None,
+        "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(),
+        "log": cap(text, request["log_bytes"]),
+        "log_bytes": len(text),
+        "compile_s": time.perf_counter() - started,
+    }
 
 
 @cache
@@ -53,7 +62,7 @@ def load(libraries: Iterable[str]) -> None:
 
 def ptx_of(program: Any) -> bytes:
     """What the assembler was given; empty when it cannot be had: only the mix of instructions needs it."""
-    from cuda.bindings import nvrtc                # cuda.core wants a driver before it gives PTX
+    from cuda.bindings import nvrtc  # cuda.core wants a driver before it gives PTX
 
     status, size = nvrtc.nvrtcGetPTXSize(program.handle)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:

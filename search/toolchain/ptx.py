@@ -22,9 +22,9 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,]+")
 class Instruction:
     """`@guard opcode operands`; operands are as they stand, without spaces: `%r1`, `[%rd4+16]`, `{%f1,%f2}`, `12`."""
 
-    opcode: str                          # with its dots: setp.lt.s32
+    opcode: str  # with its dots: setp.lt.s32
     operands: tuple[str, ...]
-    guard: str = ""                      # a predicate register; "": always
+    guard: str = ""  # a predicate register; "": always
     negated: bool = False
 
     @property
@@ -38,7 +38,7 @@ class Entry:
     """A kernel for compute capability `sm` / 10. `labels` name positions in `instructions`."""
 
     name: str
-    parameters: tuple[tuple[str, str], ...]      # (name, type), in order
+    parameters: tuple[tuple[str, str], ...]  # (name, type), in order
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
     sm: int
@@ -88,8 +88,10 @@ def _body(text: str, position: int) -> tuple[tuple[Instruction, ...], dict[str, 
 def instruction(statement: str) -> Instruction:
     """One statement without its semicolon."""
     guard = _GUARD.match(statement)
-    rest = statement[guard.end():] if guard else statement
-    opcode, _, operands = rest.strip().partition(" ") if " " in rest.strip() else (rest.strip(), "", "")
+    rest = statement[guard.end() :] if guard else statement
+    opcode, _, operands = (
+        rest.strip().partition(" ") if " " in rest.strip() else (rest.strip(), "", "")
+    )
     opcode, _, tail = opcode.partition("\t")
     texts = _OPERAND.findall(re.sub(r"\s+", "", tail + operands))
     return Instruction(opcode, tuple(texts), guard[2] if guard else "", bool(guard and guard[1]))

@@ -33,6 +33,10 @@ def parse_log(log: str) -> tuple[EntryFigures, ...]:
             stack, spill = int(match.group(1)), int(match.group(2)) + int(match.group(3))
         elif entry and (match := _USED.search(line)):
             smem = _SMEM.search(line)
-            found.append(EntryFigures(entry, int(match.group(1)), stack, spill, int(smem.group(1)) if smem else 0))
+            found.append(
+                EntryFigures(
+                    entry, int(match.group(1)), stack, spill, int(smem.group(1)) if smem else 0
+                )
+            )
             entry = None
     return tuple(found)

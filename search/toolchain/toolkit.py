@@ -14,10 +14,12 @@ from pathlib import Path
 
 from greenfast.search.errors import Fault
 
-TOOLKIT_VARIABLE = "GREENFAST_CUDA"            # a folder made by `pip install --target`, instead of the environment's wheels
+TOOLKIT_VARIABLE = (
+    "GREENFAST_CUDA"  # a folder made by `pip install --target`, instead of the environment's wheels
+)
 TOOLKIT_WHEELS = "cuda-toolkit[nvrtc,cudart,crt,cccl]==13.5.*"
 COMPONENTS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
-ONE_RELEASE = COMPONENTS[:3]                   # CCCL has version numbers of its own
+ONE_RELEASE = COMPONENTS[:3]  # CCCL has version numbers of its own
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,16 @@ class Layout:
 # Where both are installed, CUDA 13 is taken.
 LAYOUTS = (
     Layout(COMPONENTS, "cu13/lib", ("cu13/include", "cu13/include/cccl")),
-    Layout(("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-cccl-cu12"),
-           "cuda_nvrtc/lib", ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")),
+    Layout(
+        (
+            "nvidia-cuda-nvrtc-cu12",
+            "nvidia-cuda-runtime-cu12",
+            "nvidia-cuda-nvcc-cu12",
+            "nvidia-cuda-cccl-cu12",
+        ),
+        "cuda_nvrtc/lib",
+        ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include"),
+    ),
 )
 
 
@@ -41,8 +51,8 @@ LAYOUTS = (
 class Toolkit:
     """An installed toolkit."""
 
-    versions: tuple[tuple[str, str], ...]      # by component
-    libraries: tuple[str, ...]                 # absolute paths in loading order: NVRTC opens its builtins by name
+    versions: tuple[tuple[str, str], ...]  # by component
+    libraries: tuple[str, ...]  # absolute paths in loading order: NVRTC opens its builtins by name
     include_dirs: tuple[str, ...]
 
     @property
@@ -57,7 +67,9 @@ def installed_toolkit(folder: str | None = None) -> Toolkit:
     wheels = tuple(_required(wheel, folder) for wheel in layout.wheels)
     versions = tuple((component, wheel.version) for component, wheel in zip(COMPONENTS, wheels))
     _require_one_release(versions, folder)
-    roots = tuple(dict.fromkeys(Path(str(wheel.locate_file("nvidia"))).absolute() for wheel in wheels))
+    roots = tuple(
+        dict.fromkeys(Path(str(wheel.locate_file("nvidia"))).absolute() for wheel in wheels)
+    )
     return Toolkit(versions, _libraries(roots[0] / layout.library), _include_dirs(roots, layout))
 
 
@@ -71,14 +83,18 @@ def layout_of(folder: str | None = None) -> Layout:
 
 def private_toolkit_advice() -> str:
     """How to use another release than the environment's without touching it."""
-    return (f"run `pip install --target DIR '{TOOLKIT_WHEELS}'` and set {TOOLKIT_VARIABLE}=DIR; "
-            "the packages of this environment stay as they are")
+    return (
+        f"run `pip install --target DIR '{TOOLKIT_WHEELS}'` and set {TOOLKIT_VARIABLE}=DIR; "
+        "the packages of this environment stay as they are"
+    )
 
 
 def _installed(wheel: str, folder: str | None) -> importlib.metadata.Distribution | None:
     found: Iterator[importlib.metadata.Distribution] = iter(
-        importlib.metadata.distributions(name=wheel, path=[folder]) if folder
-        else importlib.metadata.distributions(name=wheel))
+        importlib.metadata.distributions(name=wheel, path=[folder])
+        if folder
+        else importlib.metadata.distributions(name=wheel)
+    )
     return next(found, None)
 
 
@@ -91,33 +107,56 @@ def _required(wheel: str, folder: str | None) -> importlib.metadata.Distribution
 
 def _missing(what: str, folder: str | None) -> Fault:
     place = f" in {folder} ({TOOLKIT_VARIABLE})" if folder else ""
-    return Fault(f"{what}{place}, so nothing can be compiled", code="toolchain_missing",
-                 mend=f"pip install {f'--target {folder} ' if folder else ''}'{TOOLKIT_WHEELS}'")
+    return Fault(
+        f"{what}{place}, so nothing can be compiled",
+        code="toolchain_missing",
+        mend=f"pip install {f'--target {folder} ' if folder else ''}'{TOOLKIT_WHEELS}'",
+    )
 
 
 def _require_one_release(versions: tuple[tuple[str, str], ...], folder: str | None) -> None:
     """Headers of one release and a compiler of another are a pair that nobody tested."""
-    releases = {component: ".".join(version.split(".")[:2]) for component, version in versions if component in ONE_RELEASE}
+    releases = {
+        component: ".".join(version.split(".")[:2])
+        for component, version in versions
+        if component in ONE_RELEASE
+    }
     if len(set(releases.values())) > 1:
         listing = ", ".join(f"{component} {dict(versions)[component]}" for component in releases)
         wanted = releases[COMPONENTS[0]]
         target = f"--target {folder} " if folder else ""
-        raise Fault(f"the CUDA packages are of different releases: {listing}", code="toolchain_mixed",
-                    mend=f"pip install {target}'cuda-toolkit[nvrtc,cudart,crt,cccl]=={wanted}.*', or keep them: "
-                         + private_toolkit_advice())
+        raise Fault(
+            f"the CUDA packages are of different releases: {listing}",
+            code="toolchain_mixed",
+            mend=f"pip install {target}'cuda-toolkit[nvrtc,cudart,crt,cccl]=={wanted}.*', or keep them: "
+            + private_toolkit_advice(),
+        )
 
 
 def _libraries(folder: Path) -> tuple[str, ...]:
-    builtins, nvrtc = sorted(folder.glob("libnvrtc-builtins.so.*")), sorted(folder.glob("libnvrtc.so.*"))
+    builtins, nvrtc = (
+        sorted(folder.glob("libnvrtc-builtins.so.*")),
+        sorted(folder.glob("libnvrtc.so.*")),
+    )
     if not builtins or not nvrtc:
-        raise Fault(f"NVRTC's libraries are not in {folder}, where their package says they are", code="toolchain_missing",
-                    mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'")
+        raise Fault(
+            f"NVRTC's libraries are not in {folder}, where their package says they are",
+            code="toolchain_missing",
+            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'",
+        )
     return str(builtins[-1]), str(nvrtc[-1])
 
 
 def _include_dirs(roots: tuple[Path, ...], layout: Layout) -> tuple[str, ...]:
-    folders = tuple(dict.fromkeys(root / name for name in layout.include for root in roots if (root / name).is_dir()))
+    folders = tuple(
+        dict.fromkeys(
+            root / name for name in layout.include for root in roots if (root / name).is_dir()
+        )
+    )
     if not any((folder / "cuda_fp16.h").is_file() for folder in folders):
-        raise Fault("CUDA's headers are not installed, so nothing can be compiled", code="toolchain_missing",
-                    mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'")
+        raise Fault(
+            "CUDA's headers are not installed, so nothing can be compiled",
+            code="toolchain_missing",
+            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'",
+        )
     return tuple(map(str, folders))

@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from greenfast.db.store import Store
 from example_searches import ExampleSearch, accepted_search, finished_search, running_search
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from greenfast.db.store import Store
+
 ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 LONGEST_WAIT_MS = 20_000
 
 
@@ -46,8 +52,13 @@ class Site:
 def served(folder: Path) -> Iterator[str]:
     """The real service in a child process, without workers; gives its URL."""
     environment = {**os.environ, "GREENFAST_DATA": str(folder), "GREENFAST_TOKEN": ""}
-    process = subprocess.Popen([sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"], cwd=ROOT,
-                               env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         line = process.stdout.readline()
         assert "http://" in line, f"the service did not start: {line!r}"
@@ -74,8 +85,10 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         if os.environ.get("GREENFAST_NO_BROWSER") == "1":
             pytest.skip("GREENFAST_NO_BROWSER=1: the pages are not driven in a browser")
-        pytest.fail(f"none of {', '.join(BROWSERS)} is installed; install one (apt-get install chromium), or set "
-                    "GREENFAST_NO_BROWSER=1 to leave these tests out")
+        pytest.fail(
+            f"none of {', '.join(BROWSERS)} is installed; install one (apt-get install chromium), or set "
+            "GREENFAST_NO_BROWSER=1 to leave these tests out"
+        )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
@@ -115,10 +128,23 @@ def plain_page(chromium, site) -> Iterator[Page]:
 
 
 def watch(page: Page, problems: list[str]) -> None:
-    page.on("console", lambda one: problems.append(f"console: {one.text}")
-            if one.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda one: (
+            problems.append(f"console: {one.text}") if one.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
-    page.on("response", lambda one: problems.append(f"{one.status} {one.url}") if one.status >= 400 else None)
+    page.on(
+        "response",
+        lambda one: problems.append(f"{one.status} {one.url}") if one.status >= 400 else None,
+    )
     # What a navigation cuts off (the event stream) did not fail.
-    page.on("requestfailed", lambda one: problems.append(f"failed: {one.url} {one.failure}")
-            if "ERR_ABORTED" not in (one.failure or "") else None)
+    page.on(
+        "requestfailed",
+        lambda one: (
+            problems.append(f"failed: {one.url} {one.failure}")
+            if "ERR_ABORTED" not in (one.failure or "")
+            else None
+        ),
+    )

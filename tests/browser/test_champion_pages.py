@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from example_searches import accepted_search
 
 from greenfast.db.store import Store
-from example_searches import accepted_search
 
 pytestmark = pytest.mark.browser
 
@@ -21,20 +21,29 @@ def confirmed(site, catalogue):
 def test_a_confirmation_shows_its_sentence_comparisons_and_processes(page, confirmed):
     page.goto(f"/searches/{confirmed.row.id}")
     found = page.locator("#confirmation")
-    assert "confirmed in 2 fresh processes <i>of 3</i>" in found.inner_text(), "text, whatever it holds"
+    assert "confirmed in 2 fresh processes <i>of 3</i>" in found.inner_text(), (
+        "text, whatever it holds"
+    )
     baseline, runner_up = found.locator("tbody tr").all()
     assert "faster" in baseline.inner_text() and "0.601 [0.596, 0.607]" in baseline.inner_text()
-    assert "a tie" in runner_up.inner_text() and runner_up.locator("a").get_attribute("href").endswith("/trials/1")
+    assert "a tie" in runner_up.inner_text() and runner_up.locator("a").get_attribute(
+        "href"
+    ).endswith("/trials/1")
     assert baseline.locator("code").count() == 3
 
 
 def test_peers_stand_beside_the_winner_or_say_why_not(page, confirmed):
     page.goto(f"/searches/{confirmed.row.id}")
-    rows = {one.locator("th").inner_text().split()[0]: one.inner_text()
-            for one in page.locator("#peers tbody tr").all()}
+    rows = {
+        one.locator("th").inner_text().split()[0]: one.inner_text()
+        for one in page.locator("#peers tbody tr").all()
+    }
     assert "slower" in rows["torch-cudnn"] and "measured" in rows["torch-cudnn"]
     assert "1.034 [1.025, 1.043]" in rows["torch-cudnn"] and "faster" in rows["torch-flash"]
-    assert "unavailable" in rows["flash-attention-4"] and "No module named" in rows["flash-attention-4"]
+    assert (
+        "unavailable" in rows["flash-attention-4"]
+        and "No module named" in rows["flash-attention-4"]
+    )
 
 
 def test_a_search_that_was_not_confirmed_shows_no_such_section(page, site):
@@ -43,16 +52,24 @@ def test_a_search_that_was_not_confirmed_shows_no_such_section(page, site):
 
 
 def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirmed, catalogue):
-    page = plain_page                                        # all of it works without scripts
+    page = plain_page  # all of it works without scripts
     page.goto("/champions")
     page.goto(f"/searches/{confirmed.row.id}")
     page.click("text=Promote to champion")
     assert page.url.endswith("/champions")
     row = page.locator("table.champions tbody tr", has_text=confirmed.row.id)
-    assert "12.0 µs measured, hot" in row.inner_text() and "1.034 [1.025, 1.043] torch-cudnn" in row.inner_text()
+    assert (
+        "12.0 µs measured, hot" in row.inner_text()
+        and "1.034 [1.025, 1.043] torch-cudnn" in row.inner_text()
+    )
     assert row.locator("td").nth(0).inner_text() == "64"
-    without = page.locator("tr.without", has=page.get_by_role("rowheader", name="mission_causal", exact=True))
-    assert without.locator("a").get_attribute("href") == "/new?kernel=attention&workload=mission_causal"
+    without = page.locator(
+        "tr.without", has=page.get_by_role("rowheader", name="mission_causal", exact=True)
+    )
+    assert (
+        without.locator("a").get_attribute("href")
+        == "/new?kernel=attention&workload=mission_causal"
+    )
     page.goto(f"/searches/{confirmed.row.id}")
     assert page.locator("#confirmation .tag").inner_text() == "champion"
     assert page.locator("text=Promote to champion").count() == 0
@@ -61,7 +78,7 @@ def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirme
 
     second = accepted_search(confirmed.store, catalogue)
     page.goto(f"/searches/{second.row.id}")
-    page.click("text=Promote to champion")                   # the same candidate again: nothing stands against it
+    page.click("text=Promote to champion")  # the same candidate again: nothing stands against it
     page.goto("/champions")
     assert second.row.id in page.locator("table.champions").first.inner_text()
     assert confirmed.row.id in page.locator("table.champions").last.inner_text()
@@ -79,17 +96,23 @@ def test_a_winner_that_was_not_timed_again_can_be(plain_page, site, catalogue):
 
 def test_what_is_not_confirmed_cannot_be_promoted_by_a_made_up_form(page, site, problems):
     page.goto(site.search)
-    page.evaluate("""id => { const form = document.createElement('form'); form.method = 'post';
+    page.evaluate(
+        """id => { const form = document.createElement('form'); form.method = 'post';
         form.action = `/searches/${id}/promote`; form.innerHTML = '<input name="trial" value="1">';
-        document.body.append(form); form.submit() }""", site.finished.row.id)
+        document.body.append(form); form.submit() }""",
+        site.finished.row.id,
+    )
     page.wait_for_selector(".error-page")
     assert "not_confirmed" in page.content()
-    problems.clear()                                         # the refusal was wanted
+    problems.clear()  # the refusal was wanted
 
 
-def test_the_form_for_a_search_starts_with_the_named_workload_and_the_champion_as_default(page, site):
+def test_the_form_for_a_search_starts_with_the_named_workload_and_the_champion_as_default(
+    page, site
+):
     page.goto("/new?kernel=attention&workload=mission_causal")
-    assert page.locator("input[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)") == \
-        ["mission_causal"]
+    assert page.locator("input[name=workloads]:checked").evaluate_all(
+        "all => all.map(one => one.value)"
+    ) == ["mission_causal"]
     assert page.locator("#baseline").input_value() == ""
     assert "champion" in page.locator("#baseline option:checked").inner_text()

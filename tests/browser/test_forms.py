@@ -11,12 +11,22 @@ def start(page) -> None:
     page.get_by_role("button", name="Start the search").click()
 
 
-@pytest.mark.parametrize("field, typed, sentence", [
-    ("Trials at most", "0", "a budget of 0 trials"), ("Trials at most", "many", "trials is 'many'"),
-    ("Seconds at most", "-3", "a budget of -3 seconds"), ("Seed", "1.5", "seed is '1.5'"),
-    ("Least gain", "2", "min_gain is 2"), ("Least gain", "nan", "min_gain is 'nan'"),
-    ("Max registers", "-1", "max_registers is -1"), ("Name", "x" * 201, "1 to 200 printable characters")])
-def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, problems, field, typed, sentence):
+@pytest.mark.parametrize(
+    "field, typed, sentence",
+    [
+        ("Trials at most", "0", "a budget of 0 trials"),
+        ("Trials at most", "many", "trials is 'many'"),
+        ("Seconds at most", "-3", "a budget of -3 seconds"),
+        ("Seed", "1.5", "seed is '1.5'"),
+        ("Least gain", "2", "min_gain is 2"),
+        ("Least gain", "nan", "min_gain is 'nan'"),
+        ("Max registers", "-1", "max_registers is -1"),
+        ("Name", "x" * 201, "1 to 200 printable characters"),
+    ],
+)
+def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
+    page, problems, field, typed, sentence
+):
     page.goto("/new")
     page.get_by_label("Name").fill("<i>kept</i>")
     page.locator("[name=workloads][value=mission_causal]").check()
@@ -34,7 +44,9 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(page, pro
     assert sentence in page.locator(f"#{wrong.get_attribute('aria-describedby')}").inner_text()
     assert page.get_by_label("Strategy").input_value() == "random"
     assert page.get_by_label("Caches").input_value() == "cold"
-    checked = page.locator("[name=workloads]:checked").evaluate_all("all => all.map(one => one.value)")
+    checked = page.locator("[name=workloads]:checked").evaluate_all(
+        "all => all.map(one => one.value)"
+    )
     assert checked == ["mission_causal"]
     if field != "Name":
         assert page.get_by_label("Name").input_value() == "<i>kept</i>"
@@ -51,7 +63,9 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
 
 def test_nothing_chosen_is_said(page, problems):
     page.goto("/new")
-    page.locator("[name=templates]:checked").evaluate_all("all => all.forEach(one => one.checked = false)")
+    page.locator("[name=templates]:checked").evaluate_all(
+        "all => all.forEach(one => one.checked = false)"
+    )
     start(page)
     assert "none of the templates is chosen" in page.locator("#error-templates").inner_text()
     problems.clear()
@@ -77,8 +91,13 @@ def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
     page.wait_for_url("**/searches/s_*")
     search_id = page.url.rsplit("/", 1)[-1]
     plan = site.store.plan(search_id)
-    assert (plan.name, plan.trials, plan.seed, plan.limits.max_registers, plan.limits.max_spill_bytes) == (
-        "from the form", 5, 11, 128, 0)
+    assert (
+        plan.name,
+        plan.trials,
+        plan.seed,
+        plan.limits.max_registers,
+        plan.limits.max_spill_bytes,
+    ) == ("from the form", 5, 11, 128, 0)
     assert plan.mode == "hot"
     assert "Waiting for a worker" in page.locator("main").inner_text()
     for button, status in (("Pause", "paused"), ("Resume", "queued"), ("Cancel", "cancelled")):
@@ -102,9 +121,13 @@ def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, p
 def test_a_form_of_another_site_starts_nothing(context, site):
     before = [one.id for one in site.store.searches().items]
     page = context.new_page()
-    page.goto("data:text/html,<form method=post action='" + site.url + "/new'><input name=kernel value=attention>"
-              "<input name=trials value=1><input name=workloads value=mission><input name=templates value=wmma>"
-              "<button>Win</button></form>")
+    page.goto(
+        "data:text/html,<form method=post action='"
+        + site.url
+        + "/new'><input name=kernel value=attention>"
+        "<input name=trials value=1><input name=workloads value=mission><input name=templates value=wmma>"
+        "<button>Win</button></form>"
+    )
     with page.expect_response("**/new") as answer:
         page.get_by_role("button", name="Win").click()
     assert answer.value.status == 403

@@ -33,8 +33,10 @@ def test_a_recorded_trial_appears_without_loading_the_page_again(page, running):
     expect(page.locator("#figures")).to_contain_text(f"{first + 3} of 40 trials")
     expect(page.locator("table.trials")).to_contain_text(str(first + 2))
     assert page.evaluate("window.marker") == "still here"
-    page.wait_for_function("before => document.querySelectorAll('#chart .scatterlayer .point').length > before",
-                           arg=points)
+    page.wait_for_function(
+        "before => document.querySelectorAll('#chart .scatterlayer .point').length > before",
+        arg=points,
+    )
 
 
 def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
@@ -64,7 +66,9 @@ def test_what_somebody_opened_stays_open(page, running):
 
 def test_the_list_follows_running_searches(page, site, running):
     page.goto("/")
-    row = page.locator("table.searches tr", has=page.get_by_role("link", name="live", exact=True)).first
+    row = page.locator(
+        "table.searches tr", has=page.get_by_role("link", name="live", exact=True)
+    ).first
     expect(row).to_contain_text("12 of 40 trials")
     running.record_next()
     expect(row).to_contain_text("13 of 40 trials")

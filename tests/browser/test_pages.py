@@ -7,7 +7,14 @@ import re
 import httpx
 import pytest
 from conftest import served
-from example_searches import COMPILE_TRIAL, FAULTED_TRIAL, HOSTILE_NAME, RACE_TRIAL, WRONG_SENTENCE, WRONG_TRIAL
+from example_searches import (
+    COMPILE_TRIAL,
+    FAULTED_TRIAL,
+    HOSTILE_NAME,
+    RACE_TRIAL,
+    WRONG_SENTENCE,
+    WRONG_TRIAL,
+)
 
 pytestmark = pytest.mark.browser
 HTML = {"Accept": "text/html"}
@@ -15,9 +22,22 @@ HTML = {"Accept": "text/html"}
 
 def paths(site) -> list[str]:
     searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
-    trials = [site.trial(number) for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)]
-    return ["/", "/?status=completed", *searches, *trials, "/new", "/kernels", "/kernels/attention", "/champions",
-            "/negatives", f"/negatives?search={site.finished.row.id}&reason=spills"]
+    trials = [
+        site.trial(number)
+        for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)
+    ]
+    return [
+        "/",
+        "/?status=completed",
+        *searches,
+        *trials,
+        "/new",
+        "/kernels",
+        "/kernels/attention",
+        "/champions",
+        "/negatives",
+        f"/negatives?search={site.finished.row.id}&reason=spills",
+    ]
 
 
 def rows(page) -> list[int]:
@@ -42,21 +62,31 @@ def test_no_page_is_wider_than_its_window(page, site, width):
         page.goto(path)
         if page.locator("#chart").count():
             page.wait_for_selector("#chart .main-svg")
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, path
+        assert (
+            page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            == 0
+        ), path
 
 
 def test_every_field_has_a_label(page, site):
     for path in ("/new", "/negatives", site.search, f"/searches/{site.measured.row.id}"):
         page.goto(path)
-        assert page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
-                                .filter((one) => one.labels.length === 0).map((one) => one.name)""") == [], path
+        assert (
+            page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
+                                .filter((one) => one.labels.length === 0).map((one) => one.name)""")
+            == []
+        ), path
 
 
 def test_every_time_says_its_kind(page, site):
     for path in ("/", site.search, f"/searches/{site.measured.row.id}", site.trial(1)):
         page.goto(path)
         times = page.locator(".time").all_text_contents()
-        assert times and all(re.search(r" (modelled|measured(, (hot|cold))?)$", one.strip()) for one in times), path
+        assert times and all(
+            re.search(r" (modelled|measured(, (hot|cold))?)$", one.strip()) for one in times
+        ), path
     page.goto(site.search)
     assert all("modelled" in one for one in column(page, 3) if "µs" in one)
     assert "modelled" in page.locator("#figures").inner_text()
@@ -78,19 +108,22 @@ def test_running_searches_come_first(page, site):
 def test_the_funnel_adds_up(page, site):
     page.goto(site.search)
     counts = site.store.counts(site.finished.row.id)
-    shown = {line.split()[0]: line.split()[1:] for line in page.locator("table.funnel tbody tr").all_inner_texts()}
+    shown = {
+        line.split()[0]: line.split()[1:]
+        for line in page.locator("table.funnel tbody tr").all_inner_texts()
+    }
     for stage, reached, passed in counts.funnel:
         assert shown[stage][0] == str(reached)
         assert shown[stage][1] == (str(passed) if passed else "not")
     assert shown["correctness"][-2:] == [str(counts.by_stage["correctness"]), "0"]
-    assert shown["compile"][-2:] == ["1", "1"]           # one rejected, one lost to a fault of ours
+    assert shown["compile"][-2:] == ["1", "1"]  # one rejected, one lost to a fault of ours
 
 
 def test_the_chart_is_drawn_and_a_point_leads_to_its_trial(page, site):
     page.goto(site.search)
     page.wait_for_selector("#chart .scatterlayer .point")
     drawn = page.locator("#chart .scatterlayer .trace").count()
-    assert drawn == 4                                    # two templates, the best, trials without a time
+    assert drawn == 4  # two templates, the best, trials without a time
     assert page.locator("#chart .gl-canvas").count() == 0
     page.locator("#chart").scroll_into_view_if_needed()
     box = page.locator("#chart .scatterlayer .point").first.bounding_box()
@@ -158,7 +191,10 @@ def test_a_race_stands_at_both_its_lines_and_its_sentence_is_text(page, site):
     (finding,) = site.store.trial(site.finished.row.id, RACE_TRIAL).gates["safety"]["findings"]
     listed = page.locator("#finding-1")
     assert "race" in listed.inner_text() and "12 times" in listed.inner_text()
-    assert "no barrier <b>between</b> them" in listed.inner_text() and page.locator("#finding-1 b").count() == 1
+    assert (
+        "no barrier <b>between</b> them" in listed.inner_text()
+        and page.locator("#finding-1 b").count() == 1
+    )
     for line in (finding["source_line"], finding["other_source_line"]):
         assert "race" in page.locator(f"#L{line} .finding").inner_text()
     listed.get_by_role("link").first.click()
@@ -170,7 +206,10 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     costs = page.locator("pre.source .cost").all_inner_texts()
     assert any("1.50 x bank conflicts, 96 wavefronts" in one and "▲" in one for one in costs)
     assert any("1.25 x the sectors needed, 160 sectors" in one for one in costs)
-    assert page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect") == "none"
+    assert (
+        page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect")
+        == "none"
+    )
 
 
 def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
@@ -181,7 +220,9 @@ def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
 def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
     page.goto(site.trial(3))
     changed = page.locator("table.settings tr.changed th").all_inner_texts()
-    assert {one.split()[0] for one in changed} == {one.name for one in site.store.trial(site.finished.row.id, 3).changed}
+    assert {one.split()[0] for one in changed} == {
+        one.name for one in site.store.trial(site.finished.row.id, 3).changed
+    }
     assert "occupancy" in page.locator("#gate-ptxas").inner_text()
     assert "shared memory" in page.locator("#gate-performance table.limits").inner_text()
     page.get_by_role("link", name="trial 4 →").click()
@@ -194,7 +235,8 @@ def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
     assert page.locator("pre.source .cp, pre.source .cpf").first.inner_text().startswith("#include")
     text = site.store.source(site.store.trial(site.finished.row.id, 0).source_digest).text
     copied = page.locator("pre.source").evaluate(
-        "one => { getSelection().selectAllChildren(one); return getSelection().toString(); }")
+        "one => { getSelection().selectAllChildren(one); return getSelection().toString(); }"
+    )
     assert copied.rstrip("\n") == text.rstrip("\n")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download .cu").click()
@@ -207,7 +249,12 @@ def test_hostile_names_and_logs_stay_text(page, site):
         page.goto(path)
         page.wait_for_timeout(300)
         assert page.title() != "owned"
-        assert page.locator("main script:not([type='application/json']), main img, main b:text('bold')").count() == 0
+        assert (
+            page.locator(
+                "main script:not([type='application/json']), main img, main b:text('bold')"
+            ).count()
+            == 0
+        )
     assert "onerror=" in page.locator("pre.log").inner_text()
     log = page.locator("pre.log").inner_text()
     assert "⟨U+001B⟩[31m" in log and "⟨U+202E⟩" in log and "\x1b" not in log and "\u202e" not in log
@@ -217,11 +264,15 @@ def test_hostile_names_and_logs_stay_text(page, site):
 
 def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
     for path, status, sentence in (
-            ("/nothing", 404, "there is no page"), ("/searches/s_aaaaaaaaaaaa", 404, "s_aaaaaaaaaaaa"),
-            (f"{site.search}/trials/9999", 404, "no trial 9999"), ("/kernels/nope", 404, "unknown kernel 'nope'"),
-            (f"{site.search}?verdict=nope", 422, "known: accepted"),
-            (f"{site.search}?sort=nope", 422, "known: duration_s"),
-            (f"{site.search}?cursor=nope", 422, "cursor"), (f"{site.search}/trials/x", 422, "number")):
+        ("/nothing", 404, "there is no page"),
+        ("/searches/s_aaaaaaaaaaaa", 404, "s_aaaaaaaaaaaa"),
+        (f"{site.search}/trials/9999", 404, "no trial 9999"),
+        ("/kernels/nope", 404, "unknown kernel 'nope'"),
+        (f"{site.search}?verdict=nope", 422, "known: accepted"),
+        (f"{site.search}?sort=nope", 422, "known: duration_s"),
+        (f"{site.search}?cursor=nope", 422, "cursor"),
+        (f"{site.search}/trials/x", 422, "number"),
+    ):
         answer = page.goto(path)
         assert answer.status == status, path
         assert sentence in page.locator("main").inner_text(), path
@@ -232,7 +283,9 @@ def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
 
 def test_programs_are_told_in_json_and_pages_read_without_a_browser(site):
     answer = httpx.get(site.url + "/nothing")
-    assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
+    assert (
+        answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
+    )
     answer = httpx.get(site.url + site.search)
     assert answer.status_code == 200 and "wrong_values" in answer.text
     assert "default-src 'self'" in answer.headers["content-security-policy"]

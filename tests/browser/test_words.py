@@ -9,44 +9,77 @@ import pytest
 from greenfast.app.dashboard import words
 
 
-@pytest.mark.parametrize("value, text", [
-    (None, "–"), (0.0123, "0.0123 µs"), (7.3149, "7.31 µs"), (134.4, "134 µs"), (12_345.6, "12,346 µs"),
-    (2.5e6, "2,500 ms")])
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (None, "–"),
+        (0.0123, "0.0123 µs"),
+        (7.3149, "7.31 µs"),
+        (134.4, "134 µs"),
+        (12_345.6, "12,346 µs"),
+        (2.5e6, "2,500 ms"),
+    ],
+)
 def test_times_have_three_digits(value, text):
     assert words.time_us(value) == text
 
 
-@pytest.mark.parametrize("value, text", [(0.0, "0 %"), (1e-7, "< 0.1 %"), (0.031, "3.1 %"), (1.0, "100 %")])
+@pytest.mark.parametrize(
+    "value, text", [(0.0, "0 %"), (1e-7, "< 0.1 %"), (0.031, "3.1 %"), (1.0, "100 %")]
+)
 def test_a_few_wrong_elements_are_never_0_percent(value, text):
     assert words.share(value) == text
 
 
-@pytest.mark.parametrize("value, text", [(0.89, "0.89"), (0.949, "0.949"), (1.0004, "1.000"), (3.456, "3.46")])
+@pytest.mark.parametrize(
+    "value, text", [(0.89, "0.89"), (0.949, "0.949"), (1.0004, "1.000"), (3.456, "3.46")]
+)
 def test_ratios_near_1_have_more_digits(value, text):
     assert words.ratio(value) == text
 
 
-@pytest.mark.parametrize("value, text", [(1.9, "1.9 s"), (59.4, "59 s"), (192, "3 min 12 s"), (120, "2 min"),
-                                         (7500, "2 h 5 min"), (200_000, "2 d 7 h")])
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (1.9, "1.9 s"),
+        (59.4, "59 s"),
+        (192, "3 min 12 s"),
+        (120, "2 min"),
+        (7500, "2 h 5 min"),
+        (200_000, "2 d 7 h"),
+    ],
+)
 def test_lengths_of_time_use_two_units(value, text):
     assert words.seconds(value) == text
 
 
 def test_ages_are_coarse():
     now = datetime(2030, 1, 1, tzinfo=UTC)
-    shown = [words.ago((now - timedelta(seconds=one)).isoformat(), now) for one in (1, 42, 200, 4000, 10**7)]
+    shown = [
+        words.ago((now - timedelta(seconds=one)).isoformat(), now)
+        for one in (1, 42, 200, 4000, 10**7)
+    ]
     assert shown == ["just now", "42 s ago", "3 min ago", "1 h 6 min ago", "2029-09-07"]
 
 
 def test_control_and_direction_characters_are_shown_not_obeyed():
-    assert words.visible("a\x1b[0m\u202eb\u200b\x7f\n") == "a⟨U+001B⟩[0m⟨U+202E⟩b⟨U+200B⟩⟨U+007F⟩⟨U+000A⟩"
+    assert (
+        words.visible("a\x1b[0m\u202eb\u200b\x7f\n")
+        == "a⟨U+001B⟩[0m⟨U+202E⟩b⟨U+200B⟩⟨U+007F⟩⟨U+000A⟩"
+    )
     assert words.visible_lines("a\r\n\tb\rc") == "a\n\tb⟨U+000D⟩c"
 
 
 def test_long_text_says_how_much_is_left_out():
-    assert words.shortened("a" * 50 + "b" * 50, 20) == "aaaaaaaaaa\n[... 80 characters left out ...]\nbbbbbbbbbb"
+    assert (
+        words.shortened("a" * 50 + "b" * 50, 20)
+        == "aaaaaaaaaa\n[... 80 characters left out ...]\nbbbbbbbbbb"
+    )
 
 
 def test_a_finding_is_the_sentence_without_the_changes():
-    assert words.finding("tile_m 32 -> 64 (against wmma:a): 9 bytes spill", "wmma:a") == "9 bytes spill"
+    assert (
+        words.finding("tile_m 32 -> 64 (against wmma:a): 9 bytes spill", "wmma:a")
+        == "9 bytes spill"
+    )
     assert words.finding("9 bytes spill", "wmma:a") == "9 bytes spill"

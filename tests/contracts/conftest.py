@@ -25,7 +25,11 @@ def url(request, tmp_path):
     admin = create_engine(POSTGRES)
     with admin.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {schema}"))
-    yield make_url(POSTGRES).update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(False)
+    yield (
+        make_url(POSTGRES)
+        .update_query_dict({"options": f"-csearch_path={schema}"})
+        .render_as_string(False)
+    )
     with admin.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
     admin.dispose()
@@ -47,11 +51,17 @@ def claim(store):
 @pytest.fixture
 def mixed(store, claim):
     """16 trials of every kind; number 15 is in flight."""
-    kinds = [values.rejected(), values.rejected(Stage.COMPILE, Reason.COMPILE_ERROR), values.faulted(),
-             values.rejected(Stage.PERFORMANCE, Reason.SLOWER)]
+    kinds = [
+        values.rejected(),
+        values.rejected(Stage.COMPILE, Reason.COMPILE_ERROR),
+        values.faulted(),
+        values.rejected(Stage.PERFORMANCE, Reason.SLOWER),
+    ]
     for number in range(15):
         wrong = number % 3 == 2 and number > 2
         verdict = kinds[number // 3 - 1] if wrong else values.green(number, 100.0 - number % 4)
-        values.run_trial(store, claim, number, verdict, template="scalar" if number % 5 == 1 else "wmma")
+        values.run_trial(
+            store, claim, number, verdict, template="scalar" if number % 5 == 1 else "wmma"
+        )
     store.begin(claim, 15, values.proposal(15))
     return claim.search_id

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.oracle.cases import derived_cases, workload_case
 from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.oracle.cases import derived_cases, workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import resolve
 
 
-def axpy_subject(album, target, toolchain, template_name="right", limits=GateLimits(), **values) -> Subject:
+def axpy_subject(
+    album, target, toolchain, template_name="right", limits=GateLimits(), **values
+) -> Subject:
     """A subject of template `right` or `broken` with the given parameter values."""
     kernel = album.kernel("axpy")
     template = kernel.template(template_name)
@@ -22,11 +24,17 @@ def axpy_subject(album, target, toolchain, template_name="right", limits=GateLim
     point = resolve(template, parameters, compiled)
     source = render(kernel, template, candidate, point, album.include_dirs)
     cubin = toolchain.compile(source, target.device.arch)
-    return Subject(kernel, template, candidate, compiled, point, source, cubin, target, (workload,), limits, 0)
+    return Subject(
+        kernel, template, candidate, compiled, point, source, cubin, target, (workload,), limits, 0
+    )
 
 
 def problems_of(subject: Subject) -> list[Problem]:
-    cases = [*derived_cases(subject.kernel, subject.compiled, subject.point.tiles, 0),
-             workload_case(subject.workloads[0], 0)]
-    return [problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
-            for case in cases]
+    cases = [
+        *derived_cases(subject.kernel, subject.compiled, subject.point.tiles, 0),
+        workload_case(subject.workloads[0], 0),
+    ]
+    return [
+        problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+        for case in cases
+    ]

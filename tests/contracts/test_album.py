@@ -10,23 +10,22 @@ from typing import Any
 import pytest
 import store_values as values
 
-from greenfast.app.views.schemas import TrialDetailOut
 from greenfast.app.cli.trial_run import evaluated_report
+from greenfast.app.views.schemas import TrialDetailOut
 from greenfast.db.store import Store
-
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
 from greenfast.search.json_values import json_text
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Rejected, Verdict
 
 ENTRIES = entries()
 IMPATIENCE_S = 3.0
 LONG_LEASE_S = 1e6
-AHEAD = 2                        # entries worked on while one is looked at
+AHEAD = 2  # entries worked on while one is looked at
 FEWEST_BROKEN, FEWEST_RIGHT = 40, 25
 
 
@@ -42,24 +41,31 @@ def emulator(artifacts, catalogue):
 def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory):
     """Entry -> what became of it; the next entries of this run are worked on meanwhile. Not all of them: where processes
     share the run, each would judge what is another's."""
-    impatient = open_target("emulator:h200",
-                            TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=IMPATIENCE_S))
+    impatient = open_target(
+        "emulator:h200",
+        TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=IMPATIENCE_S),
+    )
 
     def work(entry: Entry):
         made = catalogue_of(entry, tmp_path_factory.mktemp("album"))
         return judge(entry, made, impatient if entry.impatient else emulator, toolchain)
 
-    wanted = [one.callspec.params["entry"] for one in request.session.items
-              if one.module is request.module and "entry" in getattr(getattr(one, "callspec", None), "params", ())]
+    wanted = [
+        one.callspec.params["entry"]
+        for one in request.session.items
+        if one.module is request.module
+        and "entry" in getattr(getattr(one, "callspec", None), "params", ())
+    ]
     pool = ThreadPoolExecutor(2)
     futures: dict[str, Future[Judged]] = {}
 
     def result(entry: Entry) -> Judged:
         place = wanted.index(entry)
-        for one in wanted[place:place + 1 + AHEAD]:
+        for one in wanted[place : place + 1 + AHEAD]:
             if one.id not in futures:
                 futures[one.id] = pool.submit(work, one)
         return futures[entry.id].result()
+
     yield result
     pool.shutdown(cancel_futures=True)
 
@@ -75,22 +81,30 @@ def recorded(tmp_path_factory) -> Iterator[Callable[[int, Verdict], str]]:
         values.run_trial(store, claim, number, verdict)
         detail = store.trial(claim.search_id, number)
         return TrialDetailOut.model_validate(detail).model_dump_json()
+
     yield answer
     store.close()
 
 
 def strictly_read(text: str) -> Any:
     """RFC 8259: no NaN, no infinities."""
+
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
+
     return json.loads(text, parse_constant=refuse)
 
 
 def test_the_album_covers_every_defect_of_its_kernels(album):
     listed = {(one.kernel, one.name) for one in ENTRIES if one.kind == "defect"}
     kernels = [album.kernel(name) for name in album.names()]
-    defects = {(kernel.name, value) for kernel in kernels for template in kernel.templates if template.name == "broken"
-               for value in template.parameter("defect").values}
+    defects = {
+        (kernel.name, value)
+        for kernel in kernels
+        for template in kernel.templates
+        if template.name == "broken"
+        for value in template.parameter("defect").values
+    }
     assert listed == defects
 
 
@@ -111,18 +125,39 @@ def test_the_album_says_what_becomes_of_a_kernel(entry, judged, recorded):
     report = strictly_read(json_text(evaluated_report(found.evaluated)))
     answer = strictly_read(recorded(ENTRIES.index(entry), verdict))
     assert report["verdict"] == answer["verdict"]
-    for gate, data in answer["gates"].items():       # the same words for the same numbers, also where they are not finite
+    for gate, data in answer[
+        "gates"
+    ].items():  # the same words for the same numbers, also where they are not finite
         assert data.items() <= report["gates"][gate].items()
 
 
-SHIPPED = [(preset, "mission") for preset in ("wmma:stage2", "wmma:flashcore_a64", "scalar:minimal", "scalar:vec",
-                                              "mma:fa2", "mma:tiny")]
+SHIPPED = [
+    (preset, "mission")
+    for preset in (
+        "wmma:stage2",
+        "wmma:flashcore_a64",
+        "scalar:minimal",
+        "scalar:vec",
+        "mma:fa2",
+        "mma:tiny",
+    )
+]
 # Each way of writing it on one of the others; the rest of the pairs run with the slow ones.
-SHIPPED += [("wmma:stage2", "mission_causal"), ("scalar:vec", "mission_gqa"), ("mma:split", "mission_bf16")]
-SHIPPED += [pytest.param(preset, "mission", marks=pytest.mark.slow) for preset in ("mma:short", "mma:resident", "mma:split")]
-SHIPPED += [pytest.param(preset, workload, marks=pytest.mark.slow)
-            for preset in ("wmma:stage2", "scalar:vec", "mma:split")
-            for workload in ("mission_bf16", "mission_causal", "mission_gqa") if (preset, workload) not in SHIPPED]
+SHIPPED += [
+    ("wmma:stage2", "mission_causal"),
+    ("scalar:vec", "mission_gqa"),
+    ("mma:split", "mission_bf16"),
+]
+SHIPPED += [
+    pytest.param(preset, "mission", marks=pytest.mark.slow)
+    for preset in ("mma:short", "mma:resident", "mma:split")
+]
+SHIPPED += [
+    pytest.param(preset, workload, marks=pytest.mark.slow)
+    for preset in ("wmma:stage2", "scalar:vec", "mma:split")
+    for workload in ("mission_bf16", "mission_causal", "mission_gqa")
+    if (preset, workload) not in SHIPPED
+]
 
 
 @pytest.mark.parametrize(("preset", "workload"), SHIPPED)
@@ -130,7 +165,15 @@ def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emula
     kernel = catalogue.kernel("attention")
     template, point = kernel.preset(preset)
     chosen = kernel.workload(workload)
-    bench = Bench(kernel, chosen.compile_time(kernel), (chosen,), emulator, toolchain, catalogue.include_dirs,
-                  GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        chosen.compile_time(kernel),
+        (chosen,),
+        emulator,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
     done = evaluate(preset_candidate(template, point.name, bench.compiled), bench)
     assert isinstance(done.verdict, Green), done.verdict

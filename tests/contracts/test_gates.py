@@ -6,23 +6,25 @@ import json
 from dataclasses import replace
 
 import pytest
+from subjects import axpy_subject
 
+from greenfast.search.devices.facts import device
+from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.digest import canonical
 from greenfast.search.errors import Fault
 from greenfast.search.gates import GATES, GateLimits
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate, like
-from greenfast.search.devices.occupancy import occupancy
-from greenfast.search.devices.facts import device
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Checked, Target
 from greenfast.search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
-from subjects import axpy_subject
 
 
 @pytest.fixture(scope="module")
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
+    )
 
 
 def test_the_order_is_cheap_first():
@@ -69,7 +71,10 @@ def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, to
     _ = subject.program
     subject.target = Unchecked()
     result = SafetyGate().judge(subject)
-    assert result.outcome is Outcome.UNAVAILABLE and "cuda:0 does not look for races" in result.sentence
+    assert (
+        result.outcome is Outcome.UNAVAILABLE
+        and "cuda:0 does not look for races" in result.sentence
+    )
 
 
 class Unchecking:
@@ -93,12 +98,16 @@ def on_a_gpu(album, emulator, toolchain):
         made = axpy_subject(album, emulator, toolchain, *args, **values)
         made.target, made.checker = Unchecking(facts or emulator.device), checker
         return made
+
     return subject
 
 
 def test_where_the_target_does_not_look_a_checker_of_the_same_gpu_does(on_a_gpu):
     result = SafetyGate().judge(on_a_gpu())
-    assert result.outcome is Outcome.PASSED and "checked runs on emulator:h200 (forward" in result.sentence
+    assert (
+        result.outcome is Outcome.PASSED
+        and "checked runs on emulator:h200 (forward" in result.sentence
+    )
     result = SafetyGate().judge(on_a_gpu("broken", defect="no_barrier"))
     assert result.outcome is Outcome.FAILED and result.reason in (Reason.RACE, Reason.UNINITIALISED)
     assert " on emulator:h200: " in result.sentence
@@ -118,8 +127,9 @@ def test_inline_assembly_is_unavailable_to_a_checker_too(on_a_gpu):
     assert SafetyGate().judge(subject).outcome is Outcome.UNAVAILABLE
 
 
-def test_without_a_host_compiler_safety_is_unavailable_where_times_are_measured(on_a_gpu, tmp_path, catalogue,
-                                                                                monkeypatch):
+def test_without_a_host_compiler_safety_is_unavailable_where_times_are_measured(
+    on_a_gpu, tmp_path, catalogue, monkeypatch
+):
     monkeypatch.setenv("GREENFAST_CXX", "no-such-compiler")
     checker = open_target("emulator:h200", TargetSettings(tmp_path, catalogue.include_dirs, 1))
     result = SafetyGate().judge(on_a_gpu(checker=checker))
@@ -133,6 +143,7 @@ def test_a_checked_run_that_a_busy_host_did_not_finish_is_no_verdict(on_a_gpu, e
         def check(self, program, problems):
             finding = SafetyFinding("timeout", "no end within 1 s")
             return (Checked(one, "forward", (finding,)) for one in problems)
+
     result = SafetyGate().judge(on_a_gpu(checker=Slow(emulator.device)))
     assert result.outcome is Outcome.UNAVAILABLE and "came to no end (timeout)" in result.sentence
 
@@ -143,17 +154,23 @@ def test_a_fault_of_the_checker_is_ours_and_raised(on_a_gpu, emulator):
 
         def check(self, program, problems):
             raise Fault("a checked run did not start", code="emulator_not_run")
+
     with pytest.raises(Fault, match="did not start"):
         SafetyGate().judge(on_a_gpu(checker=Lost(emulator.device)))
 
 
 def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolchain):
-    result = SafetyGate().judge(axpy_subject(album, emulator, toolchain, "broken", defect="no_barrier"))
+    result = SafetyGate().judge(
+        axpy_subject(album, emulator, toolchain, "broken", defect="no_barrier")
+    )
     assert result.outcome is Outcome.FAILED and result.reason in (Reason.RACE, Reason.UNINITIALISED)
     race = next(one for one in result.evidence.findings if one.kind == "race")
     text = album.kernel("axpy").template("broken").text.splitlines()
     lines = {text[line - 1].split(";")[0].strip() for _, line in (race.where, race.other_where)}
-    assert lines == {"tile[threadIdx.x] = value", "if (mirror < N) y[mirror] = tile[threads - 1 - threadIdx.x]"}
+    assert lines == {
+        "tile[threadIdx.x] = value",
+        "if (mirror < N) y[mirror] = tile[threads - 1 - threadIdx.x]",
+    }
     assert race.thread != race.other_thread and race.memory == "shared"
     assert all(f"{one[0]}:{one[1]}" in race.sentence for one in (race.where, race.other_where))
 
@@ -161,15 +178,21 @@ def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolcha
 def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
     result = SafetyGate().judge(subject)
-    assert [one.workload for one in result.evidence.runs] == [one.name for one in subject.kernel.checks]
+    assert [one.workload for one in result.evidence.runs] == [
+        one.name for one in subject.kernel.checks
+    ]
     assert [one.order for one in result.evidence.runs] == ["forward", "reverse", "seeded:1"]
     assert result.evidence.looked_for and not result.evidence.findings
 
 
-@pytest.mark.parametrize(("limits", "reason"), [
-    (GateLimits(max_registers=4), Reason.OVER_REQUEST_LIMIT), (GateLimits(max_smem_bytes=0), None),
-    (GateLimits(max_registers=255, max_spill_bytes=None), None),
-])
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (GateLimits(max_registers=4), Reason.OVER_REQUEST_LIMIT),
+        (GateLimits(max_smem_bytes=0), None),
+        (GateLimits(max_registers=255, max_spill_bytes=None), None),
+    ],
+)
 def test_a_requests_limits_are_held_by_the_ptxas_gate(limits, reason, album, emulator, toolchain):
     result = PtxasGate().judge(axpy_subject(album, emulator, toolchain, limits=limits))
     assert result.reason is reason
@@ -183,11 +206,20 @@ def test_a_result_without_its_reason_cannot_be_made():
         GateResult("ptxas", Outcome.PASSED, "yes", reason=Reason.SPILLS)
 
 
-@pytest.mark.parametrize(("registers", "threads", "smem", "blocks", "limited_by"), [
-    (32, 128, 0, 16, "threads"), (255, 256, 0, 1, "registers"), (64, 128, 0, 8, "registers"),
-    (32, 64, 0, 32, "threads"), (16, 32, 0, 32, "blocks"), (32, 128, 100_000, 2, "shared memory"),
-    (32, 128, 227 * 1024, 1, "shared memory"),
-])
-def test_occupancy_agrees_with_the_programming_guides_rules(registers, threads, smem, blocks, limited_by):
+@pytest.mark.parametrize(
+    ("registers", "threads", "smem", "blocks", "limited_by"),
+    [
+        (32, 128, 0, 16, "threads"),
+        (255, 256, 0, 1, "registers"),
+        (64, 128, 0, 8, "registers"),
+        (32, 64, 0, 32, "threads"),
+        (16, 32, 0, 32, "blocks"),
+        (32, 128, 100_000, 2, "shared memory"),
+        (32, 128, 227 * 1024, 1, "shared memory"),
+    ],
+)
+def test_occupancy_agrees_with_the_programming_guides_rules(
+    registers, threads, smem, blocks, limited_by
+):
     found = occupancy(device("h200"), registers, threads, smem)
     assert (found.blocks_per_sm, found.limited_by) == (blocks, limited_by)

@@ -8,19 +8,21 @@ import re
 import numpy as np
 import pytest
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
-from greenfast.search.oracle.cases import derived_cases, workload_case
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.cases import derived_cases, workload_case
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.toolchain import Cubin
 
 CATALOGUE = Catalogue.from_environment()
 KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]
 TEMPLATES = [(kernel, template) for kernel in KERNELS for template in kernel.templates]
-PRESETS = [(kernel, template, preset) for kernel, template in TEMPLATES for preset in template.presets]
+PRESETS = [
+    (kernel, template, preset) for kernel, template in TEMPLATES for preset in template.presets
+]
 
 
 def _name(value) -> str:
@@ -31,16 +33,26 @@ def _compile_times(kernel, template):
     """Bindings of the kernel's workloads that the template supports: as many as it takes to meet every value."""
     found, met = [], set()
     for workload in kernel.workloads:
-        values, compiled = {**dict(workload.dims), **dict(workload.options)}, workload.compile_time(kernel)
-        if all(values[name] in allowed for name, allowed in template.supports) and not met.issuperset(compiled):
+        values, compiled = (
+            {**dict(workload.dims), **dict(workload.options)},
+            workload.compile_time(kernel),
+        )
+        if all(
+            values[name] in allowed for name, allowed in template.supports
+        ) and not met.issuperset(compiled):
             found.append(compiled)
             met.update(compiled)
     return found
 
 
 def _render(kernel, template, candidate, compiled):
-    return render(kernel, template, candidate, resolve(template, candidate.parameters, compiled),
-                  CATALOGUE.include_dirs)
+    return render(
+        kernel,
+        template,
+        candidate,
+        resolve(template, candidate.parameters, compiled),
+        CATALOGUE.include_dirs,
+    )
 
 
 def test_there_are_kernels_templates_and_presets():
@@ -49,10 +61,17 @@ def test_there_are_kernels_templates_and_presets():
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
-    expressions = [one for _, one in template.locals] + [one.expression for one in template.constraints]
-    expressions += [size for launch in template.launches
-                    for size in (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)]
-    names = set().union(*(one.names for one in expressions)) | set(re.findall(r"\w+", template.text))
+    expressions = [one for _, one in template.locals] + [
+        one.expression for one in template.constraints
+    ]
+    expressions += [
+        size
+        for launch in template.launches
+        for size in (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
+    ]
+    names = set().union(*(one.names for one in expressions)) | set(
+        re.findall(r"\w+", template.text)
+    )
     for parameter in template.parameters:
         assert parameter.name in names, f"{parameter.name} has no effect"
         assert parameter.doc, f"{parameter.name} is not documented"
@@ -62,16 +81,26 @@ def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
 
 # One binding of each preset, another for each: all bindings come up. Every pair runs with the slow ones.
 @pytest.mark.parametrize(("kernel", "template", "preset"), PRESETS, ids=_name)
-@pytest.mark.parametrize(("on", "bindings"), [("h200", 1), pytest.param("h200", None, marks=pytest.mark.slow),
-                                              pytest.param("l4", None, marks=pytest.mark.slow)])
-def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, template, preset, on, bindings, toolchain):
+@pytest.mark.parametrize(
+    ("on", "bindings"),
+    [
+        ("h200", 1),
+        pytest.param("h200", None, marks=pytest.mark.slow),
+        pytest.param("l4", None, marks=pytest.mark.slow),
+    ],
+)
+def test_a_preset_compiles_without_spills_for_each_compile_time_binding(
+    kernel, template, preset, on, bindings, toolchain
+):
     each, first = _compile_times(kernel, template), template.presets.index(preset)
-    for compiled in (each * 2)[first % len(each):][:bindings or len(each)]:
+    for compiled in (each * 2)[first % len(each) :][: bindings or len(each)]:
         space = Space(template, compiled, device(on))
         candidate = preset_candidate(template, preset.name, compiled)
         if refusal := space.why_not(candidate.parameters):
             what = "registers|shared memory" if on == "h200" else "registers|shared memory|cluster"
-            assert re.search(what, refusal), "only large heads and small devices may refuse a preset"
+            assert re.search(what, refusal), (
+                "only large heads and small devices may refuse a preset"
+            )
             continue
         source = _render(kernel, template, candidate, compiled)
         assert isinstance(source, RenderedSource)
@@ -86,8 +115,10 @@ def test_a_preset_compiles_without_spills_for_each_compile_time_binding(kernel, 
 def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
     for compiled in _compile_times(kernel, template):
         space = Space(template, compiled, device(on))
-        assert any(space.why_not(preset_candidate(template, one.name, compiled).parameters) is None
-                   for one in template.presets), (compiled, on)
+        assert any(
+            space.why_not(preset_candidate(template, one.name, compiled).parameters) is None
+            for one in template.presets
+        ), (compiled, on)
 
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
@@ -96,11 +127,17 @@ def test_random_points_render_to_sources_of_their_own(kernel, template):
     points = random.Random(1).sample(Space(template, compiled, device("h200")).points, 60)
     texts = set()
     for point in points:
-        source = _render(kernel, template, Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED)),
-                         compiled)
+        source = _render(
+            kernel,
+            template,
+            Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED)),
+            compiled,
+        )
         assert isinstance(source, RenderedSource), source
         texts.add(source.digest)
-    assert len(texts) >= 55          # a few spellings may coincide; more would mean a parameter without effect
+    assert (
+        len(texts) >= 55
+    )  # a few spellings may coincide; more would mean a parameter without effect
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)
@@ -112,12 +149,18 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
                 tiles = resolve(template, point, compiled).tiles
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
-                first_of = {(one.dims, one.options, one.inputs, one.layout): one for one in reversed(cases)}
+                first_of = {
+                    (one.dims, one.options, one.inputs, one.layout): one for one in reversed(cases)
+                }
                 for case in cases:
                     # A check holds a tile or two of the candidate, and the largest tiles have 8 MFLOP each at D = 64.
                     allowed = 25e6 * max(1, dict(compiled).get("D", 64) / 64)
-                    assert kernel.work_flop(case.values(kernel)) <= allowed, (case.name, template.name, point)
-                for case in first_of.values():          # other seeds ask the same with other numbers
+                    assert kernel.work_flop(case.values(kernel)) <= allowed, (
+                        case.name,
+                        template.name,
+                        point,
+                    )
+                for case in first_of.values():  # other seeds ask the same with other numbers
                     for one in answer(kernel, case).outputs.values():
                         assert (one.bound >= 0).all()
 
@@ -125,7 +168,9 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)
 def test_another_seed_is_another_input_and_the_same_seed_the_same(kernel):
     workload = kernel.workloads[0]
-    first, again, other = (answer(kernel, workload_case(workload, seed)).inputs for seed in (3, 3, 4))
+    first, again, other = (
+        answer(kernel, workload_case(workload, seed)).inputs for seed in (3, 3, 4)
+    )
     for name in first:
         assert np.array_equal(first[name].view(np.uint8), again[name].view(np.uint8))
         assert not np.array_equal(first[name].view(np.uint8), other[name].view(np.uint8))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.facts import device
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.gates import GateLimits
 from greenfast.search.diagnose.probes import probe_candidate
+from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Cubin
@@ -26,7 +26,9 @@ def _name(value) -> str:
 
 @pytest.fixture(scope="module")
 def emulator(artifacts):
-    return open_target("emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 2, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 2, run_deadline_s=20.0)
+    )
 
 
 def _served(kernel, template):
@@ -47,14 +49,20 @@ def _served(kernel, template):
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_has_every_probe_of_its_kernel(kernel, template):
-    assert kernel.probes and {one.name for one in template.probes} == {one.name for one in kernel.probes}
+    assert kernel.probes and {one.name for one in template.probes} == {
+        one.name for one in kernel.probes
+    }
 
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
-def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(kernel, template, toolchain):
+def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
+    kernel, template, toolchain
+):
     for _, compiled, candidate in _served(kernel, template)[:1]:
         point = resolve(template, candidate.parameters, compiled)
-        assert "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
+        assert (
+            "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
+        )
         for one in template.probes:
             if one.when is not None and not one.when(point.values):
                 continue
@@ -67,7 +75,18 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(ke
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_every_stage_of_a_right_template_is_right(kernel, template, emulator, toolchain):
     for workload, compiled, candidate in _served(kernel, template):
-        bench = Bench(kernel, compiled, (workload,), emulator, toolchain, CATALOGUE.include_dirs, GateLimits(), 0)
+        bench = Bench(
+            kernel,
+            compiled,
+            (workload,),
+            emulator,
+            toolchain,
+            CATALOGUE.include_dirs,
+            GateLimits(),
+            0,
+        )
         reports = probe_candidate(bench, candidate)
-        wrong = [(one.probe, one.sentence) for one in reports if one.outcome not in ("right", "missing")]
+        wrong = [
+            (one.probe, one.sentence) for one in reports if one.outcome not in ("right", "missing")
+        ]
         assert not wrong, (candidate.origin.preset, wrong)

@@ -35,6 +35,7 @@ class TestClaims:
         def work(name: str) -> None:
             while (claim := store.claim(name, values.LEASE_S)) is not None:
                 claimed.append(claim.search_id)
+
         threads = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -49,11 +50,15 @@ class TestClaims:
         values.expire(store, claim)
         taken = store.claim("second", values.LEASE_S)
         assert taken.search_id == claim.search_id and taken.fence == claim.fence + 1
-        for write in (lambda: store.begin(claim, 2, values.proposal(2)),
-                      lambda: store.record(claim, late, values.source(1)),
-                      lambda: store.renew(claim, values.LEASE_S, 1.0), lambda: store.release(claim),
-                      lambda: store.finish(claim, Ended.COMPLETED, ""), lambda: store.history(claim),
-                      lambda: store.describe(claim, {"device": "x"})):
+        for write in (
+            lambda: store.begin(claim, 2, values.proposal(2)),
+            lambda: store.record(claim, late, values.source(1)),
+            lambda: store.renew(claim, values.LEASE_S, 1.0),
+            lambda: store.release(claim),
+            lambda: store.finish(claim, Ended.COMPLETED, ""),
+            lambda: store.history(claim),
+            lambda: store.describe(claim, {"device": "x"}),
+        ):
             with pytest.raises(LeaseLost) as lost:
                 write()
             assert lost.value.code == "lease_lost"
@@ -76,13 +81,16 @@ class TestClaims:
 
     def test_deaths_are_counted_and_clean_stops_are_not(self, store, claim):
         store.begin(claim, 0, values.proposal(0))
-        store.begin(claim, 0, values.proposal(0))            # the same attempt, asked twice
+        store.begin(claim, 0, values.proposal(0))  # the same attempt, asked twice
         for expected in (1, 2, 3):
             values.expire(store, claim)
             claim = store.claim("next", values.LEASE_S)
             (pending,) = store.history(claim).pending
             assert (pending.number, pending.attempts) == (0, expected)
-            assert pending.candidate == values.candidate(0) and pending.sampler == values.proposal(0).sampler
+            assert (
+                pending.candidate == values.candidate(0)
+                and pending.sampler == values.proposal(0).sampler
+            )
             store.begin(claim, 0, values.proposal(0))
         store.release(claim)
         claim = store.claim("next", values.LEASE_S)
@@ -95,13 +103,16 @@ class TestClaims:
             if wanted:
                 store.request_control(search.id, wanted)
             store.release(claim)
-            assert (store.search(search.id).status, store.search(search.id).worker) == (status, None)
+            assert (store.search(search.id).status, store.search(search.id).worker) == (
+                status,
+                None,
+            )
 
     def test_the_sink_passes_flags_on_and_fails_when_the_lease_is_lost(self, store, claim):
         sink = StoreSink(store, claim, values.LEASE_S)
         assert sink.control(1.0) is Control.RUN
         store.request_control(claim.search_id, "pause")
-        while sink.control(2.0) is not Control.PAUSE:        # seen soon, however often the loop asks
+        while sink.control(2.0) is not Control.PAUSE:  # seen soon, however often the loop asks
             time.sleep(0.05)
         values.expire(store, claim)
         store.claim("second", values.LEASE_S)

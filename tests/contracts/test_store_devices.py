@@ -44,13 +44,18 @@ def second(url, store):
 
 def age(store, seconds: float) -> None:
     with store._database.writing() as session:
-        session.execute(text("UPDATE device_leases SET renewed_at = renewed_at - :seconds"), {"seconds": seconds})
+        session.execute(
+            text("UPDATE device_leases SET renewed_at = renewed_at - :seconds"),
+            {"seconds": seconds},
+        )
 
 
 class TestLeases:
     def test_one_worker_has_a_gpu_until_it_gives_it_back(self, store, second):
         lease = store.lease_device(GPU, "one", LEASE_S)
-        assert second.lease_device(GPU, "two", LEASE_S) is None and second.device_holder(GPU) == "one"
+        assert (
+            second.lease_device(GPU, "two", LEASE_S) is None and second.device_holder(GPU) == "one"
+        )
         assert second.lease_device(OTHER_GPU, "two", LEASE_S) is not None
         store.release_device(lease)
         assert second.device_holder(GPU) is None
@@ -68,11 +73,14 @@ class TestLeases:
         taken = second.lease_device(GPU, "two", LEASE_S)
         with pytest.raises(DeviceLost):
             store.renew_device(lease, LEASE_S)
-        store.release_device(lease)                                  # which is too late to matter
+        store.release_device(lease)  # which is too late to matter
         assert store.device_holder(GPU) == "two" and second.renew_device(taken, LEASE_S) is False
 
-    @pytest.mark.parametrize("seconds, taken", [(-3600.0, True), (LEASE_S - 5, False)],
-                             ids=["clock set back", "still within the lease"])
+    @pytest.mark.parametrize(
+        "seconds, taken",
+        [(-3600.0, True), (LEASE_S - 5, False)],
+        ids=["clock set back", "still within the lease"],
+    )
     def test_expiry_is_by_the_database_s_clock(self, store, seconds, taken):
         store.lease_device(GPU, "one", LEASE_S)
         age(store, seconds)
@@ -80,8 +88,14 @@ class TestLeases:
 
     def test_of_many_that_ask_at_once_one_has_it(self, store, second):
         leases = []
-        threads = [threading.Thread(target=lambda name=name: leases.append(
-            (store, second)[name % 2].lease_device(GPU, f"worker {name}", LEASE_S))) for name in range(12)]
+        threads = [
+            threading.Thread(
+                target=lambda name=name: leases.append(
+                    (store, second)[name % 2].lease_device(GPU, f"worker {name}", LEASE_S)
+                )
+            )
+            for name in range(12)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -107,7 +121,10 @@ class TestTurns:
                     with lock:
                         using.remove(name)
             mine.give_back()
-        threads = [threading.Thread(target=work, args=one) for one in (("one", store), ("two", second))]
+
+        threads = [
+            threading.Thread(target=work, args=one) for one in (("one", store), ("two", second))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -136,12 +153,19 @@ class TestTurns:
         turns = DeviceTurns(store, "one", fresh_s=0.0)
         with turns.turn(GPU):
             assert second.lease_device(GPU, "two", LEASE_S) is None
-            with turns.turn(GPU):                                    # which hears that another waits
+            with turns.turn(GPU):  # which hears that another waits
                 assert second.device_holder(GPU) == "one"
 
-    def test_a_process_that_was_stopped_past_its_lease_hears_that_its_use_was_disturbed(self, url, store):
-        process = subprocess.Popen([sys.executable, "-c", STOPPED, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    def test_a_process_that_was_stopped_past_its_lease_hears_that_its_use_was_disturbed(
+        self, url, store
+    ):
+        process = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
         assert process.stdout.readline() == "in use\n"
         process.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + 30
@@ -153,8 +177,13 @@ class TestTurns:
         assert out == "gpu_lease_lost\n" and store.device_holder(GPU) == "two"
 
     def test_a_killed_worker_s_gpu_is_free_after_its_lease(self, url, store):
-        process = subprocess.Popen([sys.executable, "-c", STOPPED, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        process = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
         assert process.stdout.readline() == "in use\n"
         process.kill()
         process.communicate()
@@ -163,7 +192,9 @@ class TestTurns:
 
     def test_who_waits_too_long_hears_who_has_it(self, store, second):
         second.lease_device(GPU, "two", LEASE_S)
-        with pytest.raises(Fault, match=r"another worker \(two\)") as refused, \
-                DeviceTurns(store, "one", deadline_s=0.2).turn(GPU):
+        with (
+            pytest.raises(Fault, match=r"another worker \(two\)") as refused,
+            DeviceTurns(store, "one", deadline_s=0.2).turn(GPU),
+        ):
             pass
         assert refused.value.code == "gpu_busy"

@@ -14,8 +14,13 @@ from greenfast.db.models import KernelFileRecord, ManifestRecord
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.frozen import KernelFiles
 
-FILES = KernelFiles((("axpy/kernel.toml", 'name = "axpy"\n'), ("axpy/reference.py", "# \u00fcber\n"),
-                     ("include/gf/a.cuh", "")))
+FILES = KernelFiles(
+    (
+        ("axpy/kernel.toml", 'name = "axpy"\n'),
+        ("axpy/reference.py", "# \u00fcber\n"),
+        ("include/gf/a.cuh", ""),
+    )
+)
 CHECKS = (("one", "1" * 64), ("two", "2" * 64))
 SHAPES = ((("N", 4096), ("dtype", "fp16")),)
 
@@ -23,7 +28,10 @@ SHAPES = ((("N", 4096), ("dtype", "fp16")),)
 class TestFiles:
     def test_they_come_back_as_they_were(self, store):
         search = store.submit(values.plan(), FILES)
-        assert store.frozen_files(search.id) == FILES and store.frozen_files(store.submit(values.plan()).id) is None
+        assert (
+            store.frozen_files(search.id) == FILES
+            and store.frozen_files(store.submit(values.plan()).id) is None
+        )
 
     def test_each_text_is_kept_once(self, store):
         changed = KernelFiles((("axpy/kernel.toml", "another"), *FILES.files[1:]))
@@ -36,8 +44,10 @@ class TestFiles:
     def test_what_is_damaged_is_not_given_out(self, store):
         search = store.submit(values.plan(), FILES)
         with store._database.writing() as session:
-            session.execute(sql("UPDATE kernel_files SET text = 'other' WHERE digest = :digest"),
-                            {"digest": FILES.manifest[1][1]})
+            session.execute(
+                sql("UPDATE kernel_files SET text = 'other' WHERE digest = :digest"),
+                {"digest": FILES.manifest[1][1]},
+            )
         with pytest.raises(Fault, match="axpy/reference.py") as refused:
             store.frozen_files(search.id)
         assert refused.value.code == "source_damaged"
@@ -65,7 +75,11 @@ class TestChampions:
         store.adopt(scope(), today, CHECKS)
         successor = searched(store)
         store.promote(successor, 1, replace=True)
-        assert store.champion(today).trial.search_id == store.champion(scope()).trial.search_id == successor
+        assert (
+            store.champion(today).trial.search_id
+            == store.champion(scope()).trial.search_id
+            == successor
+        )
         assert len(store.champions().items) == 1 and len(store.champions(replaced=True).items) == 2
 
     def test_a_champion_that_is_confirmed_again_has_passed_the_checks_of_that_day(self, store):
@@ -74,7 +88,9 @@ class TestChampions:
         assert before.checks is None
         store.request_confirmation(search)
         claim = store.claim("second", values.LEASE_S, search)
-        store.record_confirmation(claim, dataclasses.replace(values.confirmation(1, False), checks=CHECKS))
+        store.record_confirmation(
+            claim, dataclasses.replace(values.confirmation(1, False), checks=CHECKS)
+        )
         assert store.champion(scope()) == before, "a refutation retires nobody by itself"
         store.record_confirmation(claim, dataclasses.replace(values.confirmation(1), checks=CHECKS))
         after = store.champion(scope())
@@ -88,6 +104,8 @@ class TestSilence:
         assert store.silence(search.id) is None
         claim = store.claim("worker", 30.0, search.id)
         found = store.silence(search.id)
-        assert found.worker == "worker" and found.seconds + found.lease_left_s == pytest.approx(30.0)
+        assert found.worker == "worker" and found.seconds + found.lease_left_s == pytest.approx(
+            30.0
+        )
         values.expire(store, claim)
         assert store.silence(search.id).lease_left_s == 0.0

@@ -19,7 +19,9 @@ class TestReading:
         for sort, descending, limit in itertools.product(SORTS, (False, True), (1, 4, 7, 50)):
             rows, cursor = [], None
             while True:
-                page = store.trials(mixed, sort=sort, descending=descending, limit=limit, cursor=cursor)
+                page = store.trials(
+                    mixed, sort=sort, descending=descending, limit=limit, cursor=cursor
+                )
                 rows += page.items
                 assert len(page.items) <= limit
                 if (cursor := page.next_cursor) is None:
@@ -28,17 +30,24 @@ class TestReading:
             found = [getattr(row, sort) for row in rows]
             known = [one for one in found if one is not None]
             assert known == sorted(known, reverse=descending), (sort, descending)
-            assert None not in found[:len(known)], (sort, descending)
+            assert None not in found[: len(known)], (sort, descending)
 
-    @pytest.mark.parametrize(("modes", "says"), [(("hot",), "hot"), (("cold", "hot"), "hot and cold"), (("",), None)])
+    @pytest.mark.parametrize(
+        ("modes", "says"), [(("hot",), "hot"), (("cold", "hot"), "hot and cold"), (("",), None)]
+    )
     def test_how_a_measured_time_found_the_caches_stands_beside_it(self, modes, says, store, claim):
         gates = list(values.gates(1, 90.0, measured=True))
         (timing,) = gates[2].evidence.timings
-        timings = tuple(replace(timing, workload=f"w{number}", mode=mode) for number, mode in enumerate(modes))
+        timings = tuple(
+            replace(timing, workload=f"w{number}", mode=mode) for number, mode in enumerate(modes)
+        )
         gates[2] = replace(gates[2], evidence=replace(gates[2].evidence, timings=timings))
         values.run_trial(store, claim, 1, Accepted(tuple(gates)))
         row = store.search(claim.search_id)
-        assert store.trial(claim.search_id, 1).time_mode == row.time_mode == says and row.mode == "auto"
+        assert (
+            store.trial(claim.search_id, 1).time_mode == row.time_mode == says
+            and row.mode == "auto"
+        )
 
     def test_trials_that_arrive_do_not_move_a_page(self, store, claim, mixed):
         first = store.trials(mixed, sort="time_median_us", limit=5)
@@ -50,8 +59,12 @@ class TestReading:
         assert sorted(row.number for row in (*first.items, *rest)) == list(range(16))
 
     def test_filters_combine(self, store, mixed):
-        rows = store.trials(mixed, verdict="rejected", stage="correctness", reason="wrong_values").items
-        assert [row.number for row in rows] == [5] and all(row.stage == "correctness" for row in rows)
+        rows = store.trials(
+            mixed, verdict="rejected", stage="correctness", reason="wrong_values"
+        ).items
+        assert [row.number for row in rows] == [5] and all(
+            row.stage == "correctness" for row in rows
+        )
         assert {row.template for row in store.trials(mixed, template="scalar").items} == {"scalar"}
         assert store.trials(mixed, template="no such' --").items == ()
 
@@ -71,7 +84,12 @@ class TestReading:
 
     def test_a_trial_in_flight_has_no_verdict_and_no_evidence(self, store, mixed):
         detail = store.trial(mixed, 15)
-        assert (detail.state, detail.verdict, detail.gates, detail.recorded_at) == ("running", None, {}, None)
+        assert (detail.state, detail.verdict, detail.gates, detail.recorded_at) == (
+            "running",
+            None,
+            {},
+            None,
+        )
         assert store.recorded(mixed, 15) is None
 
     def test_an_unknown_trial_is_refused(self, store, claim):
@@ -82,7 +100,9 @@ class TestReading:
 
     def test_the_best_is_the_fastest_right_trial_and_the_first_of_equals(self, store, mixed, claim):
         assert store.best(mixed).number == 3
-        values.run_trial(store, claim, 16, values.rejected(Stage.SAFETY, Reason.RACE))   # wrong, however fast
+        values.run_trial(
+            store, claim, 16, values.rejected(Stage.SAFETY, Reason.RACE)
+        )  # wrong, however fast
         values.run_trial(store, claim, 17, values.rejected(Stage.PERFORMANCE, Reason.IMPLAUSIBLE))
         assert store.best(mixed).number == 3
         row = store.search(mixed)
@@ -90,7 +110,7 @@ class TestReading:
         assert store.searches().items[0] == row
 
     def test_trials_within_the_bests_band_are_counted_as_not_told_apart(self, store, claim):
-        for number, time_us in enumerate((100.0, 124.0, 126.0)):         # the band of store_values is 1.25
+        for number, time_us in enumerate((100.0, 124.0, 126.0)):  # the band of store_values is 1.25
             values.run_trial(store, claim, number, values.green(number, time_us))
         values.run_trial(store, claim, 3, values.rejected(Stage.SAFETY, Reason.RACE))
         best = store.best(claim.search_id)
@@ -112,8 +132,14 @@ class TestReading:
         assert counts.by_verdict == {"green": 11, "rejected": 3, "faulted": 1}
         assert counts.by_stage == {"correctness": 1, "compile": 1, "performance": 1}
         assert counts.by_reason == {"wrong_values": 1, "compile_error": 1, "slower": 1}
-        assert counts.funnel == (("render", 15, 15), ("compile", 15, 13), ("ptxas", 13, 13),
-                                 ("correctness", 13, 12), ("performance", 12, 0), ("safety", 11, 0))
+        assert counts.funnel == (
+            ("render", 15, 15),
+            ("compile", 15, 13),
+            ("ptxas", 13, 13),
+            ("correctness", 13, 12),
+            ("performance", 12, 0),
+            ("safety", 11, 0),
+        )
         assert counts.unavailable == {"performance": 11, "safety": 11}, "not judged is not passed"
 
     def test_negatives_are_rejections_only_newest_first_with_their_scope(self, store, mixed):
@@ -143,8 +169,13 @@ class TestReading:
         digest = values.source(4).digest
         twin = digest[:20] + ("0" if digest[20] != "0" else "1") + digest[21:]
         with store._database.writing() as session:
-            session.execute(text("INSERT INTO sources SELECT :twin, text, kernel, template, created_at "
-                                 "FROM sources WHERE digest = :digest"), {"twin": twin, "digest": digest})
+            session.execute(
+                text(
+                    "INSERT INTO sources SELECT :twin, text, kernel, template, created_at "
+                    "FROM sources WHERE digest = :digest"
+                ),
+                {"twin": twin, "digest": digest},
+            )
         with pytest.raises(UsageError) as refused:
             store.source(digest[:20])
         assert refused.value.code == "ambiguous_source"
@@ -155,4 +186,6 @@ class TestReading:
     def test_stats_count_searches_by_status(self, store, mixed):
         store.submit(values.plan())
         stats = store.stats()
-        assert stats["searches"]["running"] == 1 == stats["searches"]["queued"] and stats["revision"]
+        assert (
+            stats["searches"]["running"] == 1 == stats["searches"]["queued"] and stats["revision"]
+        )

@@ -11,10 +11,18 @@ from greenfast.search.verdict import Outcome, Reason, Stage, gate_result
 
 
 class TestRecording:
-    @pytest.mark.parametrize("verdict", [
-        values.green(0), values.accepted(0, 99.5), values.rejected(), values.faulted(),
-        values.rejected(Stage.COMPILE, Reason.COMPILE_ERROR, log="\x1b[31m\0 \udcff </pre>"),
-        values.rejected(Stage.PERFORMANCE, Reason.SLOWER)], ids=lambda one: type(one).__name__)
+    @pytest.mark.parametrize(
+        "verdict",
+        [
+            values.green(0),
+            values.accepted(0, 99.5),
+            values.rejected(),
+            values.faulted(),
+            values.rejected(Stage.COMPILE, Reason.COMPILE_ERROR, log="\x1b[31m\0 \udcff </pre>"),
+            values.rejected(Stage.PERFORMANCE, Reason.SLOWER),
+        ],
+        ids=lambda one: type(one).__name__,
+    )
     def test_what_was_recorded_is_read_back_without_a_difference(self, store, claim, verdict):
         made = values.run_trial(store, claim, 0, verdict)
         assert store.recorded(claim.search_id, 0) == made
@@ -25,7 +33,10 @@ class TestRecording:
         (back,) = store.history(claim).trials
         assert gate_result(back.verdict, "ptxas") == gate_result(made.verdict, "ptxas")
         assert gate_result(back.verdict, "correctness").evidence.checks == ()
-        assert (back.verdict.stage, back.verdict.reason) == (made.verdict.stage, made.verdict.reason)
+        assert (back.verdict.stage, back.verdict.reason) == (
+            made.verdict.stage,
+            made.verdict.reason,
+        )
 
     def test_recording_twice_is_recording_once(self, store, claim):
         made = values.run_trial(store, claim, 0)
@@ -66,7 +77,8 @@ class TestRecording:
             "modelled: 100.0 us",
             "tile_m 16 -> 32, padding false -> true (against wmma:flashcore_a): correctness said no",
             "template wmma -> scalar (against wmma:flashcore_a): correctness said no",
-            "the compiler is missing"]
+            "the compiler is missing",
+        ]
 
     def test_figures_become_columns(self, store, claim):
         values.run_trial(store, claim, 0, values.green(0, 123.25))
@@ -76,7 +88,10 @@ class TestRecording:
         assert row.max_abs_error == 0.00012207031250001 * 4
         assert row.is_baseline and row.preset == "flashcore_a"
         detail = store.trial(claim.search_id, 0)
-        assert detail.gates["performance"]["timings"][0]["detail"] == {"issue_us": 1.5, "hbm_us": 0.25}
+        assert detail.gates["performance"]["timings"][0]["detail"] == {
+            "issue_us": 1.5,
+            "hbm_us": 0.25,
+        }
         assert len(detail.gates["correctness"]["checks"]) == 4 and detail.sentence == row.sentence
 
     def test_trials_know_the_environment_they_ran_in(self, store, claim):

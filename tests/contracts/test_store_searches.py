@@ -17,7 +17,9 @@ from greenfast.search.loop.run import Control, Ended
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 
 
-@pytest.mark.skipif(not POSTGRES, reason="set GREENFAST_TEST_POSTGRES to a URL to test PostgreSQL too")
+@pytest.mark.skipif(
+    not POSTGRES, reason="set GREENFAST_TEST_POSTGRES to a URL to test PostgreSQL too"
+)
 def test_postgresql_is_tested_too(url):
     assert make_url(POSTGRES).get_backend_name() == "postgresql"
 
@@ -26,16 +28,33 @@ class TestSearches:
     def test_a_submitted_search_is_queued_with_its_whole_plan(self, store):
         plan = values.plan(trials=None, seconds=12.5, name="ünïcode ✓")
         row = store.submit(plan)
-        assert (row.status, row.trials_budget, row.seconds_budget, row.seed) == ("queued", None, 12.5, 7)
-        assert row.workloads == ("mission",) and row.best_time_us is None and row.created_at.endswith("Z")
+        assert (row.status, row.trials_budget, row.seconds_budget, row.seed) == (
+            "queued",
+            None,
+            12.5,
+            7,
+        )
+        assert (
+            row.workloads == ("mission",)
+            and row.best_time_us is None
+            and row.created_at.endswith("Z")
+        )
         assert store.plan(row.id) == plan and store.search(row.id) == row
 
     def test_an_unknown_search_is_refused(self, store):
         store.submit(values.plan())
         ids = ("s_aaaaaaaaaaaa", "", "1 OR 1=1", "s_%", "\udcff", "x" * 10_000)
-        calls = (store.search, store.plan, store.trials, store.best, store.counts, store.best_so_far,
-                 lambda one: store.trial(one, 0), lambda one: store.request_control(one, "pause"),
-                 lambda one: store.negatives(search_id=one))
+        calls = (
+            store.search,
+            store.plan,
+            store.trials,
+            store.best,
+            store.counts,
+            store.best_so_far,
+            lambda one: store.trial(one, 0),
+            lambda one: store.request_control(one, "pause"),
+            lambda one: store.negatives(search_id=one),
+        )
         for search_id, call in itertools.product(ids, calls):
             with pytest.raises(UsageError) as refused:
                 call(search_id)
@@ -60,7 +79,17 @@ class TestSearches:
             store.searches(status="lost")
 
     def test_a_foreign_cursor_is_refused(self, store):
-        for cursor in ("", "x", "AAAA", "é", "WyJ0cmlhbHMiLDFd", "W251bGw", "e30", "W1tbW1tb", "\udcff"):
+        for cursor in (
+            "",
+            "x",
+            "AAAA",
+            "é",
+            "WyJ0cmlhbHMiLDFd",
+            "W251bGw",
+            "e30",
+            "W1tbW1tb",
+            "\udcff",
+        ):
             with pytest.raises(UsageError) as refused:
                 store.searches(cursor=cursor)
             assert refused.value.code == "bad_cursor"
@@ -80,7 +109,9 @@ class TestControl:
         assert store.claim("worker", values.LEASE_S) is None
         assert store.request_control(search.id, wanted).status == status, "asking again is no error"
 
-    @pytest.mark.parametrize("wanted, control", [("pause", Control.PAUSE), ("cancel", Control.CANCEL)])
+    @pytest.mark.parametrize(
+        "wanted, control", [("pause", Control.PAUSE), ("cancel", Control.CANCEL)]
+    )
     def test_a_running_search_is_told_through_its_lease(self, store, claim, wanted, control):
         assert store.renew(claim, values.LEASE_S, 1.5) is Control.RUN
         row = store.request_control(claim.search_id, wanted)
@@ -100,7 +131,7 @@ class TestControl:
         assert store.renew(claim, values.LEASE_S, 0.0) is Control.RUN
         store.request_control(claim.search_id, "pause")
         store.request_control(claim.search_id, "resume")
-        store.finish(claim, Ended.PAUSED, "paused")          # the worker had seen the pause only
+        store.finish(claim, Ended.PAUSED, "paused")  # the worker had seen the pause only
         assert store.search(claim.search_id).status == "queued"
 
     def test_a_cancel_that_comes_while_the_worker_pauses_is_obeyed(self, store, claim):
@@ -109,9 +140,15 @@ class TestControl:
         store.finish(claim, Ended.PAUSED, "paused")
         assert store.search(claim.search_id).status == "cancelled"
 
-    @pytest.mark.parametrize("ended, refused", [
-        (Ended.COMPLETED, {"pause", "resume", "cancel"}), (Ended.CANCELLED, {"pause", "resume"}),
-        (Ended.FAILED, {"pause", "cancel"}), (Ended.PAUSED, set())])
+    @pytest.mark.parametrize(
+        "ended, refused",
+        [
+            (Ended.COMPLETED, {"pause", "resume", "cancel"}),
+            (Ended.CANCELLED, {"pause", "resume"}),
+            (Ended.FAILED, {"pause", "cancel"}),
+            (Ended.PAUSED, set()),
+        ],
+    )
     def test_what_an_ended_search_refuses(self, store, claim, ended, refused):
         for wanted in ("pause", "resume", "cancel"):
             search = store.submit(values.plan())
@@ -133,7 +170,10 @@ class TestControl:
         store.request_control(claim.search_id, "resume")
         history = store.history(store.claim("other", values.LEASE_S))
         assert history.spent_s == 9.0 and [one.number for one in history.trials] == [0]
-        assert history.trials[0].candidate == done.candidate and history.trials[0].sampler == done.sampler
+        assert (
+            history.trials[0].candidate == done.candidate
+            and history.trials[0].sampler == done.sampler
+        )
 
 
 def test_a_store_that_is_opened_again_has_everything(url):

@@ -8,8 +8,8 @@ import optuna
 import pytest
 
 from greenfast.db.convert import candidate_json, candidate_of
-from greenfast.search.space.candidate import OriginKind, preset_candidate
 from greenfast.search.devices.facts import device
+from greenfast.search.space.candidate import OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
 from greenfast.search.strategies.nsga2 import POPULATION
@@ -65,19 +65,30 @@ def test_a_small_space_is_exhausted_without_repetition(strategy_type, small_spac
 def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces):
     asked = _drive(strategy_type("attention", large_spaces, [], 11), 120)
     assert len({one.candidate.digest for one in asked}) == 120
-    assert all(large_spaces[one.candidate.template].why_not(one.candidate.parameters) is None for one in asked)
+    assert all(
+        large_spaces[one.candidate.template].why_not(one.candidate.parameters) is None
+        for one in asked
+    )
     assert {one.candidate.template for one in asked} == set(large_spaces)
 
 
 def test_the_same_seed_makes_the_same_choices_and_another_seed_others(strategy_type, large_spaces):
-    runs = [[one.candidate.digest for one in _drive(strategy_type("attention", large_spaces, [], seed), 40)]
-            for seed in (5, 5, 6)]
+    runs = [
+        [
+            one.candidate.digest
+            for one in _drive(strategy_type("attention", large_spaces, [], seed), 40)
+        ]
+        for seed in (5, 5, 6)
+    ]
     assert runs[0] == runs[1] != runs[2]
 
 
 def test_seeds_come_first_and_once(strategy_type, large_spaces):
     space = large_spaces["wmma"]
-    seeds = [preset_candidate(space.template, name, space.compiled) for name in ("flashcore_a", "flashcore_a64")]
+    seeds = [
+        preset_candidate(space.template, name, space.compiled)
+        for name in ("flashcore_a", "flashcore_a64")
+    ]
     asked = _drive(strategy_type("attention", large_spaces, seeds, 1), 60)
     digests = [one.candidate.digest for one in asked]
     assert digests[:2] == [one.digest for one in seeds]
@@ -87,7 +98,9 @@ def test_seeds_come_first_and_once(strategy_type, large_spaces):
 def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_type, large_spaces):
     first = _drive(strategy_type("attention", large_spaces, [], 2), 50)
     past = [Past(one.candidate, one.sampler, _told(one.candidate)) for one in first[:48]]
-    past += [Past(one.candidate, one.sampler, None) for one in first[48:]]          # faults are known, not told
+    past += [
+        Past(one.candidate, one.sampler, None) for one in first[48:]
+    ]  # faults are known, not told
     restored = []
     for _ in range(2):
         strategy = strategy_type("attention", large_spaces, [], 2)
@@ -97,11 +110,15 @@ def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_
     assert not set(restored[0]) & {one.candidate.digest for one in first}
 
 
-def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(strategy_type, large_spaces):
+def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(
+    strategy_type, large_spaces
+):
     """The kernel's preset or the scope's champion may be of another template than those that the search names."""
     other = large_spaces["wmma"]
     baseline = Proposal(preset_candidate(other.template, "flashcore_a", other.compiled))
-    strategy, restored = (strategy_type("attention", {"scalar": large_spaces["scalar"]}, [], 3) for _ in range(2))
+    strategy, restored = (
+        strategy_type("attention", {"scalar": large_spaces["scalar"]}, [], 3) for _ in range(2)
+    )
     strategy.tell(baseline, Objective(0.0))
     restored.restore([Past(baseline.candidate, {}, Objective(0.0))])
     assert all(len(_drive(one, 5)) == 5 for one in (strategy, restored))
@@ -117,6 +134,7 @@ def test_several_may_be_in_flight(strategy_type, large_spaces):
 
 def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
     import json
+
     asked = _drive(strategy_type("attention", large_spaces, [], 9), 40)
     for one in asked:
         assert json.loads(json.dumps(one.sampler)) == one.sampler
@@ -131,7 +149,9 @@ def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     assert sum(wrong) / len(wrong) < 0.7 * sum(everywhere) / len(everywhere)
 
 
-def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(strategy_type, large_spaces):
+def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(
+    strategy_type, large_spaces
+):
     asked = _drive(strategy_type("attention", large_spaces, [], 11), 80)
     repaired = [one.candidate for one in asked if one.candidate.origin.kind is OriginKind.REPAIRED]
     assert repaired or strategy_type is STRATEGIES["random"]
@@ -146,19 +166,28 @@ def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(strate
 
 def _check_lineage(asked, known):
     """Parents were tried before, are of the same template, and left their values to the child."""
-    parents_of = {OriginKind.SAMPLED: (0,), OriginKind.MUTATED: (1,), OriginKind.CROSSED: (2,),
-                  OriginKind.REPAIRED: (0, 1, 2)}
+    parents_of = {
+        OriginKind.SAMPLED: (0,),
+        OriginKind.MUTATED: (1,),
+        OriginKind.CROSSED: (2,),
+        OriginKind.REPAIRED: (0, 1, 2),
+    }
     inherited, counted = 0, 0
     for proposal in asked:
         candidate = proposal.candidate
         origin = candidate.origin
-        assert len(set(origin.parents)) == len(origin.parents) and len(origin.parents) in parents_of[origin.kind]
+        assert (
+            len(set(origin.parents)) == len(origin.parents)
+            and len(origin.parents) in parents_of[origin.kind]
+        )
         parents = [known[digest] for digest in origin.parents]
         assert {parent.template for parent in parents} <= {candidate.template}
         if parents and origin.kind is not OriginKind.REPAIRED:
             counted += len(candidate.parameters)
-            inherited += sum(any(parent.values()[name] == value for parent in parents)
-                             for name, value in candidate.parameters)
+            inherited += sum(
+                any(parent.values()[name] == value for parent in parents)
+                for name, value in candidate.parameters
+            )
         known[candidate.digest] = candidate
     assert counted and inherited / counted > 0.8, "all but mutations come from a parent"
 
@@ -175,7 +204,10 @@ def test_nsga2_names_parents_from_before_it_was_restored(large_spaces):
     spaces = {"wmma": large_spaces["wmma"]}
     first = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 60)
     restored = STRATEGIES["nsga2"]("attention", spaces, [], 5)
-    stored = [Past(candidate_of(candidate_json(one.candidate)), one.sampler, _told(one.candidate)) for one in first]
+    stored = [
+        Past(candidate_of(candidate_json(one.candidate)), one.sampler, _told(one.candidate))
+        for one in first
+    ]
     assert [one.candidate.origin for one in stored] == [one.candidate.origin for one in first]
     restored.restore(stored)
     before = {one.candidate.digest: one.candidate for one in stored}
@@ -187,7 +219,10 @@ def test_nsga2_names_parents_from_before_it_was_restored(large_spaces):
 def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
     spaces = {"wmma": large_spaces["wmma"]}
     ours = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
-    monkeypatch.setattr(STRATEGIES["nsga2"], "sampler", lambda self, seed: optuna.samplers.NSGAIISampler(
-        seed=seed, population_size=POPULATION))
+    monkeypatch.setattr(
+        STRATEGIES["nsga2"],
+        "sampler",
+        lambda self, seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
+    )
     optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
     assert [one.candidate.digest for one in ours] == [one.candidate.digest for one in optunas]

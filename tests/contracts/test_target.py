@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from subjects import axpy_subject, problems_of
 
 from greenfast.search.devices.facts import device_names
 from greenfast.search.errors import UsageError
@@ -11,14 +12,18 @@ from greenfast.search.targets import FAMILIES, TargetSettings, check_target_name
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import gpu_count
 from greenfast.search.verdict import Reason
-from subjects import axpy_subject, problems_of
 
-NAMES = [*(f"emulator:{name}" for name in device_names()), *(f"cuda:{number}" for number in range(gpu_count()))]
+NAMES = [
+    *(f"emulator:{name}" for name in device_names()),
+    *(f"cuda:{number}" for number in range(gpu_count())),
+]
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def target(request, artifacts, catalogue):
-    opened = open_target(request.param, TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+    opened = open_target(
+        request.param, TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
+    )
     opened.prepare()
     yield opened
     opened.close()
@@ -26,11 +31,27 @@ def target(request, artifacts, catalogue):
 
 def test_there_is_something_to_test_and_each_family_has_a_name():
     assert "emulator:h200" in NAMES and "emulator:l4" in NAMES
-    assert {"emulator", "cuda", "replay"} <= set(FAMILIES)       # replay runs nothing: tests/unit/test_replay.py
+    assert {"emulator", "cuda", "replay"} <= set(
+        FAMILIES
+    )  # replay runs nothing: tests/unit/test_replay.py
 
 
-@pytest.mark.parametrize("name", ["", "emulator", "emulator:", "emulator:b200", "cuda:", "cuda:-1", "cpu:0", "emulator:../h200",
-                                  "replay", "replay:", "replay:../x"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "emulator",
+        "emulator:",
+        "emulator:b200",
+        "cuda:",
+        "cuda:-1",
+        "cpu:0",
+        "emulator:../h200",
+        "replay",
+        "replay:",
+        "replay:../x",
+    ],
+)
 def test_an_unknown_target_is_refused_with_the_known_ones(name):
     with pytest.raises(UsageError) as refused:
         check_target_name(name)
@@ -50,7 +71,9 @@ def test_each_problem_gives_one_execution_with_all_outputs(target, album, toolch
     assert [one.problem for one in executions] == problems
     for one in executions:
         assert one.failure is None
-        assert set(one.outputs) >= {tensor.name for tensor in one.problem.tensors if tensor.role == "output"}
+        assert set(one.outputs) >= {
+            tensor.name for tensor in one.problem.tensors if tensor.role == "output"
+        }
         for tensor in one.problem.tensors:
             if tensor.role == "output":
                 assert one.outputs[tensor.name].dtype == np.uint8
@@ -86,7 +109,9 @@ def test_a_measured_or_modelled_time_says_which_it_is(target, album, toolchain):
     problems = problems_of(subject)[-1:]
     (timing,) = target.measure(subject.program, subject.cubin, problems)
     assert timing.workload == "odd" and timing.time_median_us > 0
-    assert bool(timing.limited_by) is not target.measures        # nothing is counted beside a measured time
+    assert (
+        bool(timing.limited_by) is not target.measures
+    )  # nothing is counted beside a measured time
     assert (timing.time_kind == "measured") is target.measures
     assert target.band >= 1
 
@@ -102,7 +127,9 @@ def test_more_work_never_models_as_less_time(target, album, toolchain):
     assert times[0] <= times[1]
 
 
-def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(target, album, toolchain):
+def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(
+    target, album, toolchain
+):
     right = axpy_subject(album, target, toolchain)
     if target.check(right.program, problems_of(right)) is None:
         pytest.skip(f"{target.name} has no safety checks")
@@ -110,8 +137,12 @@ def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(targe
     assert len(checked) == len(problems_of(right))
     assert all(one.findings == () for one in checked)
     broken = axpy_subject(album, target, toolchain, "broken", defect="no_barrier")
-    findings = [found for one in target.check(broken.program, problems_of(broken)) for found in one.findings]
-    assert {"race"} <= {one.kind for one in findings} and all(one.where and one.source_line for one in findings)
+    findings = [
+        found for one in target.check(broken.program, problems_of(broken)) for found in one.findings
+    ]
+    assert {"race"} <= {one.kind for one in findings} and all(
+        one.where and one.source_line for one in findings
+    )
 
 
 def test_costs_by_line_add_up_and_point_into_the_source(target, album, toolchain):

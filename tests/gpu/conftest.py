@@ -6,16 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.gates import GateLimits
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.cuda import gpu_count
 from spins import spin
 
+from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.cuda import gpu_count
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "contracts"))       # subjects.py
+sys.path.insert(0, str(HERE.parent / "contracts"))  # subjects.py
 
 
 def pytest_collection_modifyitems(items):
@@ -23,7 +23,9 @@ def pytest_collection_modifyitems(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.gpu)
             if not gpu_count():
-                item.add_marker(pytest.mark.skip(reason="no CUDA device is visible on this machine"))
+                item.add_marker(
+                    pytest.mark.skip(reason="no CUDA device is visible on this machine")
+                )
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,9 @@ def watches() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def gpu(artifacts, catalogue):
-    target = open_target("cuda:0", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=3.0))
+    target = open_target(
+        "cuda:0", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=3.0)
+    )
     target.prepare()
     yield target
     target.close()
@@ -43,9 +47,21 @@ def gpu(artifacts, catalogue):
 @pytest.fixture(scope="session")
 def bench_of(gpu, watches, toolchain):
     """A bench of the stopwatch kernel on a workload, with a spin as its baseline."""
+
     def make(workload="small", baseline_cycles=100000, min_gain=0.0, seed=0) -> Bench:
         kernel = watches.kernel("stopwatch")
         chosen = kernel.workload(workload)
-        return Bench(kernel, chosen.compile_time(kernel), (chosen,), gpu, toolchain, watches.include_dirs,
-                     GateLimits(), seed, baseline=spin(baseline_cycles), min_gain=min_gain)
+        return Bench(
+            kernel,
+            chosen.compile_time(kernel),
+            (chosen,),
+            gpu,
+            toolchain,
+            watches.include_dirs,
+            GateLimits(),
+            seed,
+            baseline=spin(baseline_cycles),
+            min_gain=min_gain,
+        )
+
     return make

@@ -9,11 +9,11 @@ import sys
 import time
 
 import pytest
+from spins import spin
 
 from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.targets.cuda import target as cuda
 from greenfast.search.verdict import performance_of
-from spins import spin
 
 WORK = """
 import sys, time, cupy
@@ -34,10 +34,16 @@ def foreign_work():
 
     def start(elements: int, seconds: float) -> None:
         work = WORK.format(elements=elements, seconds=seconds)
-        shells.append(subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, work],
-                                       stdout=subprocess.PIPE, start_new_session=True))
+        shells.append(
+            subprocess.Popen(
+                ["sh", "-c", '"$0" -c "$1"; true', sys.executable, work],
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        )
         assert shells[-1].stdout.readline() == b"works\n"
-        time.sleep(1.0)                          # NVML looks back on a second
+        time.sleep(1.0)  # NVML looks back on a second
+
     yield start
     for shell in shells:
         os.killpg(shell.pid, signal.SIGKILL)
@@ -51,9 +57,12 @@ def timing_of(bench_of, monkeypatch):
     def timing(quiet_s: float):
         monkeypatch.setattr(cuda, "QUIET_S", quiet_s)
         (found,) = performance_of(evaluate(spin(100000), bench_of()).verdict).timings
-        if dict(found.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(found.detail):
+        if dict(found.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(
+            found.detail
+        ):
             pytest.skip(f"NVML does not tell processes apart here: {dict(found.detail)}")
         return found
+
     return timing
 
 
@@ -61,12 +70,17 @@ def timing_of(bench_of, monkeypatch):
 def test_a_time_taken_beside_foreign_work_says_so(elements, foreign_work, gpu, timing_of):
     foreign_work(elements, 30.0)
     timing = timing_of(2.0)
-    assert dict(timing.detail)["foreign_busy_percent"] >= (50 if elements == EVERY_MULTIPROCESSOR else 5)
+    assert dict(timing.detail)["foreign_busy_percent"] >= (
+        50 if elements == EVERY_MULTIPROCESSOR else 5
+    )
     assert "other processes kept the GPU" in timing.note
 
 
 def test_foreign_work_that_ends_is_waited_for_and_not_said(foreign_work, gpu, timing_of):
-    foreign_work(EVERY_MULTIPROCESSOR, 6.0)      # then it only holds its memory
+    foreign_work(EVERY_MULTIPROCESSOR, 6.0)  # then it only holds its memory
     timing = timing_of(30.0)
-    assert dict(timing.detail)["foreign_busy_percent"] < 5 and dict(timing.detail)["gpu_processes"] == 2
+    assert (
+        dict(timing.detail)["foreign_busy_percent"] < 5
+        and dict(timing.detail)["gpu_processes"] == 2
+    )
     assert "other processes" not in timing.note

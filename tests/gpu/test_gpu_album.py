@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from greenfast.search.diagnose.album import Entry, catalogue_of, entries
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Outcome
 
@@ -22,10 +22,16 @@ def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain,
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
-    bench = Bench(kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    bench = Bench(
+        kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0
+    )
     template = kernel.template(entry.template)
-    candidate = Candidate(kernel.name, template.name, complete_parameters(template, entry.parameters, compiled),
-                          Origin(OriginKind.SEEDED))
+    candidate = Candidate(
+        kernel.name,
+        template.name,
+        complete_parameters(template, entry.parameters, compiled),
+        Origin(OriginKind.SEEDED),
+    )
     source = bench.render(candidate)
     assert isinstance(source, RenderedSource)
     cubin = toolchain.compile(source, gpu.device.arch)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import pytest
-
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.errors import Fault
-from greenfast.search.loop.evaluate import evaluate
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.verdict import Green, Reason, Rejected
 from spins import spin
 from subjects import axpy_subject, problems_of
 
-BREAKS = {"wild_pointer": Reason.DEVICE_FAULT, "null_pointer": Reason.DEVICE_FAULT,
-          "trap": Reason.DEVICE_FAULT, "misaligned_copy": Reason.MISALIGNED}
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import evaluate
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Green, Reason, Rejected
+
+BREAKS = {
+    "wild_pointer": Reason.DEVICE_FAULT,
+    "null_pointer": Reason.DEVICE_FAULT,
+    "trap": Reason.DEVICE_FAULT,
+    "misaligned_copy": Reason.MISALIGNED,
+}
 
 
 @pytest.mark.parametrize("defect", BREAKS)
-def test_a_candidate_that_breaks_is_rejected_for_its_own_reason_and_the_next_one_runs(defect, gpu, album, toolchain):
+def test_a_candidate_that_breaks_is_rejected_for_its_own_reason_and_the_next_one_runs(
+    defect, gpu, album, toolchain
+):
     broken = axpy_subject(album, gpu, toolchain, "broken", defect=defect)
-    failures = [one.failure for one in gpu.execute(broken.program, problems_of(broken)) if one.failure]
+    failures = [
+        one.failure for one in gpu.execute(broken.program, problems_of(broken)) if one.failure
+    ]
     assert failures and failures[0].reason is BREAKS[defect] and failures[0].sentence
     right = axpy_subject(album, gpu, toolchain)
     assert all(one.failure is None for one in gpu.execute(right.program, problems_of(right)))
@@ -54,7 +62,10 @@ def test_who_times_has_the_gpu_alone(gpu, artifacts, catalogue, album, toolchain
     other.prepare()
     subject = axpy_subject(album, other, toolchain)
     other._lock._deadline_s = 0.2
-    with gpu._lock.held(alone=True), pytest.raises(Fault, match="another process has used cuda:0 for 0.2 s"):
+    with (
+        gpu._lock.held(alone=True),
+        pytest.raises(Fault, match="another process has used cuda:0 for 0.2 s"),
+    ):
         list(other.execute(subject.program, problems_of(subject)))
     assert all(one.failure is None for one in other.execute(subject.program, problems_of(subject)))
     other.close()

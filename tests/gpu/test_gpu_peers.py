@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.peers import compare_peers
+from greenfast.search.space.candidate import preset_candidate
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None,
-                                reason="TORCH IS NOT INSTALLED: no peer was timed")
-PEERS = '''
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="TORCH IS NOT INSTALLED: no peer was timed"
+)
+PEERS = """
 import os
 import torch
 NAMES = ("right", "crash", "wrong", "other", "refuses")
@@ -30,15 +31,23 @@ def offer(name, dims, options, scalars):
         o = torch.nn.functional.scaled_dot_product_attention(tensors["q"], tensors["k"], tensors["v"])
         return {"o": o * 1.5 if name == "wrong" else o}
     return {"version": "1", "run": run}
-'''
+"""
 
 
 @pytest.fixture
 def winner(gpu, catalogue, toolchain):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("small")
-    bench = Bench(kernel, workload.compile_time(kernel), (workload,), gpu, toolchain, catalogue.include_dirs,
-                  GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        workload.compile_time(kernel),
+        (workload,),
+        gpu,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
     template, preset = kernel.preset("wmma:stage2")
     candidate = preset_candidate(template, preset.name, bench.compiled)
     source = bench.render(candidate)
@@ -47,10 +56,17 @@ def winner(gpu, catalogue, toolchain):
 
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):
     (tmp_path / "peers.py").write_text(PEERS)
-    found = compare_peers(replace(winner, kernel=replace(winner.kernel, folder=tmp_path)), processes=1)
+    found = compare_peers(
+        replace(winner, kernel=replace(winner.kernel, folder=tmp_path)), processes=1
+    )
     outcomes = {one.name: one.outcome for one in found}
-    assert outcomes == {"right": "timed", "crash": "unavailable", "wrong": "wrong", "other": "not_comparable",
-                        "refuses": "unavailable"}, [one.sentence for one in found]
+    assert outcomes == {
+        "right": "timed",
+        "crash": "unavailable",
+        "wrong": "wrong",
+        "other": "not_comparable",
+        "refuses": "unavailable",
+    }, [one.sentence for one in found]
     sentences = {one.name: one.sentence for one in found}
     assert "exit code 7" in sentences["crash"] and "no kernel for this" in sentences["refuses"]
 
@@ -62,4 +78,7 @@ def test_pytorchs_back_ends_are_timed_in_turns_with_ours(winner):
         assert peer.outcome == "timed", peer.sentence
         (process,) = peer.comparison.processes
         assert len(process.timings[0].samples) == len(process.timings[0].baseline_samples) == 80
-        assert 0.05 < peer.comparison.ratio < 20 and peer.comparison.ratio_low < peer.comparison.ratio_high
+        assert (
+            0.05 < peer.comparison.ratio < 20
+            and peer.comparison.ratio_low < peer.comparison.ratio_high
+        )

@@ -6,19 +6,35 @@ import importlib.util
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
+from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.peers import compare_peers
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.verdict import Outcome, Stage, gate_result
 
-PRESETS = ("row:plain", "row:warps", "row:twice", "row:shared", "split:cluster", "split:two_kernels")
+PRESETS = (
+    "row:plain",
+    "row:warps",
+    "row:twice",
+    "row:shared",
+    "split:cluster",
+    "split:two_kernels",
+)
 
 
 def bench_on(gpu, catalogue, toolchain, workload) -> Bench:
     kernel = catalogue.kernel("rmsnorm")
     chosen = kernel.workload(workload)
-    return Bench(kernel, chosen.compile_time(kernel), (chosen,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    return Bench(
+        kernel,
+        chosen.compile_time(kernel),
+        (chosen,),
+        gpu,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
 
 
 @pytest.mark.parametrize("workload", ["prompt", "one_row", "decode_bf16"])
@@ -31,14 +47,26 @@ def test_presets_are_right(preset, workload, gpu, catalogue, toolchain):
     assert result is not None and result.outcome is Outcome.PASSED, verdict
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="TORCH IS NOT INSTALLED: no peer was timed")
-def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_refused(gpu, catalogue, toolchain):
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="TORCH IS NOT INSTALLED: no peer was timed"
+)
+def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_refused(
+    gpu, catalogue, toolchain
+):
     bench = bench_on(gpu, catalogue, toolchain, "decode")
     template, point = bench.kernel.preset("row:plain")
     candidate = preset_candidate(template, point.name, bench.compiled)
     source = bench.render(candidate)
     subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
     found = {one.name: one for one in compare_peers(subject, processes=1)}
-    assert found["torch-rms-norm"].outcome == "timed" and "two operations" in found["torch-rms-norm"].version
-    assert found["torch-compile"].outcome in ("timed", "unavailable"), found["torch-compile"].sentence
-    assert found["flashinfer"].outcome == "not_comparable" and "writes y over x" in found["flashinfer"].sentence
+    assert (
+        found["torch-rms-norm"].outcome == "timed"
+        and "two operations" in found["torch-rms-norm"].version
+    )
+    assert found["torch-compile"].outcome in ("timed", "unavailable"), found[
+        "torch-compile"
+    ].sentence
+    assert (
+        found["flashinfer"].outcome == "not_comparable"
+        and "writes y over x" in found["flashinfer"].sentence
+    )

@@ -8,25 +8,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, problem
 from greenfast.search.oracle.reference import answer
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets.cuda import target as cuda
 from greenfast.search.targets.cuda.large_reference import close
 
-FAR = 2**31 + 512                    # elements from one batch to the next
+FAR = 2**31 + 512  # elements from one batch to the next
 
 
 @pytest.mark.parametrize("workload", ["mission", "mission_bf16", "mission_causal"])
 def test_a_reference_from_the_gpu_agrees_with_numpys(workload, gpu, catalogue, monkeypatch):
     monkeypatch.setattr(cuda, "LARGE_FLOP", 0.0)
-    kernel = replace(catalogue.kernel("attention"))          # another object, so that nothing is taken from memory
+    kernel = replace(
+        catalogue.kernel("attention")
+    )  # another object, so that nothing is taken from memory
     case = workload_case(kernel.workload(workload), 11)
     found = gpu.answer(kernel, case)
-    assert gpu._references[id(kernel), case.options][1], "NumPy did it: the GPU's reference was not trusted"
+    assert gpu._references[id(kernel), case.options][1], (
+        "NumPy did it: the GPU's reference was not trusted"
+    )
     right = answer(replace(kernel), case)
     fields = [{name: vars_of(one) for name, one in each.outputs.items()} for each in (found, right)]
     assert close(*fields)
@@ -44,18 +48,29 @@ def test_a_workload_far_above_the_limit_is_answered_in_time_for_its_candidates(g
     assert np.isfinite(expected.value).all() and (expected.bound > 0).all()
 
 
-@pytest.mark.skipif("GREENFAST_SLOW_TESTS" not in os.environ,
-                    reason="takes a minute and 50 GB of memory: set GREENFAST_SLOW_TESTS to run it")
-def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_are(gpu, catalogue, toolchain):
+@pytest.mark.skipif(
+    "GREENFAST_SLOW_TESTS" not in os.environ,
+    reason="takes a minute and 50 GB of memory: set GREENFAST_SLOW_TESTS to run it",
+)
+def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_are(
+    gpu, catalogue, toolchain
+):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("small")
     compiled = workload.compile_time(kernel)
     template, preset = kernel.preset(kernel.baseline)
     candidate = preset_candidate(template, preset.name, compiled)
-    bench = Bench(kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0)
+    bench = Bench(
+        kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0
+    )
     source = bench.render(candidate)
     subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
-    case = workload_case(replace(workload, dims=tuple((name, 2 if name == "B" else size) for name, size in workload.dims)), 5)
+    case = workload_case(
+        replace(
+            workload, dims=tuple((name, 2 if name == "B" else size) for name, size in workload.dims)
+        ),
+        5,
+    )
     right = answer(kernel, case)
     near = problem(kernel, template, subject.point, case, right)
     far = with_far_batches(near, {"q": right.inputs["q"], "o": None}, kernel)
@@ -63,7 +78,9 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
     assert one.failure is None, one.failure
     o = next(each for each in far.tensors if each.name == "o")
     expected = right.outputs["o"]
-    assert (np.abs(o.view(one.outputs["o"]).astype(np.float64) - expected.value) <= expected.bound).all()
+    assert (
+        np.abs(o.view(one.outputs["o"]).astype(np.float64) - expected.value) <= expected.bound
+    ).all()
 
 
 def with_far_batches(near: Problem, names: dict, kernel) -> Problem:
@@ -72,15 +89,21 @@ def with_far_batches(near: Problem, names: dict, kernel) -> Problem:
     for one in near.tensors:
         if one.name in names:
             strides = (FAR, *one.strides[1:])
-            image = np.full((FAR + one.image.size // one.dtype.itemsize) * one.dtype.itemsize, POISON, np.uint8)
+            image = np.full(
+                (FAR + one.image.size // one.dtype.itemsize) * one.dtype.itemsize, POISON, np.uint8
+            )
             tensor = replace(one, strides=strides, image=image)
             if names[one.name] is not None:
                 tensor.view(image)[...] = names[one.name]
-            vars(tensor)["digest"] = f"far {one.name}"       # of so many bytes, seconds of hashing
+            vars(tensor)["digest"] = f"far {one.name}"  # of so many bytes, seconds of hashing
             moved[id(one)] = tensor
     arguments = []
     for argument, spec in zip(near.arguments, (*kernel.arguments, *near.workspaces)):
         if isinstance(argument, Scalar) and spec.stride_of in [(name, 0) for name in names]:
             argument = Scalar(argument.dtype, FAR)
         arguments.append(moved.get(id(argument), argument))
-    return replace(near, tensors=tuple(moved.get(id(one), one) for one in near.tensors), arguments=tuple(arguments))
+    return replace(
+        near,
+        tensors=tuple(moved.get(id(one), one) for one in near.tensors),
+        arguments=tuple(arguments),
+    )

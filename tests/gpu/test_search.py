@@ -31,14 +31,31 @@ class ListSink:
         return Control.RUN
 
 
-def test_a_search_for_attention_measures_every_right_candidate_against_its_baseline(gpu, catalogue, toolchain):
-    request = SearchRequest("attention", workloads=("mission",), target="cuda:0", strategy="random", trials=8, seed=1,
-                            confirm=False)
+def test_a_search_for_attention_measures_every_right_candidate_against_its_baseline(
+    gpu, catalogue, toolchain
+):
+    request = SearchRequest(
+        "attention",
+        workloads=("mission",),
+        target="cuda:0",
+        strategy="random",
+        trials=8,
+        seed=1,
+        confirm=False,
+    )
     plan = make_plan(request, catalogue)
     kernel = catalogue.kernel("attention")
     workloads = tuple(kernel.workload(name) for name in plan.workloads)
-    bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu, toolchain, catalogue.include_dirs,
-                  plan.limits, plan.seed)
+    bench = Bench(
+        kernel,
+        workloads[0].compile_time(kernel),
+        workloads,
+        gpu,
+        toolchain,
+        catalogue.include_dirs,
+        plan.limits,
+        plan.seed,
+    )
     sink = ListSink()
     result = SearchRun(plan, bench, sink, History()).run()
     assert result.ended is Ended.COMPLETED and len(sink.trials) == 8
@@ -50,5 +67,10 @@ def test_a_search_for_attention_measures_every_right_candidate_against_its_basel
         evidence = performance_of(verdict)
         low, high = evidence.ratio_interval
         assert low <= evidence.ratio_to_baseline <= high
-        passed = next(one for one in verdict.gates if one.gate == "performance").outcome is Outcome.PASSED
-        assert passed is isinstance(verdict, Green) and (passed or verdict.stage is Stage.PERFORMANCE)
+        passed = (
+            next(one for one in verdict.gates if one.gate == "performance").outcome
+            is Outcome.PASSED
+        )
+        assert passed is isinstance(verdict, Green) and (
+            passed or verdict.stage is Stage.PERFORMANCE
+        )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from spins import spin
 
-from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.acceptance import measured_decision
+from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.timing import LOOKS, SCREEN_BLOCKS, Decision
 from greenfast.search.verdict import Green, Outcome, Reason, Rejected, TimeKind, performance_of
-from spins import spin
 
 
 def timing_of(verdict):
@@ -28,12 +28,18 @@ def test_a_known_spin_takes_its_cycles_at_the_clock_of_the_gpu(cycles, gpu, benc
 def test_known_bytes_move_at_less_than_the_peak_and_more_than_half_of_it(gpu, bench_of):
     timing = timing_of(evaluate(spin(0), bench_of("large")).verdict)
     rate = 8 * 2**24 / timing.time_median_us
-    assert 0.5 * gpu.device.dram_bytes_per_us < rate < gpu.device.dram_bytes_per_us, (rate, timing.note)
+    assert 0.5 * gpu.device.dram_bytes_per_us < rate < gpu.device.dram_bytes_per_us, (
+        rate,
+        timing.note,
+    )
     assert timing.note.startswith("cold")
 
 
 def test_a_small_workload_that_is_asked_for_cold_is_timed_over_a_ring_beyond_the_l2(bench_of):
-    hot, cold = (timing_of(evaluate(spin(0), replace(bench_of(), mode=mode)).verdict) for mode in ("hot", "cold"))
+    hot, cold = (
+        timing_of(evaluate(spin(0), replace(bench_of(), mode=mode)).verdict)
+        for mode in ("hot", "cold")
+    )
     assert hot.note.startswith("hot, ring of 1,") and cold.note.startswith("cold, ring of ")
     assert dict(cold.detail)["nodes"] >= dict(cold.detail)["sets"] > 1
 
@@ -61,7 +67,11 @@ def test_a_much_slower_one_is_let_go_by_the_screen(bench_of):
 
 def test_an_equal_twin_is_not_rewarded(bench_of):
     verdict = compared(bench_of(), spin(100000, twin=1))
-    assert isinstance(verdict, Rejected) and verdict.reason in (Reason.SAME, Reason.AMBIGUOUS, Reason.SLOWER), verdict
+    assert isinstance(verdict, Rejected) and verdict.reason in (
+        Reason.SAME,
+        Reason.AMBIGUOUS,
+        Reason.SLOWER,
+    ), verdict
 
 
 def test_a_clearly_faster_one_is_not_timed_to_the_end(bench_of):
@@ -73,7 +83,10 @@ def test_a_clearly_faster_one_is_not_timed_to_the_end(bench_of):
 def test_a_faster_one_passes_the_gate_and_stays_green_until_safety_is_known(bench_of):
     verdict = compared(bench_of(baseline_cycles=103000, min_gain=0.01), spin(100000))
     assert isinstance(verdict, Green), verdict
-    assert verdict.gates[2].outcome is Outcome.PASSED and verdict.gates[3].outcome is Outcome.UNAVAILABLE
+    assert (
+        verdict.gates[2].outcome is Outcome.PASSED
+        and verdict.gates[3].outcome is Outcome.UNAVAILABLE
+    )
     assert len(timing_of(verdict).samples) == 2 * LOOKS[-1]
 
 

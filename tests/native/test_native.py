@@ -22,20 +22,43 @@ from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.toolchain.cache import write_atomically
 
 HERE = Path(__file__).parent
-FLAGS = (*(one for one in COMMON_FLAGS if one != "-O2"), "-O0", "-g1", "-Wall", "-Wextra", "-pthread",
-         "-fno-optimize-sibling-calls", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
-COMPILERS_OWN = {"g++": ("-Werror", "--param", "asan-stack=0"), "clang++": ("-mllvm", "-asan-stack=0")}
-SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}    # dropped fibers leak
+FLAGS = (
+    *(one for one in COMMON_FLAGS if one != "-O2"),
+    "-O0",
+    "-g1",
+    "-Wall",
+    "-Wextra",
+    "-pthread",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+)
+COMPILERS_OWN = {
+    "g++": ("-Werror", "--param", "asan-stack=0"),
+    "clang++": ("-mllvm", "-asan-stack=0"),
+}
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}  # dropped fibers leak
 DEADLINE_S = 60
 
 
 def _text(path: Path) -> str:
     """A program's text with the programs that it includes."""
-    return re.sub(r'^#include "(\w+\.cpp)"$', lambda found: _text(HERE / found.group(1)), path.read_text(), flags=re.M)
+    return re.sub(
+        r'^#include "(\w+\.cpp)"$',
+        lambda found: _text(HERE / found.group(1)),
+        path.read_text(),
+        flags=re.M,
+    )
 
 
-CASES = [(path.stem, case) for path in sorted(HERE.glob("*.cpp"))
-         for case in re.findall(r"^CASE\((\w+)\)", _text(path), re.M)]
+CASES = [
+    (path.stem, case)
+    for path in sorted(HERE.glob("*.cpp"))
+    for case in re.findall(r"^CASE\((\w+)\)", _text(path), re.M)
+]
 
 
 class Programs:
@@ -43,8 +66,14 @@ class Programs:
 
     def __init__(self, cache: Path, names: list[str]) -> None:
         self._compiler = find_host_compiler()
-        self._flags = (*FLAGS, *COMPILERS_OWN[self._compiler.kind], *self._compiler.machine_flags, f"-I{INCLUDE}",
-                       f"-I{NATIVE}", f"-I{HERE}")
+        self._flags = (
+            *FLAGS,
+            *COMPILERS_OWN[self._compiler.kind],
+            *self._compiler.machine_flags,
+            f"-I{INCLUDE}",
+            f"-I{NATIVE}",
+            f"-I{HERE}",
+        )
         self._folder = cache / f"native-tests-{self._digest()[:16]}"
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
@@ -52,49 +81,68 @@ class Programs:
         write_atomically(runtime, "".join(f'#include "{one}"\n' for one in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())
         self._runtime = self._pool.submit(self._object, runtime)
-        self._objects: dict[str, Future[Path]] = {one: self._pool.submit(self._object, HERE / f"{one}.cpp")
-                                                  for one in names}
+        self._objects: dict[str, Future[Path]] = {
+            one: self._pool.submit(self._object, HERE / f"{one}.cpp") for one in names
+        }
 
     def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         path = self._folder / program
         if not path.exists():
-            self._compile(path, str(self._objects[program].result()), str(self._runtime.result()), "-ldl")
-        return subprocess.run([path, *words], env={**os.environ, **SANITIZERS}, capture_output=True, text=True,
-                              timeout=DEADLINE_S)
+            self._compile(
+                path, str(self._objects[program].result()), str(self._runtime.result()), "-ldl"
+            )
+        return subprocess.run(
+            [path, *words],
+            env={**os.environ, **SANITIZERS},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def _digest(self) -> str:
         files = sorted([*HERE.glob("*.[ch]*"), *NATIVE.iterdir(), *INCLUDE.rglob("*.*h*")])
-        parts = [self._compiler.digest, *self._flags, *(one.read_text() for one in files if one.is_file())]
+        parts = [
+            self._compiler.digest,
+            *self._flags,
+            *(one.read_text() for one in files if one.is_file()),
+        ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _object(self, source: Path) -> Path:
         path = self._folder / f"{source.stem}.o"
         with open(path.with_suffix(".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)               # another process of this run may be at it
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process of this run may be at it
             if not path.exists():
                 self._compile(path, "-c", str(source))
         return path
 
     def _compile(self, path: Path, *words: str) -> None:
         made = path.with_name(f".{path.name}.{os.getpid()}")
-        done = subprocess.run([self._compiler.path, *self._flags, *words, "-o", made], capture_output=True, text=True)
+        done = subprocess.run(
+            [self._compiler.path, *self._flags, *words, "-o", made], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         made.replace(path)
 
 
 @pytest.fixture(scope="module")
 def programs(request, artifacts):
-    wanted = {one.callspec.params["program"] for one in request.session.items
-              if one.module is request.module and hasattr(one, "callspec")}
+    wanted = {
+        one.callspec.params["program"]
+        for one in request.session.items
+        if one.module is request.module and hasattr(one, "callspec")
+    }
     made = Programs(artifacts, sorted(wanted))
     yield made
     made.close()
 
 
-@pytest.mark.parametrize(("program", "case"), CASES, ids=[f"{program}-{case}" for program, case in CASES])
+@pytest.mark.parametrize(
+    ("program", "case"), CASES, ids=[f"{program}-{case}" for program, case in CASES]
+)
 def test_native(programs, program, case):
     done = programs.run(program, case)
     assert done.returncode == 0, f"\n{done.stdout}{done.stderr[-4000:]}"
@@ -102,8 +150,15 @@ def test_native(programs, program, case):
 
 def test_a_claim_that_does_not_hold_is_shown_with_its_line(artifacts, tmp_path):
     source = tmp_path / "wrong.cpp"
-    source.write_text('#include "claims.h"\nCASE(wrong) {\n    const int two = 3;\n    SAME(two, 2);\n'
-                      '    CLAIM(two == 2);\n}\n')
-    subprocess.run([find_host_compiler().path, f"-I{HERE}", source, "-o", tmp_path / "wrong"], check=True)
+    source.write_text(
+        '#include "claims.h"\nCASE(wrong) {\n    const int two = 3;\n    SAME(two, 2);\n'
+        "    CLAIM(two == 2);\n}\n"
+    )
+    subprocess.run(
+        [find_host_compiler().path, f"-I{HERE}", source, "-o", tmp_path / "wrong"], check=True
+    )
     done = subprocess.run([tmp_path / "wrong", "wrong"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, f"{source}:4: two is 3, not 2\n{source}:5: two == 2\n")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"{source}:4: two is 3, not 2\n{source}:5: two == 2\n",
+    )

@@ -39,21 +39,42 @@ class Home:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cache").symlink_to(cache)
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("GREENFAST_")},
-            "GREENFAST_DATA": str(folder), "GREENFAST_TEMPLATE_PATH": str(KERNELS), "GREENFAST_WINDOW": "2",
-            "GREENFAST_LEASE_S": "2", "GREENFAST_POLL_S": "0.1", "PYTHONPATH": str(ROOT)}
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("GREENFAST_")
+            },
+            "GREENFAST_DATA": str(folder),
+            "GREENFAST_TEMPLATE_PATH": str(KERNELS),
+            "GREENFAST_WINDOW": "2",
+            "GREENFAST_LEASE_S": "2",
+            "GREENFAST_POLL_S": "0.1",
+            "PYTHONPATH": str(ROOT),
+        }
         self._started: list[subprocess.Popen] = []
 
     def run(self, *arguments: str, **environment: str) -> Ended:
         """One command to its end."""
-        done = subprocess.run(self._command(arguments), env={**self.environment, **environment}, cwd=self.data,
-                              capture_output=True, text=True, timeout=DEADLINE_S)
+        done = subprocess.run(
+            self._command(arguments),
+            env={**self.environment, **environment},
+            cwd=self.data,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
         """A command that goes on; ended with the test."""
-        process = subprocess.Popen(self._command(arguments), env={**self.environment, **environment}, cwd=self.data,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            self._command(arguments),
+            env={**self.environment, **environment},
+            cwd=self.data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self._started.append(process)
         return process
 
@@ -101,8 +122,11 @@ def is_alive(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
-        int(one) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)
-        for one in (task / "children").read_text().split()]
+        int(one)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        if task.name != str(pid)
+        for one in (task / "children").read_text().split()
+    ]
 
 
 def one_sentence(ended: Ended) -> str:

@@ -21,7 +21,7 @@ from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 from greenfast.search.errors import Fault
 
-WRITES = 120                     # more than threads and waiting places together
+WRITES = 120  # more than threads and waiting places together
 HALF_SENT = 300
 
 
@@ -36,18 +36,26 @@ def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home)
     answers: list[httpx.Response] = []
 
     def write() -> None:
-        answers.append(httpx.post(f"{url}/api/v1/searches", json=axpy(), trust_env=False, timeout=60))
+        answers.append(
+            httpx.post(f"{url}/api/v1/searches", json=axpy(), trust_env=False, timeout=60)
+        )
 
     threads = [threading.Thread(target=write) for _ in range(WRITES)]
     for thread in threads:
         thread.start()
     try:
-        until(lambda: any(answer.json().get("code") == "busy" for answer in list(answers)), "a refusal")
+        until(
+            lambda: any(answer.json().get("code") == "busy" for answer in list(answers)),
+            "a refusal",
+        )
         assert get(f"{url}/healthz").json() == {"status": "ok"}
         refused = next(answer for answer in answers if answer.json().get("code") == "busy")
         assert refused.status_code == 503 and refused.headers["retry-after"]
         assert refused.headers["content-type"] == "application/problem+json"
-        assert get(f"{url}/readyz").status_code in (200, 503)    # the writers may hold every connection
+        assert get(f"{url}/readyz").status_code in (
+            200,
+            503,
+        )  # the writers may hold every connection
     finally:
         lock.execute("ROLLBACK")
         lock.close()
@@ -93,7 +101,9 @@ def test_half_sent_requests_are_closed_and_healthz_answers_meanwhile(home):
     _, url = home.serve("--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="2")
     address = (urlsplit(url).hostname, urlsplit(url).port)
     with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.create_connection(address)) for _ in range(HALF_SENT)]
+        sockets = [
+            opened.enter_context(socket.create_connection(address)) for _ in range(HALF_SENT)
+        ]
         for half in sockets:
             half.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
         assert get(f"{url}/healthz").json() == {"status": "ok"}
@@ -104,7 +114,9 @@ def test_half_sent_requests_are_closed_and_healthz_answers_meanwhile(home):
 
 
 def test_more_connections_than_fit_replace_those_that_wait_longest(home):
-    _, url = home.serve("--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="60", GREENFAST_CONNECTIONS="20")
+    _, url = home.serve(
+        "--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="60", GREENFAST_CONNECTIONS="20"
+    )
     address = (urlsplit(url).hostname, urlsplit(url).port)
     with ExitStack() as opened:
         sockets = [opened.enter_context(socket.create_connection(address)) for _ in range(40)]
@@ -112,5 +124,5 @@ def test_more_connections_than_fit_replace_those_that_wait_longest(home):
             half.sendall(b"GET")
         assert get(f"{url}/healthz").json() == {"status": "ok"}
         sockets[0].settimeout(30)
-        with suppress(ConnectionResetError):         # what it had sent was not read
+        with suppress(ConnectionResetError):  # what it had sent was not read
             assert sockets[0].recv(10) == b""

@@ -16,42 +16,95 @@ from greenfast.app.cli.main import run
 TRIAL = ("trial", "axpy", "--template", "right")
 SEARCH = ("search", "axpy", "--trials", "2")
 REFUSED = {
-    "an unknown kernel": (("trial", "axpi", "--template", "right"), "unknown_kernel", "known: attention, "),
-    "an unknown template": (("trial", "axpy", "--template", "rihgt"), "unknown_template", "broken, right"),
-    "an unknown parameter": ((*TRIAL, "--set", "warps=4"), "unknown_parameter", "per_thread, threads"),
+    "an unknown kernel": (
+        ("trial", "axpi", "--template", "right"),
+        "unknown_kernel",
+        "known: attention, ",
+    ),
+    "an unknown template": (
+        ("trial", "axpy", "--template", "rihgt"),
+        "unknown_template",
+        "broken, right",
+    ),
+    "an unknown parameter": (
+        (*TRIAL, "--set", "warps=4"),
+        "unknown_parameter",
+        "per_thread, threads",
+    ),
     "an unknown value": ((*TRIAL, "--set", "threads=7"), "unknown_value", "128, 256, 32, 64"),
     "a parameter without a value": ((*TRIAL, "--set", "threads"), "bad_setting_text", "name=value"),
-    "a parameter named twice": ((*TRIAL, "--set", "threads=64", "--set", "threads=32"), "repeated_parameter", "twice"),
+    "a parameter named twice": (
+        (*TRIAL, "--set", "threads=64", "--set", "threads=32"),
+        "repeated_parameter",
+        "twice",
+    ),
     "an unknown preset": ((*TRIAL, "--preset", "fast"), "unknown_preset", "plain"),
     "an unknown workload": ((*TRIAL, "--workload", "huge"), "unknown_workload", "line, odd"),
-    "an unknown emulated GPU": ((*TRIAL, "--target", "emulator:h900"), "unknown_target", "emulator:h200"),
+    "an unknown emulated GPU": (
+        (*TRIAL, "--target", "emulator:h900"),
+        "unknown_target",
+        "emulator:h200",
+    ),
     "an unknown target family": ((*TRIAL, "--target", "tpu:0"), "unknown_target", "cuda:0"),
     "a GPU that is not there": ((*TRIAL, "--target", "cuda:63"), "no_gpu", "emulator:h200"),
-    "a point outside the constraints": ((*TRIAL, "--set", "threads=256", "--set", "per_thread=4"),
-                                        "invalid_candidate", "larger than 512"),
+    "a point outside the constraints": (
+        (*TRIAL, "--set", "threads=256", "--set", "per_thread=4"),
+        "invalid_candidate",
+        "larger than 512",
+    ),
     "a seed below 0": ((*TRIAL, "--seed", "-1"), "bad_seed", "0 to"),
-    "an unknown strategy": ((*SEARCH, "--strategy", "luck"), "unknown_strategy", "nsga2, random, tpe"),
+    "an unknown strategy": (
+        (*SEARCH, "--strategy", "luck"),
+        "unknown_strategy",
+        "nsga2, random, tpe",
+    ),
     "a budget of no trials": (("search", "axpy", "--trials", "0"), "bad_budget", "1 to"),
     "a budget of no seconds": (("search", "axpy", "--seconds", "0"), "bad_budget", "more than 0"),
-    "a budget that is no number": (("search", "axpy", "--seconds", "nan"), "bad_budget", "more than 0"),
+    "a budget that is no number": (
+        ("search", "axpy", "--seconds", "nan"),
+        "bad_budget",
+        "more than 0",
+    ),
     "an unknown baseline": ((*SEARCH, "--baseline", "right:fast"), "unknown_preset", "plain"),
     "a gain of more than all": ((*SEARCH, "--min-gain", "1.5"), "bad_min_gain", "below 1"),
     "a name that is none": ((*SEARCH, "--name", "a\x1b]0;b"), "bad_name", "printable"),
-    "workloads that need different sources": (("search", "attention", "--workload", "mission", "--workload",
-                                               "mission_bf16"), "mixed_workloads", "one search for each"),
+    "workloads that need different sources": (
+        ("search", "attention", "--workload", "mission", "--workload", "mission_bf16"),
+        "mixed_workloads",
+        "one search for each",
+    ),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
     "an unknown search": (("pause", "s_aaaaaaaaaaaa"), "unknown_search", ""),
-    "an unknown search to resume here": (("search", "--resume", "s_aaaaaaaaaaaa"), "unknown_search", ""),
+    "an unknown search to resume here": (
+        ("search", "--resume", "s_aaaaaaaaaaaa"),
+        "unknown_search",
+        "",
+    ),
     "a bundle of an unknown search": (("bundle", "nonsense"), "unknown_search", ""),
     "an unknown source": (("source", "0123456789abcdef"), "unknown_source", ""),
     "an unknown option": (("targets", "--jsn"), "bad_command_line", "--jsn"),
     "an unknown command": (("serch",), "bad_command_line", "serch"),
     "a missing option": (("trial", "axpy"), "bad_command_line", "--template"),
-    "a number that is none": (("search", "axpy", "--trials", "many"), "bad_command_line", "--trials"),
-    "a host that does not exist": (("serve", "--host", "no.such.host.invalid"), "token_needed", "GREENFAST_TOKEN"),
-    "listening for others without a token": (("serve", "--host", "0.0.0.0"), "token_needed", "GREENFAST_TOKEN"),
-    "an output that cannot be written": ((*TRIAL, "--no-baseline", "-o", "no/such/folder.cu"), "unwritable_output",
-                                         "-o"),
+    "a number that is none": (
+        ("search", "axpy", "--trials", "many"),
+        "bad_command_line",
+        "--trials",
+    ),
+    "a host that does not exist": (
+        ("serve", "--host", "no.such.host.invalid"),
+        "token_needed",
+        "GREENFAST_TOKEN",
+    ),
+    "listening for others without a token": (
+        ("serve", "--host", "0.0.0.0"),
+        "token_needed",
+        "GREENFAST_TOKEN",
+    ),
+    "an output that cannot be written": (
+        (*TRIAL, "--no-baseline", "-o", "no/such/folder.cu"),
+        "unwritable_output",
+        "-o",
+    ),
 }
 
 
@@ -79,15 +132,24 @@ def test_an_unknown_command_writes_one_sentence_and_no_traceback_from_a_real_pro
 
 
 def test_a_template_that_does_not_load_is_named_with_its_place(here, capsys, tmp_path, monkeypatch):
-    code, error, _ = refused_with_damage(here, capsys, tmp_path, monkeypatch, "right.toml", 'default = 128',
-                                         'default = 100')
+    code, error, _ = refused_with_damage(
+        here, capsys, tmp_path, monkeypatch, "right.toml", "default = 128", "default = 100"
+    )
     assert code == 2 and "axpy/right.toml" in error["message"] and error["code"] == "bad_spec"
 
 
-def test_constraints_that_nothing_satisfies_are_refused_with_why_the_defaults_are_outside(here, capsys, tmp_path,
-                                                                                         monkeypatch):
-    code, error, _ = refused_with_damage(here, capsys, tmp_path, monkeypatch, "right.toml",
-                                         "threads * per_thread <= 512", "threads * per_thread <= 1")
+def test_constraints_that_nothing_satisfies_are_refused_with_why_the_defaults_are_outside(
+    here, capsys, tmp_path, monkeypatch
+):
+    code, error, _ = refused_with_damage(
+        here,
+        capsys,
+        tmp_path,
+        monkeypatch,
+        "right.toml",
+        "threads * per_thread <= 512",
+        "threads * per_thread <= 1",
+    )
     assert code == 2 and error["code"] == "empty_space" and "right" in error["message"]
 
 
@@ -102,9 +164,14 @@ def refused_with_damage(here, capsys, tmp_path, monkeypatch, file, old, new):
 
 def test_a_template_folder_that_is_not_there_is_refused(here, capsys, monkeypatch):
     monkeypatch.setenv("GREENFAST_TEMPLATE_PATH", "/no/such/folder")
-    assert refusal(capsys, "templates")[:2] == (2, {
-        "code": "missing_template_path", "message": "the template folder /no/such/folder does not exist",
-        "mend": "correct GREENFAST_TEMPLATE_PATH"})
+    assert refusal(capsys, "templates")[:2] == (
+        2,
+        {
+            "code": "missing_template_path",
+            "message": "the template folder /no/such/folder does not exist",
+            "mend": "correct GREENFAST_TEMPLATE_PATH",
+        },
+    )
 
 
 def test_a_port_in_use_is_refused(home, service):
@@ -112,7 +179,9 @@ def test_a_port_in_use_is_refused(home, service):
     assert ended.code == 2 and "is in use" in one_sentence(ended)
 
 
-def test_settings_that_do_not_hold_are_refused_by_name_and_never_show_the_token(here, capsys, monkeypatch):
+def test_settings_that_do_not_hold_are_refused_by_name_and_never_show_the_token(
+    here, capsys, monkeypatch
+):
     monkeypatch.setenv("GREENFAST_PORT", "eighty")
     assert refusal(capsys, "searches")[1]["code"] == "bad_setting"
     monkeypatch.delenv("GREENFAST_PORT")
@@ -137,7 +206,9 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_was(here, capsy
 
 
 def test_a_file_that_is_no_database_is_refused(here, capsys):
-    (here.data / "greenfast.sqlite3").write_text("not a database at all, but long enough to be looked at" * 50)
+    (here.data / "greenfast.sqlite3").write_text(
+        "not a database at all, but long enough to be looked at" * 50
+    )
     code, error, _ = refusal(capsys, "searches")
     assert code == 2 and error["code"] in ("database_not_ours", "database_unreadable")
 
@@ -169,8 +240,14 @@ def test_no_compiler_is_refused_with_what_to_install(home, tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
     environment = {**home.environment, "PATH": str(empty)}
-    done = subprocess.run([sys.executable, "-m", "greenfast", "trial", "axpy", "--template", "right", "--json"],
-                          env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "greenfast", "trial", "axpy", "--template", "right", "--json"],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 2 and "g++" in error["mend"] and len(done.stderr.splitlines()) == 1
 
@@ -182,6 +259,7 @@ def test_a_kernel_whose_files_changed_is_not_resumed(here, capsys, tmp_path, mon
     from greenfast.app.settings import Settings
     from greenfast.app.wiring import Services
     from greenfast.search.loop.plan import SearchRequest
+
     services = Services(Settings.from_environment())
     row = services.store.submit(services.plan(SearchRequest("axpy", trials=2)))
     services.close()

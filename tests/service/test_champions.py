@@ -9,10 +9,10 @@ import store_values as values
 from service_home import axpy, one_sentence
 
 from greenfast.app.cli.search import show_search
-from greenfast.client import ServiceError
-from greenfast.app.views.progress import search_detail
 from greenfast.app.settings import Settings
+from greenfast.app.views.progress import search_detail
 from greenfast.app.wiring import Services
+from greenfast.client import ServiceError
 from greenfast.db.store import Store
 from greenfast.search.loop.plan import CHAMPION, SearchRequest, make_plan
 from greenfast.search.loop.run import Ended, baseline_candidate
@@ -28,13 +28,18 @@ def record(url: str, *, confirmed: bool | None = True, winner: int = 1, **plan) 
     claim = store.claim("worker", values.LEASE_S, search.id)
     store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13.0"})
     for number, candidate in enumerate((0, winner)):
-        made = dataclasses.replace(values.trial(candidate, values.accepted(candidate, 100.0 - candidate)),
-                                   number=number)
+        made = dataclasses.replace(
+            values.trial(candidate, values.accepted(candidate, 100.0 - candidate)), number=number
+        )
         store.begin(claim, number, values.Proposal(made.candidate, made.sampler))
         store.record(claim, made, values.source(candidate))
     if confirmed is not None:
         store.record_confirmation(claim, values.confirmation(1, confirmed))
-    for one in (values.peer(), values.peer("torch-cudnn", ratio=0.95), values.peer("flash-attention-4", "unavailable")):
+    for one in (
+        values.peer(),
+        values.peer("torch-cudnn", ratio=0.95),
+        values.peer("flash-attention-4", "unavailable"),
+    ):
         store.record_peer(claim, one)
     store.finish(claim, Ended.COMPLETED, "the budget is spent")
     store.close()
@@ -54,14 +59,31 @@ class TestRest:
     def test_a_search_shows_its_confirmation_and_peers_without_samples(self, service, search):
         found = service.search(search)
         confirmation = found["confirmation"]
-        assert confirmation["confirmed"] and confirmation["trial"] == 1 and confirmation["environment"]["device"] == "h200"
+        assert (
+            confirmation["confirmed"]
+            and confirmation["trial"] == 1
+            and confirmation["environment"]["device"] == "h200"
+        )
         baseline, runner_up = confirmation["comparisons"]
-        assert (baseline["against"], baseline["decision"], baseline["ratio"]) == ("baseline", "faster", 0.9)
+        assert (baseline["against"], baseline["decision"], baseline["ratio"]) == (
+            "baseline",
+            "faster",
+            0.9,
+        )
         assert (runner_up["against"], runner_up["other_trial"]) == ("runner-up", 2)
         process = baseline["processes"][0]
-        assert process["ratio"] == pytest.approx(0.9, abs=0.01) and process["ratio_low"] is None, "two blocks: no end"
-        assert process["timings"][0]["samples"] is None and process["timings"][0]["other_median_us"] == 100.05
-        assert [one["name"] for one in found["peers"]] == ["flash-attention-4", "torch-cudnn", "torch-flash"]
+        assert process["ratio"] == pytest.approx(0.9, abs=0.01) and process["ratio_low"] is None, (
+            "two blocks: no end"
+        )
+        assert (
+            process["timings"][0]["samples"] is None
+            and process["timings"][0]["other_median_us"] == 100.05
+        )
+        assert [one["name"] for one in found["peers"]] == [
+            "flash-attention-4",
+            "torch-cudnn",
+            "torch-flash",
+        ]
         assert [one["outcome"] for one in found["peers"]] == ["unavailable", "timed", "timed"]
 
     def test_every_sample_can_be_had(self, service, search):
@@ -74,8 +96,12 @@ class TestRest:
         url = database(service.home)
         first = record(url, workloads=("long",))
         champion = service.promote(first, 1)
-        assert champion["scope"]["workloads"] == ["long"] and champion["scope"]["values"] == dict(COMPILED)
-        assert [one["name"] for one in champion["best_peers"]] == ["torch-cudnn"], "the fastest of those that were timed"
+        assert champion["scope"]["workloads"] == ["long"] and champion["scope"]["values"] == dict(
+            COMPILED
+        )
+        assert [one["name"] for one in champion["best_peers"]] == ["torch-cudnn"], (
+            "the fastest of those that were timed"
+        )
         assert service.promote(first, 1) == champion
         stranger = record(url, workloads=("long",), winner=3)
         with pytest.raises(ServiceError) as refused:
@@ -84,13 +110,20 @@ class TestRest:
         assert service.promote(stranger, 1, replace=True)["trial"]["search_id"] == stranger
         mine = [one for one in service.champions() if one["scope"]["workloads"] == ["long"]]
         assert [one["trial"]["search_id"] for one in mine] == [stranger]
-        both = [one for one in service.champions(replaced=True, kernel="attention") if one["scope"]["workloads"] == ["long"]]
+        both = [
+            one
+            for one in service.champions(replaced=True, kernel="attention")
+            if one["scope"]["workloads"] == ["long"]
+        ]
         assert [one["replaced_at"] is None for one in both] == [True, False]
 
     def test_refusals(self, service, search):
         unconfirmed = record(database(service.home), confirmed=None, workloads=("small",))
-        for arguments, status, code in (((unconfirmed, 1), 409, "not_confirmed"), ((search, 77), 404, "unknown_trial"),
-                                        (("s_aaaaaaaaaaaa", 1), 404, "unknown_search")):
+        for arguments, status, code in (
+            ((unconfirmed, 1), 409, "not_confirmed"),
+            ((search, 77), 404, "unknown_trial"),
+            (("s_aaaaaaaaaaaa", 1), 404, "unknown_search"),
+        ):
             with pytest.raises(ServiceError) as refused:
                 service.promote(*arguments)
             assert (refused.value.status, refused.value.code) == (status, code)
@@ -120,9 +153,16 @@ class TestCommand:
         promoted = home.run("promote", search)
         assert promoted.code == 0 and f"trial 1 of search {search} is the champion" in promoted.err
         shown = home.run("champions")
-        assert "0.900 [0.895, 0.905]" in shown.out and "torch-cudnn" in shown.out and search in shown.out
+        assert (
+            "0.900 [0.895, 0.905]" in shown.out
+            and "torch-cudnn" in shown.out
+            and search in shown.out
+        )
         (champion,) = home.run("champions", "attention", "--json").json
-        assert champion["trial"]["number"] == 1 and home.run("champions", "softmax", "--json").json == []
+        assert (
+            champion["trial"]["number"] == 1
+            and home.run("champions", "softmax", "--json").json == []
+        )
 
     def test_a_search_names_its_peers(self, home, capsys):
         record(database(home))
@@ -131,17 +171,25 @@ class TestCommand:
         show_search(search_detail(store, row.id))
         store.close()
         shown = capsys.readouterr().out
-        assert "torch-flash 2.11.0" in shown and "0.800 [0.795, 0.805]" in shown and "unavailable: it is not" in shown
+        assert (
+            "torch-flash 2.11.0" in shown
+            and "0.800 [0.795, 0.805]" in shown
+            and "unavailable: it is not" in shown
+        )
 
     def test_what_is_not_confirmed_is_refused_in_one_sentence(self, home):
         search = record(database(home), confirmed=None)
         for arguments in ((search,), (search, "1")):
             refused = home.run("promote", *arguments)
-            assert refused.code == 2 and "not timed again in fresh processes" in one_sentence(refused)
+            assert refused.code == 2 and "not timed again in fresh processes" in one_sentence(
+                refused
+            )
 
 
 class TestBaseline:
-    def test_a_champion_of_the_scope_is_the_baseline_that_champion_names(self, home, catalogue, monkeypatch):
+    def test_a_champion_of_the_scope_is_the_baseline_that_champion_names(
+        self, home, catalogue, monkeypatch
+    ):
         """On the emulator of the same device it has to be asked for; where times are measured it is the default."""
         for name, value in home.environment.items():
             monkeypatch.setenv(name, value)
@@ -152,7 +200,9 @@ class TestBaseline:
         kernel = services.catalogue.kernel("axpy")
         preset = baseline_candidate(plain, services.bench(plain))
         candidate = next(one for one in points(services, plain) if one.digest != preset.digest)
-        search = promote(services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain))
+        search = promote(
+            services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain)
+        )
         plan = services.plan(dataclasses.replace(request, baseline=CHAMPION))
         assert plan.baseline == f"champion {search}/1" and plan.champion == candidate
         assert baseline_candidate(plan, services.bench(plan)) == candidate
@@ -170,29 +220,44 @@ class TestBaseline:
         assert refused.code == 2 and "there is no champion of kernel axpy" in one_sentence(refused)
 
     def test_where_times_are_measured_the_champion_is_the_default(self, album, monkeypatch):
-        from greenfast.search.loop import plan as plans
         from greenfast.search.devices.facts import device
-        monkeypatch.setattr(plans, "target_device", lambda target: device("h200"))        # there may be no GPU here
+        from greenfast.search.loop import plan as plans
+
+        monkeypatch.setattr(
+            plans, "target_device", lambda target: device("h200")
+        )  # there may be no GPU here
         asked = []
-        make_plan(SearchRequest("axpy", target="cuda:0", seed=1), album, champion_of=lambda plan: asked.append(plan))
-        make_plan(SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"), album,
-                  champion_of=lambda plan: asked.append(plan))
+        make_plan(
+            SearchRequest("axpy", target="cuda:0", seed=1),
+            album,
+            champion_of=lambda plan: asked.append(plan),
+        )
+        make_plan(
+            SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"),
+            album,
+            champion_of=lambda plan: asked.append(plan),
+        )
         assert len(asked) == 1 and asked[0].compiled
 
 
 def services_toolchain(services: Services) -> str:
     from greenfast.app.wiring import toolchain_name
+
     return toolchain_name(services.toolchain)
 
 
 def points(services: Services, plan):
     """Valid candidates of the plan's kernel."""
-    from greenfast.search.space.candidate import Candidate, Origin, OriginKind
     from greenfast.search.devices.facts import device
+    from greenfast.search.space.candidate import Candidate, Origin, OriginKind
     from greenfast.search.space.space import Space
+
     kernel = services.catalogue.kernel(plan.kernel)
     space = Space(kernel.template("right"), plan.compiled, device("h200"))
-    return [Candidate(kernel.name, "right", one, Origin(OriginKind.SAMPLED)) for one in space.each_point()]
+    return [
+        Candidate(kernel.name, "right", one, Origin(OriginKind.SAMPLED))
+        for one in space.each_point()
+    ]
 
 
 def promote(store: Store, plan, candidate, environment) -> str:
@@ -200,7 +265,9 @@ def promote(store: Store, plan, candidate, environment) -> str:
     claim = store.claim("worker", values.LEASE_S, search.id)
     store.describe(claim, environment)
     for number in (0, 1):
-        made = dataclasses.replace(values.trial(number, values.accepted(number, 100.0 - number)), candidate=candidate)
+        made = dataclasses.replace(
+            values.trial(number, values.accepted(number, 100.0 - number)), candidate=candidate
+        )
         store.begin(claim, number, values.Proposal(candidate, {}))
         store.record(claim, made, values.source(number))
     store.record_confirmation(claim, values.confirmation(1))

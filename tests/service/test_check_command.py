@@ -66,13 +66,19 @@ absolute_tolerance = 1e-3
 @pytest.fixture
 def own(home):
     """A person's kernel beside its launch file: `own(change)` writes it with one text changed."""
-    def write(old: str = "", new: str = "", *, launch: tuple[str, str] = ("", "")) -> tuple[str, ...]:
+
+    def write(
+        old: str = "", new: str = "", *, launch: tuple[str, str] = ("", "")
+    ) -> tuple[str, ...]:
         assert old in SUMS and launch[0] in LAUNCH
         (home.data / "sums.cu").write_text(SUMS.replace(old, new, 1) if old else SUMS)
-        (home.data / "scaled.cuh").write_text("__device__ float scaled(float x) { return 2.0f * x; }\n")
+        (home.data / "scaled.cuh").write_text(
+            "__device__ float scaled(float x) { return 2.0f * x; }\n"
+        )
         (home.data / "launch.toml").write_text(LAUNCH.replace(*launch) if launch[0] else LAUNCH)
         np.save(home.data / "y.npy", np.array([2000.0]))
         return "check", "sums.cu", "--launch", "launch.toml"
+
     return write
 
 
@@ -81,26 +87,43 @@ def test_a_right_kernel_of_a_person_is_clean(home, own):
     report = ended.json
     assert ended.code == 0 and report["clean"] and report["findings"] == [], ended.err
     assert [one["order"] for one in report["runs"]] == ["forward", "reverse", "seeded:1"]
-    assert {(one["file"], one["line"]) for one in report["costs"]} >= {("sums.cu", 9), ("sums.cu", 6)}
+    assert {(one["file"], one["line"]) for one in report["costs"]} >= {
+        ("sums.cu", 9),
+        ("sums.cu", 6),
+    }
 
 
 def test_a_missing_barrier_is_shown_with_both_its_lines(home, own):
     arguments = own("        __syncthreads();\n", "")
     ended = home.run(*arguments)
     assert ended.code == 1 and "race" in ended.out and "sums.cu:9" in ended.out and ended.err == ""
-    assert ">     9 |         if (threadIdx.x < step) tile[threadIdx.x] += tile[threadIdx.x + step];" in ended.out
-    race = next(one for one in home.run(*arguments, "--json").json["findings"] if one["kind"] == "race")
-    assert race["where"] == race["other_where"] == ["sums.cu", 9] and race["thread"] != race["other_thread"]
+    assert (
+        ">     9 |         if (threadIdx.x < step) tile[threadIdx.x] += tile[threadIdx.x + step];"
+        in ended.out
+    )
+    race = next(
+        one for one in home.run(*arguments, "--json").json["findings"] if one["kind"] == "race"
+    )
+    assert (
+        race["where"] == race["other_where"] == ["sums.cu", 9]
+        and race["thread"] != race["other_thread"]
+    )
 
 
 def test_what_is_expected_is_compared(home, own):
     ended = home.run(*own(launch=('fill = "ones"', 'fill = "zeros"')), "--json")
     (finding,) = ended.json["findings"]
-    assert ended.code == 1 and finding["kind"] == "wrong_values" and "y[0] is 0, not 2000" in finding["sentence"]
+    assert (
+        ended.code == 1
+        and finding["kind"] == "wrong_values"
+        and "y[0] is 0, not 2000" in finding["sentence"]
+    )
 
 
 def test_an_access_out_of_bounds_names_the_owner(home, own):
-    (finding, *_) = home.run(*own("i < n ? scaled(x[i])", "i < n + 24 ? scaled(x[i])"), "--json").json["findings"]
+    (finding, *_) = home.run(
+        *own("i < n ? scaled(x[i])", "i < n + 24 ? scaled(x[i])"), "--json"
+    ).json["findings"]
     assert finding["kind"] == "out_of_bounds" and finding["where"] == ["sums.cu", 6]
     assert "'x'" in finding["sentence"] or "x" in finding["memory"]
 
@@ -122,30 +145,52 @@ def test_sarif_has_a_rule_for_each_kind_and_the_other_line_as_related(home, own)
 
 def test_a_report_can_be_written_to_a_file(home, own):
     ended = home.run(*own(), "--format", "sarif", "-o", "report.sarif")
-    assert ended.code == 0 and ended.out == "" and '"results": []' in (home.data / "report.sarif").read_text()
+    assert (
+        ended.code == 0
+        and ended.out == ""
+        and '"results": []' in (home.data / "report.sarif").read_text()
+    )
 
 
-@pytest.mark.parametrize(("template", "settings", "code", "kind"), [
-    ("right", "threads=64", 0, None), ("broken", "defect=uninitialised_shared", 1, "uninitialised"),
-    ("broken", "defect=copy_not_waited_for", 1, "in_flight_read"), ("broken", "defect=barriers_cross", 1, "deadlock")])
+@pytest.mark.parametrize(
+    ("template", "settings", "code", "kind"),
+    [
+        ("right", "threads=64", 0, None),
+        ("broken", "defect=uninitialised_shared", 1, "uninitialised"),
+        ("broken", "defect=copy_not_waited_for", 1, "in_flight_read"),
+        ("broken", "defect=barriers_cross", 1, "deadlock"),
+    ],
+)
 def test_a_candidate_of_a_template(home, template, settings, code, kind):
     ended = home.run("check", "axpy", "--template", template, "--set", settings, "--json")
     found = {one["kind"] for one in ended.json["findings"]}
     assert ended.code == code, ended.err
     assert kind in found if kind else not found
-    assert all(one["where"][0] == f"axpy/{template}.cu.j2" for one in ended.json["findings"] if one["where"])
+    assert all(
+        one["where"][0] == f"axpy/{template}.cu.j2"
+        for one in ended.json["findings"]
+        if one["where"]
+    )
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    (("check", "axpy"), "needs --template"), (("check", "nope", "--template", "x"), "unknown kernel 'nope'"),
-    (("check", "sums.cu"), "needs --launch"), (("check", "none.cu", "--launch", "launch.toml"), "none.cu does not exist"),
-    (("check", "sums.cu", "--launch", "none.toml"), "the file is missing"),
-    (("check", "sums.cu", "--launch", "launch.toml", "--preset", "x"), "not for a file"),
-    (("check", "axpy", "--template", "right", "--target", "emulator:x"), "unknown target"),
-    (("check", "axpy", "--template", "broken", "--set", "defect=does_not_compile"), "valeu"),
-    (("check", "axpy", "--template", "broken", "--set", "defect=does_not_render"), "no_such_name"),
-    (("album", "--only", "no such entry"), "no entry of the album"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", "axpy"), "needs --template"),
+        (("check", "nope", "--template", "x"), "unknown kernel 'nope'"),
+        (("check", "sums.cu"), "needs --launch"),
+        (("check", "none.cu", "--launch", "launch.toml"), "none.cu does not exist"),
+        (("check", "sums.cu", "--launch", "none.toml"), "the file is missing"),
+        (("check", "sums.cu", "--launch", "launch.toml", "--preset", "x"), "not for a file"),
+        (("check", "axpy", "--template", "right", "--target", "emulator:x"), "unknown target"),
+        (("check", "axpy", "--template", "broken", "--set", "defect=does_not_compile"), "valeu"),
+        (
+            ("check", "axpy", "--template", "broken", "--set", "defect=does_not_render"),
+            "no_such_name",
+        ),
+        (("album", "--only", "no such entry"), "no entry of the album"),
+    ],
+)
 def test_a_mistake_of_the_caller_is_one_sentence_and_code_2(here, own, capsys, arguments, says):
     own()
     ended = Ended(run(arguments), *capsys.readouterr())
@@ -154,12 +199,17 @@ def test_a_mistake_of_the_caller_is_one_sentence_and_code_2(here, own, capsys, a
 
 def test_inline_assembly_is_refused_since_it_would_not_be_seen(home, own):
     ended = home.run(*own("int i =", 'asm volatile("bar.sync 0;"); int i ='))
-    assert ended.code == 2 and "inline assembly, which the emulator does not see" in one_sentence(ended)
+    assert ended.code == 2 and "inline assembly, which the emulator does not see" in one_sentence(
+        ended
+    )
 
 
 def test_the_album_says_what_was_expected_and_what_came(home):
     ended = home.run("album", "--only", "axpy no", "--json")
     rows = {one["name"]: one for one in ended.json}
     assert ended.code == 0, [one for one in ended.json if not one["ok"]]
-    assert rows["nothing_written"]["got"] == "correctness: unwritten" and rows["none"]["got"] == "green"
+    assert (
+        rows["nothing_written"]["got"] == "correctness: unwritten"
+        and rows["none"]["got"] == "green"
+    )
     assert all(one["ok"] and not one["why"] and one["expected"] for one in rows.values())

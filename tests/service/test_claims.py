@@ -87,11 +87,17 @@ def start(url):
     children: list[subprocess.Popen] = []
 
     def starter(script: str, *arguments: str) -> subprocess.Popen:
-        child = subprocess.Popen([sys.executable, "-c", script, url, *arguments], cwd=ROOT, text=True,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"})
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, url, *arguments],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+        )
         children.append(child)
         return child
+
     yield starter
     for child in children:
         child.kill()
@@ -158,11 +164,13 @@ def test_kill_9_in_the_middle_of_recording_loses_nothing_that_was_acknowledged(s
         child = start(RECORD)
         acknowledged = [int(child.stdout.readline()) for _ in range(5 + 3 * kill)]
         child.send_signal(signal.SIGKILL)
-        acknowledged += [int(line) for line in child.stdout.read().split()]     # communicate() would lose what is buffered
+        acknowledged += [
+            int(line) for line in child.stdout.read().split()
+        ]  # communicate() would lose what is buffered
         child.wait()
         page = store.trials(search.id, limit=500).items
         done = [row.number for row in page if row.state == "done"]
-        assert done[:len(acknowledged)] == acknowledged and len(done) <= len(acknowledged) + 1
+        assert done[: len(acknowledged)] == acknowledged and len(done) <= len(acknowledged) + 1
         assert len(page) - len(done) <= 1 and store.search(search.id).trials_done == len(done)
         for number in done:
             assert store.recorded(search.id, number) == values.trial(number)
@@ -180,12 +188,16 @@ connection.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("lease_s", [30.0, 0.2], ids=["within its lease", "after its lease"])
-def test_a_lock_longer_than_the_busy_timeout_costs_a_worker_neither_its_claim_nor_a_trial(url, start, lease_s):
+def test_a_lock_longer_than_the_busy_timeout_costs_a_worker_neither_its_claim_nor_a_trial(
+    url, start, lease_s
+):
     store = Store.open(url, Timeouts(busy_s=0.2))
     search = store.submit(values.plan())
     claim = store.claim("first", lease_s)
     reports: list[str] = []
-    sink = StoppableSink(StoreSink(store, claim, lease_s), Stop(1.0), Patience(Stop(1.0), reports.append))
+    sink = StoppableSink(
+        StoreSink(store, claim, lease_s), Stop(1.0), Patience(Stop(1.0), reports.append)
+    )
     sink.begin(0, values.proposal(0))
     assert start(HOLD, "1.5").stdout.readline() == "locked\n"
     assert sink.control(1.0) is Control.RUN
@@ -202,7 +214,7 @@ def test_a_claim_that_another_worker_took_while_the_database_was_locked_is_lost(
     store.submit(values.plan())
     claim = store.claim("first", 0.2)
     sink = StoppableSink(StoreSink(store, claim, 0.2), Stop(1.0))
-    time.sleep(0.3)                                      # beyond the lease
+    time.sleep(0.3)  # beyond the lease
     taken = store.claim("second", 30.0)
     assert start(HOLD, "1.0").stdout.readline() == "locked\n"
     with pytest.raises(LeaseLost):

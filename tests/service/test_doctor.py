@@ -12,8 +12,10 @@ int cuInit(unsigned flags) { return INIT; }
 int cuDriverGetVersion(int* version) { *version = VERSION; return 0; }
 int cuDeviceGetCount(int* count) { *count = 0; return 0; }
 """
-needs_no_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None,
-                                  reason="AN NVIDIA DRIVER IS INSTALLED: states without one were not looked at")
+needs_no_gpu = pytest.mark.skipif(
+    shutil.which("nvidia-smi") is not None,
+    reason="AN NVIDIA DRIVER IS INSTALLED: states without one were not looked at",
+)
 
 
 def examined(home, **environment) -> dict[str, dict]:
@@ -24,8 +26,22 @@ def examined(home, **environment) -> dict[str, dict]:
 
 def test_everything_is_looked_at_and_what_is_missing_has_a_mend(home):
     found = examined(home)
-    assert {"Python", "NVRTC and CUDA headers", "host compiler", "data folder", "disk space", "database", "NVIDIA driver",
-            "NVIDIA GPU", "CuPy", "NVML", "peers", "Nsight Compute", "compute-sanitizer", "browser"} <= found.keys()
+    assert {
+        "Python",
+        "NVRTC and CUDA headers",
+        "host compiler",
+        "data folder",
+        "disk space",
+        "database",
+        "NVIDIA driver",
+        "NVIDIA GPU",
+        "CuPy",
+        "NVML",
+        "peers",
+        "Nsight Compute",
+        "compute-sanitizer",
+        "browser",
+    } <= found.keys()
     assert all(one["mend"] for one in found.values() if one["status"] == "missing")
     assert all(one["status"] == "ok" for one in found.values() if one["needed"])
 
@@ -37,13 +53,31 @@ def test_a_machine_without_a_driver_is_told_that_none_is_needed(home):
 
 
 @needs_no_gpu
-@pytest.mark.parametrize(("init", "version", "detail", "mend"), [
-    (100, 13000, "sees no GPU", "CUDA_VISIBLE_DEVICES"), (803, 13000, "CUDA error 803", "reboot"),
-    (0, 12080, "serves CUDA 12.8; sources are compiled by NVRTC 13", "serves CUDA 13"), (0, 13000, "serves CUDA 13.0", "")])
+@pytest.mark.parametrize(
+    ("init", "version", "detail", "mend"),
+    [
+        (100, 13000, "sees no GPU", "CUDA_VISIBLE_DEVICES"),
+        (803, 13000, "CUDA error 803", "reboot"),
+        (0, 12080, "serves CUDA 12.8; sources are compiled by NVRTC 13", "serves CUDA 13"),
+        (0, 13000, "serves CUDA 13.0", ""),
+    ],
+)
 def test_a_driver_that_is_of_no_use_says_why(home, tmp_path, init, version, detail, mend):
     (tmp_path / "driver.c").write_text(DRIVER)
-    subprocess.run(["cc", "-shared", "-fPIC", f"-DINIT={init}", f"-DVERSION={version}", "-o", "libcuda.so.1", "driver.c"],
-                   cwd=tmp_path, check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-shared",
+            "-fPIC",
+            f"-DINIT={init}",
+            f"-DVERSION={version}",
+            "-o",
+            "libcuda.so.1",
+            "driver.c",
+        ],
+        cwd=tmp_path,
+        check=True,
+    )
     one = examined(home, LD_LIBRARY_PATH=str(tmp_path))["NVIDIA driver"]
     assert detail in one["detail"] and mend in one["mend"] and (one["status"] == "ok") == (not mend)
 
@@ -56,12 +90,23 @@ def test_a_compiler_that_is_missing_is_needed_and_said(home):
 
 def test_an_interpreter_for_peers_that_is_none_is_said(home):
     one = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
-    assert one["status"] == "missing" and "/no/such/python lacks" in one["detail"] and "GREENFAST_PEERS_PYTHON" in one["mend"]
+    assert (
+        one["status"] == "missing"
+        and "/no/such/python lacks" in one["detail"]
+        and "GREENFAST_PEERS_PYTHON" in one["mend"]
+    )
 
 
 def test_the_settings_in_force_are_listed_without_secrets(home):
     ended = home.run("doctor", GREENFAST_TOKEN="0123456789abcdef")
-    assert "GREENFAST_WINDOW" in ended.out and "GREENFAST_TOKEN" in ended.out and "0123456789" not in ended.out
+    assert (
+        "GREENFAST_WINDOW" in ended.out
+        and "GREENFAST_TOKEN" in ended.out
+        and "0123456789" not in ended.out
+    )
     from greenfast.app.cli.doctor_checks import _shown
-    assert _shown("database_url", "postgresql+psycopg://user:pass@host/name") == \
-        "postgresql+psycopg://user:(hidden)@host/name"
+
+    assert (
+        _shown("database_url", "postgresql+psycopg://user:pass@host/name")
+        == "postgresql+psycopg://user:(hidden)@host/name"
+    )

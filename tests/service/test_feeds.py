@@ -74,6 +74,7 @@ def looks_of(services, followers):
 
     async def follow_all():
         return await asyncio.gather(*(collect(services, row.id) for _ in range(followers)))
+
     services.store.calls.clear()
     streams = asyncio.run(follow_all())
     assert all(kinds(texts) == ["trial"] * 3 + ["progress", "end"] for texts in streams)
@@ -82,7 +83,9 @@ def looks_of(services, followers):
 
 def test_two_followers_cost_what_one_does_and_both_hear_the_end(services):
     alone = looks_of(services, 1)
-    assert alone["search"] > 0 and looks_of(services, 2) == alone and looks_of(services, 20) == alone
+    assert (
+        alone["search"] > 0 and looks_of(services, 2) == alone and looks_of(services, 20) == alone
+    )
     assert services.feeds == {}
 
 
@@ -96,7 +99,7 @@ def test_a_later_follower_has_the_state_at_once_and_no_trial_is_missed(services)
         services.store.calls.clear()
         second = asyncio.create_task(collect(services, row.id, after=0, started=second_started))
         await second_started.wait()
-        assert services.store.calls["counts"] == 0            # nothing was computed for it
+        assert services.store.calls["counts"] == 0  # nothing was computed for it
         record(services, claim, 3)
         services.store.finish(claim, Ended.COMPLETED, "the budget is spent")
         return await asyncio.gather(first, second)

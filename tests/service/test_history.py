@@ -16,9 +16,9 @@ import pytest
 import store_values as values
 from service_home import KERNELS, Home
 
-from greenfast.client import Client
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
+from greenfast.client import Client
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
@@ -93,7 +93,9 @@ def paused(edited, whole, monkeypatch) -> str:
     for name in ("GREENFAST_DATA", "GREENFAST_TEMPLATE_PATH"):
         monkeypatch.setenv(name, edited.home.environment[name])
     services = Services(Settings.from_environment())
-    row = services.submit(SearchRequest("axpy", workloads=("line",), strategy="random", seed=5, trials=3))
+    row = services.submit(
+        SearchRequest("axpy", workloads=("line",), strategy="random", seed=5, trials=3)
+    )
     services.store.request_control(row.id, "pause")
     services.close()
     return row.id
@@ -109,7 +111,9 @@ def interrupted(edited, whole) -> str:
     process.send_signal(signal.SIGINT)
     process.stderr.read()
     process.wait(60)
-    found = next(one for one in edited.home.run("searches", "--json").json if one["id"] == search_id)
+    found = next(
+        one for one in edited.home.run("searches", "--json").json if one["id"] == search_id
+    )
     assert found["status"] == "paused" and found["trials_done"] < 4
     return search_id
 
@@ -125,6 +129,7 @@ def rest(edited, whole) -> Iterator[Client]:
         client.url = url
         opened.append(client)
         return client
+
     yield start
     for client in opened:
         client.close()
@@ -155,13 +160,20 @@ def measured(edited: Edited, whole: dict, *, confirmed: bool = True) -> str:
 
 def record_winner(store: Store, claim: Claim, plan: SearchPlan, confirmed: bool) -> None:
     for number in (0, 1):
-        candidate = dataclasses.replace(values.candidate(number), kernel="axpy", template="right",
-                                        parameters=(("threads", 128), ("per_thread", 1 + number)))
-        made = dataclasses.replace(values.trial(number, values.accepted(number, 100.0 - 10 * number)),
-                                   candidate=candidate)
+        candidate = dataclasses.replace(
+            values.candidate(number),
+            kernel="axpy",
+            template="right",
+            parameters=(("threads", 128), ("per_thread", 1 + number)),
+        )
+        made = dataclasses.replace(
+            values.trial(number, values.accepted(number, 100.0 - 10 * number)), candidate=candidate
+        )
         store.begin(claim, number, values.Proposal(candidate, made.sampler))
         store.record(claim, made, values.source(number))
-    store.record_confirmation(claim, dataclasses.replace(values.confirmation(1, confirmed), checks=CHECKS_THEN))
+    store.record_confirmation(
+        claim, dataclasses.replace(values.confirmation(1, confirmed), checks=CHECKS_THEN)
+    )
 
 
 CHECKS_THEN: tuple[tuple[str, str], ...] = ()
@@ -183,7 +195,9 @@ class TestOneMoreWorkload:
         assert ended.code == 0 and ended.json["status"] == "completed", ended.err
         assert sources(edited, paused)[0] == sources(edited, whole["id"])[0]
 
-    def test_a_winner_can_be_confirmed_and_what_measured_nothing_is_refused_for_that(self, edited, whole, rest):
+    def test_a_winner_can_be_confirmed_and_what_measured_nothing_is_refused_for_that(
+        self, edited, whole, rest
+    ):
         edited.reset()
         search = measured(edited, whole)
         edited.append(WORKLOAD)
@@ -200,12 +214,16 @@ class TestOneMoreWorkload:
 
 
 class TestAnotherText:
-    def test_an_interrupted_search_goes_on_with_the_text_that_it_began_with(self, edited, whole, interrupted):
+    def test_an_interrupted_search_goes_on_with_the_text_that_it_began_with(
+        self, edited, whole, interrupted
+    ):
         edited.edit_template()
         ended = edited.home.run("search", "--resume", interrupted, "--json")
         assert ended.code == 0 and ended.json["trials_done"] == 4, ended.err
         texts = sources(edited, interrupted)
-        assert texts[0] == sources(edited, whole["id"])[0] and not any("edited since" in one for one in texts)
+        assert texts[0] == sources(edited, whole["id"])[0] and not any(
+            "edited since" in one for one in texts
+        )
         bundled = edited.bundle(interrupted)
         assert b"edited since" not in bundled["template.cu.j2"] + bundled["kernel.cu"]
         assert "edited since" in (edited.folder / "right.cu.j2").read_text()
@@ -219,7 +237,9 @@ class TestAnotherText:
     def test_a_bundle_of_earlier_files_is_verified_without_trusting_it_anew(self, edited, whole):
         edited.reset()
         edited.bundle(whole["id"])
-        (edited.folder / "reference.py").write_text((KERNELS / "axpy" / "reference.py").read_text() + "\n# edited\n")
+        (edited.folder / "reference.py").write_text(
+            (KERNELS / "axpy" / "reference.py").read_text() + "\n# edited\n"
+        )
         edited.edit_template()
         ended = edited.home.run("verify", "made.zip", "--json")
         assert ended.code == 0, ended.out + ended.err
@@ -235,7 +255,12 @@ class TestAKernelThatIsGone:
         assert edited.bundle(whole["id"]) == before
         client = rest()
         assert client.best(whole["id"])["number"] == whole["best"]["number"]
-        for page in (f"/searches/{whole['id']}", f"/searches/{whole['id']}/trials/0", "/champions", "/"):
+        for page in (
+            f"/searches/{whole['id']}",
+            f"/searches/{whole['id']}/trials/0",
+            "/champions",
+            "/",
+        ):
             answer = httpx.get(client.url + page, trust_env=False, follow_redirects=True)
             assert answer.status_code == 200, page
 
@@ -247,10 +272,13 @@ class TestAKernelThatIsGone:
 
 
 class TestChampions:
-    def test_a_new_check_asks_for_a_recheck_and_retires_nobody(self, edited, whole, rest, monkeypatch):
+    def test_a_new_check_asks_for_a_recheck_and_retires_nobody(
+        self, edited, whole, rest, monkeypatch
+    ):
         edited.reset()
         from greenfast.search.kernels.catalogue import load_kernel
         from greenfast.search.kernels.identity import passed_checks
+
         monkeypatch.setattr("test_history.CHECKS_THEN", passed_checks(load_kernel(edited.folder)))
         search = measured(edited, whole)
         assert edited.home.run("promote", search, "--replace").code == 0
@@ -263,27 +291,40 @@ class TestChampions:
         assert champion["replaced_at"] is None and champion["recheck"] == asked
         for page in ("/champions", f"/searches/{search}"):
             text = httpx.get(client.url + page, trust_env=False, follow_redirects=True).text
-            assert "1 check is newer than this confirmation" in text and "of earlier files" not in text, page
+            assert (
+                "1 check is newer than this confirmation" in text and "of earlier files" not in text
+            ), page
 
     def test_the_scope_of_a_new_search_finds_it(self, edited, whole):
         """The default baseline of a measured search comes from its scope: it must not depend on workloads and checks."""
         from greenfast.search.kernels.catalogue import Catalogue
         from greenfast.search.loop.plan import SearchRequest, make_plan
         from greenfast.search.loop.scope import scope_of
+
         edited.reset()
         environment = {"device": "h200", "toolchain": "nvrtc 13.0"}
         request = SearchRequest("axpy", workloads=("line",), seed=1)
         before = scope_of(make_plan(request, Catalogue([edited.templates])), environment)
         edited.append(WORKLOAD + CHECK)
-        assert scope_of(make_plan(request, Catalogue([edited.templates])), environment).digest == before.digest
+        assert (
+            scope_of(make_plan(request, Catalogue([edited.templates])), environment).digest
+            == before.digest
+        )
         edited.edit_template()
-        assert scope_of(make_plan(request, Catalogue([edited.templates])), environment).digest != before.digest
+        assert (
+            scope_of(make_plan(request, Catalogue([edited.templates])), environment).digest
+            != before.digest
+        )
 
 
 class TestAKilledWorker:
-    def test_resume_says_until_when_it_waits_and_takes_over_when_the_lease_ends(self, edited, whole):
+    def test_resume_says_until_when_it_waits_and_takes_over_when_the_lease_ends(
+        self, edited, whole
+    ):
         edited.reset()
-        process = edited.home.start(*RANDOM, "--trials", "4", GREENFAST_WINDOW="1", GREENFAST_LEASE_S="3")
+        process = edited.home.start(
+            *RANDOM, "--trials", "4", GREENFAST_WINDOW="1", GREENFAST_LEASE_S="3"
+        )
         search_id = process.stderr.readline().split()[1].rstrip(":")
         process.stderr.readline()
         process.send_signal(signal.SIGKILL)
@@ -295,7 +336,9 @@ class TestAKilledWorker:
 
     def test_ctrl_c_ends_the_waiting(self, edited, whole):
         edited.reset()
-        process = edited.home.start(*RANDOM, "--trials", "4", GREENFAST_WINDOW="1", GREENFAST_LEASE_S="600")
+        process = edited.home.start(
+            *RANDOM, "--trials", "4", GREENFAST_WINDOW="1", GREENFAST_LEASE_S="600"
+        )
         search_id = process.stderr.readline().split()[1].rstrip(":")
         process.stderr.readline()
         process.send_signal(signal.SIGKILL)

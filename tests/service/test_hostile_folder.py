@@ -10,7 +10,18 @@ from service_home import Home, axpy
 
 from greenfast.client import Client
 
-MODULES = ("app", "db", "greenfast", "platform", "numpy", "json", "ctypes", "uvicorn", "optuna", "sitecustomize")
+MODULES = (
+    "app",
+    "db",
+    "greenfast",
+    "platform",
+    "numpy",
+    "json",
+    "ctypes",
+    "uvicorn",
+    "optuna",
+    "sitecustomize",
+)
 PACKAGES = ("search", "kernel_templates", "greenfast", "cuda", "sqlalchemy")
 TEXT = """import os
 with open({marker!r}, "a") as file:

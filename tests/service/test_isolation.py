@@ -14,7 +14,7 @@ from service_home import KERNELS, axpy, until
 from greenfast.client import Client
 from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
 
-SLOWEST_ANSWER_S = 10.0              # two cores, shared with candidates that loop for ever
+SLOWEST_ANSWER_S = 10.0  # two cores, shared with candidates that loop for ever
 
 # What the emulator's compiler sees and NVRTC does not: the most that a template's author can smuggle into the child.
 HOSTILE = """// y = 2.5 x - 0.75, and then {{ deed }}.
@@ -60,12 +60,17 @@ axpy_hostile(const __half* x, __half* y, int N)
         y[i] = gf::from_float<__half>(2.5f * gf::to_float(x[i]) - 0.75f + smuggled);
 }
 """
-ENDS = {"nothing": ("green", ()), "endless_loop": ("rejected", ("timeout",)),
-        "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
-        "ten_gigabytes": ("rejected", ("device_fault", "out_of_bounds", "out_of_memory")),
-        # What follows gets nothing from the child it runs in, and computes rightly: it is green, and harmless.
-        "printf_flood": ("green", ()), "forks": ("green", ()), "kills_its_parent": ("green", ()),
-        "reads_files": ("green", ())}
+ENDS = {
+    "nothing": ("green", ()),
+    "endless_loop": ("rejected", ("timeout",)),
+    "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
+    "ten_gigabytes": ("rejected", ("device_fault", "out_of_bounds", "out_of_memory")),
+    # What follows gets nothing from the child it runs in, and computes rightly: it is green, and harmless.
+    "printf_flood": ("green", ()),
+    "forks": ("green", ()),
+    "kills_its_parent": ("green", ()),
+    "reads_files": ("green", ()),
+}
 SPEC = f"""name = "hostile"
 kernel = "axpy"
 idea = "What a kernel may try beside computing."
@@ -120,7 +125,7 @@ def emulators(cache: Path) -> list[int]:
             if one.name.isdigit() and str(cache) in os.readlink(one / "exe"):
                 found.append(int(one.name))
         except OSError:
-            continue                     # it has ended meanwhile, or is the kernel's
+            continue  # it has ended meanwhile, or is the kernel's
     return found
 
 
@@ -135,16 +140,19 @@ def templates(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (has_seccomp() and landlock_version()), reason="this kernel has no seccomp or no Landlock")
+@pytest.mark.skipif(
+    not (has_seccomp() and landlock_version()), reason="this kernel has no seccomp or no Landlock"
+)
 def test_hostile_kernels_harm_neither_the_service_nor_the_next_candidate(home, templates, tmp_path):
-    cache = tmp_path / "cache"                       # other tests' candidates run out of the one that all share
+    cache = tmp_path / "cache"  # other tests' candidates run out of the one that all share
     cache.mkdir()
     (home.data / "cache").unlink()
     (home.data / "cache").symlink_to(cache)
     process, url = home.serve(GREENFAST_TEMPLATE_PATH=str(templates))
     with Client(url) as api, Watch(url) as watch:
-        search_id = api.submit(**axpy(templates=["hostile"], strategy="random",
-                                      budget={"trials": len(ENDS) + 1}))["id"]
+        search_id = api.submit(
+            **axpy(templates=["hostile"], strategy="random", budget={"trials": len(ENDS) + 1})
+        )["id"]
         until(lambda: emulators(cache.resolve()), "a candidate runs")
         ended = api.wait(search_id, deadline_s=240)
         after = api.wait(api.submit(**axpy())["id"], deadline_s=60)

@@ -24,9 +24,23 @@ def request(service, method, path, **arguments):
     return httpx.request(method, service.url + path, trust_env=False, **arguments)
 
 
-@pytest.mark.parametrize("path", [
-    "/healthz", "/readyz", "/login", "/", "/new", "/kernels", "/static/live.js", "/api/v1/openapi.json",
-    "/api/v1/searches", "/api/v1/searches/ID", "/api/v1/searches/ID/trials", "/searches/ID"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz",
+        "/readyz",
+        "/login",
+        "/",
+        "/new",
+        "/kernels",
+        "/static/live.js",
+        "/api/v1/openapi.json",
+        "/api/v1/searches",
+        "/api/v1/searches/ID",
+        "/api/v1/searches/ID/trials",
+        "/searches/ID",
+    ],
+)
 def test_head_has_the_status_and_type_of_get_without_a_body(service, search_id, path):
     path = path.replace("ID", search_id)
     head, get = request(service, "HEAD", path), request(service, "GET", path)
@@ -36,13 +50,23 @@ def test_head_has_the_status_and_type_of_get_without_a_body(service, search_id, 
 
 def test_head_of_an_event_stream_ends(service, search_id):
     answer = request(service, "HEAD", f"/api/v1/searches/{search_id}/events")
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith(
+        "text/event-stream"
+    )
 
 
-@pytest.mark.parametrize("path, allowed", [
-    ("/api/v1/searches", "GET, HEAD, POST"), ("/api/v1/searches/ID", "GET, HEAD"),
-    ("/api/v1/searches/ID/trials", "GET, HEAD"), ("/api/v1/searches/ID/cancel", "POST"),
-    ("/api/v1/searches/ID/confirm", "POST"), ("/login", "GET, HEAD, POST"), ("/healthz", "GET, HEAD")])
+@pytest.mark.parametrize(
+    "path, allowed",
+    [
+        ("/api/v1/searches", "GET, HEAD, POST"),
+        ("/api/v1/searches/ID", "GET, HEAD"),
+        ("/api/v1/searches/ID/trials", "GET, HEAD"),
+        ("/api/v1/searches/ID/cancel", "POST"),
+        ("/api/v1/searches/ID/confirm", "POST"),
+        ("/login", "GET, HEAD, POST"),
+        ("/healthz", "GET, HEAD"),
+    ],
+)
 def test_allow_names_every_method_of_the_path(service, search_id, path, allowed):
     answer = request(service, "PUT", path.replace("ID", search_id))
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
@@ -64,6 +88,14 @@ def test_the_page_that_was_wanted_is_reached_after_login_with_its_query(home):
         wanted = httpx.URL(refused.headers["location"]).params["next"]
         answer = client.post("/login", data={"token": TOKEN, "next": wanted})
         assert answer.headers["location"] == "/?status=queued&cursor=a%2Fb%26c"
-        for elsewhere in ("//evil", "/\\evil", "https:evil", "https://evil", "\\\\evil", "/\t/evil", ""):
+        for elsewhere in (
+            "//evil",
+            "/\\evil",
+            "https:evil",
+            "https://evil",
+            "\\\\evil",
+            "/\t/evil",
+            "",
+        ):
             answer = client.post("/login", data={"token": TOKEN, "next": elsewhere})
             assert (answer.status_code, answer.headers["location"]) == (303, "/"), elsewhere

@@ -26,6 +26,7 @@ def patched(tmp_path) -> str:
 def strictly_read(text: str) -> Any:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
+
     return json.loads(text, parse_constant=refuse)
 
 
@@ -36,8 +37,19 @@ def errors_of(gates: dict[str, Any]) -> set[str]:
 
 
 def test_a_trial_on_the_command_line_and_over_rest(home, patched):
-    ended = home.run("trial", "attention", "--template", "wmma", "--preset", "stage2", "--workload", "mission",
-                     "--no-baseline", "--json", GREENFAST_TEMPLATE_PATH=patched)
+    ended = home.run(
+        "trial",
+        "attention",
+        "--template",
+        "wmma",
+        "--preset",
+        "stage2",
+        "--workload",
+        "mission",
+        "--no-baseline",
+        "--json",
+        GREENFAST_TEMPLATE_PATH=patched,
+    )
     assert ended.code == 1, ended.err
     report = strictly_read(ended.out)
     assert (report["verdict"], report["reason"]) == ("rejected", "not_finite")
@@ -45,14 +57,24 @@ def test_a_trial_on_the_command_line_and_over_rest(home, patched):
 
     _, url = home.serve(GREENFAST_TEMPLATE_PATH=patched)
     with Client(url) as api:
-        row = api.submit(kernel="attention", workloads=["mission"], templates=["wmma"], baseline="wmma:stage2",
-                         budget={"trials": 1}, seed=0)
+        row = api.submit(
+            kernel="attention",
+            workloads=["mission"],
+            templates=["wmma"],
+            baseline="wmma:stage2",
+            budget={"trials": 1},
+            seed=0,
+        )
         api.wait(row["id"], deadline_s=120)
     place = f"/api/v1/searches/{row['id']}"
     trial = strictly_read(httpx.get(f"{url}{place}/trials/0", trust_env=False).text)
     assert errors_of(trial["gates"]) == errors_of(report["gates"])
     events = httpx.get(f"{url}{place}/events", trust_env=False).text
-    data = [strictly_read(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: ")]
+    data = [
+        strictly_read(line.removeprefix("data: "))
+        for line in events.splitlines()
+        if line.startswith("data: ")
+    ]
     assert any(one.get("reason") == "not_finite" for one in data)
     page = httpx.get(f"{url}/searches/{row['id']}/trials/0", trust_env=False)
     assert page.status_code == 200 and any(name in page.text for name in NAMES)

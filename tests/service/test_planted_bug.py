@@ -13,18 +13,36 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 
 
 def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(home, tmp_path):
-    patch = next(one for one in tomllib.loads((KERNELS / "album.toml").read_text())["patch"]
-                 if one["name"] == "no_barrier_after_p")
+    patch = next(
+        one
+        for one in tomllib.loads((KERNELS / "album.toml").read_text())["patch"]
+        if one["name"] == "no_barrier_after_p"
+    )
     folder = tmp_path / "templates" / "attention"
     shutil.copytree(REPOSITORY_TEMPLATES / "attention", folder)
     text = load_kernel(folder).template("wmma").text
     assert text.count(patch["old"]) == 1
     # Beside the right template, as somebody who tries to save a barrier would have it.
     (folder / "no_barrier.cu.j2").write_text(text.replace(patch["old"], patch["new"]))
-    (folder / "no_barrier.toml").write_text((folder / "wmma.toml").read_text().replace('name = "wmma"',
-                                                                                      'name = "no_barrier"'))
-    done = home.run("search", "attention", "--workload", "mission", "--template", "no_barrier", "--trials", "3",
-                    "--strategy", "random", "--seed", "1", "--json", GREENFAST_TEMPLATE_PATH=str(tmp_path / "templates"))
+    (folder / "no_barrier.toml").write_text(
+        (folder / "wmma.toml").read_text().replace('name = "wmma"', 'name = "no_barrier"')
+    )
+    done = home.run(
+        "search",
+        "attention",
+        "--workload",
+        "mission",
+        "--template",
+        "no_barrier",
+        "--trials",
+        "3",
+        "--strategy",
+        "random",
+        "--seed",
+        "1",
+        "--json",
+        GREENFAST_TEMPLATE_PATH=str(tmp_path / "templates"),
+    )
     found = done.json
     assert found["status"] == "completed", found
     _, url = home.serve("--workers", "0", GREENFAST_TEMPLATE_PATH=str(tmp_path / "templates"))
@@ -35,11 +53,18 @@ def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(hom
         assert len(rejected) == 2 and {one["stage"] for one in rejected} == {"correctness"}
         trial = client.get(f"/api/v1/searches/{found['id']}/trials/{rejected[0]['number']}").json()
         failed = [one for one in trial["gates"]["correctness"]["checks"] if not one["passed"]]
-        page = html.unescape(client.get(f"/searches/{found['id']}/trials/{rejected[0]['number']}").text)
+        page = html.unescape(
+            client.get(f"/searches/{found['id']}/trials/{rejected[0]['number']}").text
+        )
         assert failed and failed[0]["sentence"] in page
-        assert trial["probe"].startswith("greenfast probe attention --template no_barrier") and trial["probe"] in page
+        assert (
+            trial["probe"].startswith("greenfast probe attention --template no_barrier")
+            and trial["probe"] in page
+        )
         assert client.get(f"/api/v1/searches/{found['id']}/trials/0").json()["probe"] == ""
-        negatives = client.get("/api/v1/negatives", params={"search_id": found["id"]}).json()["items"]
+        negatives = client.get("/api/v1/negatives", params={"search_id": found["id"]}).json()[
+            "items"
+        ]
         assert {one["number"] for one in negatives} == {one["number"] for one in rejected}
         best = client.get(f"/api/v1/searches/{found['id']}/best").json()
         assert best["number"] == 0 and best["beats_baseline"] is False

@@ -30,7 +30,17 @@ def names(page: str) -> list[str]:
 
 def test_ordinals():
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]
+        "1st",
+        "2nd",
+        "3rd",
+        "4th",
+        "11th",
+        "12th",
+        "13th",
+        "21st",
+        "102nd",
+        "111th",
+    ]
 
 
 def test_a_queued_search_has_its_place_and_no_worker_is_said_to_be_there(home, store):
@@ -42,7 +52,9 @@ def test_a_queued_search_has_its_place_and_no_worker_is_said_to_be_there(home, s
     assert (listed["queued"], listed["workers_alive"]) == (3, 0)
     for page in (get(url), get(f"{url}/searches/{rows[1].id}")):
         assert "2nd of 3, no worker is running" in page.text and "submitted" in page.text
-    assert "2nd of 3, no worker is running" in " ".join(home.run("searches", COLUMNS="200").out.split())
+    assert "2nd of 3, no worker is running" in " ".join(
+        home.run("searches", COLUMNS="200").out.split()
+    )
     store.request_control(rows[0].id, "cancel")
     assert [store.search(row.id).queue_position for row in rows] == [None, 1, 2]
 
@@ -66,5 +78,5 @@ def test_older_pages_show_each_search_once_beside_many_active_ones(home, store):
     second = get(url, cursor=older[1]).text
     shown = names(first) + names(second)
     assert len(set(shown)) == len(shown)
-    assert {row.name for row in ended} <= set(shown) and "rel=\"next\"" not in second
+    assert {row.name for row in ended} <= set(shown) and 'rel="next"' not in second
     assert 'href="/?status=queued">all queued searches' in first

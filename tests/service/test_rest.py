@@ -16,8 +16,15 @@ from greenfast.client import ServiceError
 @pytest.fixture(scope="module")
 def done(service):
     """A finished search over right and broken candidates."""
-    row = service.submit(**axpy(name="first", templates=["right", "broken"], budget={"trials": 8}, strategy="random",
-                                workloads=["line"]))
+    row = service.submit(
+        **axpy(
+            name="first",
+            templates=["right", "broken"],
+            budget={"trials": 8},
+            strategy="random",
+            workloads=["line"],
+        )
+    )
     return service.wait(row["id"], deadline_s=120)
 
 
@@ -26,10 +33,16 @@ def raw(service, method, path, **arguments):
 
 
 def test_a_search_goes_from_request_to_best_and_source(service, done):
-    assert done["status"] == "completed" and done["name"] == "first" and done["progress"]["share"] == 1.0
+    assert (
+        done["status"] == "completed"
+        and done["name"] == "first"
+        and done["progress"]["share"] == 1.0
+    )
     assert done["counts"]["total"] == 8 and [one["stage"] for one in done["funnel"]][0] == "render"
     best = service.best(done["id"])
-    assert best["source_digest"] == done["best"]["source_digest"] and best["beats_baseline"] is False
+    assert (
+        best["source_digest"] == done["best"]["source_digest"] and best["beats_baseline"] is False
+    )
     text = service.source(best["source_digest"])
     assert hashlib.sha256(text.encode()).hexdigest() == best["source_digest"]
     answer = raw(service, "GET", f"/api/v1/sources/{best['source_digest'][:8]}")
@@ -49,7 +62,9 @@ def test_trials_are_paged_filtered_and_sorted_by_the_server(service, done):
     second = raw(service, "GET", path, params={"limit": 3, "cursor": first["next_cursor"]}).json()
     assert [one["number"] for one in second["items"]] == [3, 4, 5]
     green = service.trials(done["id"], verdict="green", sort="registers", descending=True)
-    assert [one["registers"] for one in green] == sorted((one["registers"] for one in green), reverse=True)
+    assert [one["registers"] for one in green] == sorted(
+        (one["registers"] for one in green), reverse=True
+    )
     assert {one["verdict"] for one in green} == {"green"}
     assert len(service.trials(done["id"])) == 8
 
@@ -63,26 +78,46 @@ def test_a_trial_shows_its_gates_and_what_it_depends_on(service, done):
 def test_negatives_carry_scope_reason_and_sentence(service, done):
     found = service.negatives(search_id=done["id"])
     assert len(found) == done["counts"]["by_verdict"].get("rejected", 0) > 0
-    assert all(one["kernel"] == "axpy" and one["device"] == "h200" and one["reason"] and one["sentence"]
-               and one["workloads"] == ["line"] for one in found)
+    assert all(
+        one["kernel"] == "axpy"
+        and one["device"] == "h200"
+        and one["reason"]
+        and one["sentence"]
+        and one["workloads"] == ["line"]
+        for one in found
+    )
     assert service.negatives(search_id=done["id"], reason=found[0]["reason"])
 
 
 def test_events_tell_trials_progress_and_the_end_and_go_on_after_the_last_id(service, done):
     events = stream(service, done["id"])
-    assert [one["id"] for one in events if one["event"] == "trial"] == [str(number) for number in range(8)]
+    assert [one["id"] for one in events if one["event"] == "trial"] == [
+        str(number) for number in range(8)
+    ]
     assert [one["event"] for one in events][-2:] == ["progress", "end"]
     assert json.loads(events[-1]["data"])["status"] == "completed"
     later = stream(service, done["id"], {"last-event-id": "5"})
     assert [one["id"] for one in later if one["event"] == "trial"] == ["6", "7"]
-    assert raw(service, "GET", f"/api/v1/searches/{done['id']}/events",
-               headers={"last-event-id": "end"}).status_code == 204
+    assert (
+        raw(
+            service,
+            "GET",
+            f"/api/v1/searches/{done['id']}/events",
+            headers={"last-event-id": "end"},
+        ).status_code
+        == 204
+    )
 
 
 def stream(service, search_id, headers=None):
     events = []
-    with httpx.stream("GET", f"{service.url}/api/v1/searches/{search_id}/events", headers=headers or {},
-                      trust_env=False, timeout=30) as answer:
+    with httpx.stream(
+        "GET",
+        f"{service.url}/api/v1/searches/{search_id}/events",
+        headers=headers or {},
+        trust_env=False,
+        timeout=30,
+    ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         for block in "".join(answer.iter_text()).split("\n\n"):
             lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
@@ -94,41 +129,133 @@ def stream(service, search_id, headers=None):
 def test_events_of_a_running_search_arrive_while_it_runs(service):
     row = service.submit(**axpy(budget={"trials": 4}))
     events = stream(service, row["id"])
-    assert sum(one["event"] == "trial" for one in events) == 4 and len(
-        [one for one in events if one["event"] == "progress"]) >= 2
+    assert (
+        sum(one["event"] == "trial" for one in events) == 4
+        and len([one for one in events if one["event"] == "progress"]) >= 2
+    )
 
 
 def test_what_there_is_to_choose_from(service):
-    for path, names in (("kernels", {"axpy", "attention"}), ("templates", {"right", "scalar"}),
-                        ("targets", {"emulator:h200", "cuda:0"}), ("strategies", {"tpe", "nsga2", "random"})):
+    for path, names in (
+        ("kernels", {"axpy", "attention"}),
+        ("templates", {"right", "scalar"}),
+        ("targets", {"emulator:h200", "cuda:0"}),
+        ("strategies", {"tpe", "nsga2", "random"}),
+    ):
         page = raw(service, "GET", f"/api/v1/{path}").json()
         assert names <= {one["name"] for one in page["items"]} and page["next_cursor"] is None
-    assert raw(service, "GET", "/api/v1/kernels/axpy/templates/right").json()["presets"][0]["name"] == "plain"
+    assert (
+        raw(service, "GET", "/api/v1/kernels/axpy/templates/right").json()["presets"][0]["name"]
+        == "plain"
+    )
 
 
 REFUSED = {
     "an unknown kernel in a body": ("POST", "/searches", {"kernel": "axpi"}, 422, "unknown_kernel"),
     "an unknown kernel in the path": ("GET", "/kernels/axpi", None, 404, "unknown_kernel"),
-    "an unknown field": ("POST", "/searches", {"kernel": "axpy", "workload": "line"}, 422, "unknown_field"),
-    "an unknown field of the budget": ("POST", "/searches", {"kernel": "axpy", "budget": {"hours": 1}}, 422,
-                                       "unknown_field"),
+    "an unknown field": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "workload": "line"},
+        422,
+        "unknown_field",
+    ),
+    "an unknown field of the budget": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "budget": {"hours": 1}},
+        422,
+        "unknown_field",
+    ),
     "no kernel": ("POST", "/searches", {}, 422, "missing_field"),
     "a wrong type": ("POST", "/searches", {"kernel": "axpy", "seed": "7"}, 422, "bad_value"),
-    "a budget of no trials": ("POST", "/searches", {"kernel": "axpy", "budget": {"trials": 0}}, 422, "bad_budget"),
-    "a seed beyond 31 bits": ("POST", "/searches", {"kernel": "axpy", "seed": 2**63}, 422, "bad_seed"),
-    "an unknown workload": ("POST", "/searches", {"kernel": "axpy", "workloads": ["huge"]}, 422, "unknown_workload"),
+    "a budget of no trials": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "budget": {"trials": 0}},
+        422,
+        "bad_budget",
+    ),
+    "a seed beyond 31 bits": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "seed": 2**63},
+        422,
+        "bad_seed",
+    ),
+    "an unknown workload": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "workloads": ["huge"]},
+        422,
+        "unknown_workload",
+    ),
     "no workload": ("POST", "/searches", {"kernel": "axpy", "workloads": []}, 422, "bad_value"),
-    "an unknown strategy": ("POST", "/searches", {"kernel": "axpy", "strategy": "luck"}, 422, "unknown_strategy"),
-    "an unknown target": ("POST", "/searches", {"kernel": "axpy", "target": "tpu:0"}, 422, "unknown_target"),
-    "a GPU that is not there": ("POST", "/searches", {"kernel": "axpy", "target": "cuda:63"}, 422, "no_gpu"),
-    "an unknown gate": ("POST", "/searches", {"kernel": "axpy", "gates": {"beauty": {}}}, 422, "unknown_gate"),
-    "a name with control characters": ("POST", "/searches", {"kernel": "axpy", "name": "a\r\nb"}, 422, "bad_name"),
+    "an unknown strategy": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "strategy": "luck"},
+        422,
+        "unknown_strategy",
+    ),
+    "an unknown target": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "target": "tpu:0"},
+        422,
+        "unknown_target",
+    ),
+    "a GPU that is not there": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "target": "cuda:63"},
+        422,
+        "no_gpu",
+    ),
+    "an unknown gate": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "gates": {"beauty": {}}},
+        422,
+        "unknown_gate",
+    ),
+    "a name with control characters": (
+        "POST",
+        "/searches",
+        {"kernel": "axpy", "name": "a\r\nb"},
+        422,
+        "bad_name",
+    ),
     "an unknown search": ("GET", "/searches/s_aaaaaaaaaaaa", None, 404, "unknown_search"),
     "an odd search id": ("GET", "/searches/s_%00%0aaaaaaaaaa", None, 404, "unknown_search"),
-    "a control that there is not": ("POST", "/searches/s_aaaaaaaaaaaa/explode", None, 422, "bad_value"),
-    "a best of an unknown search": ("GET", "/searches/s_aaaaaaaaaaaa/best", None, 404, "unknown_search"),
-    "events of an unknown search": ("GET", "/searches/s_aaaaaaaaaaaa/events", None, 404, "unknown_search"),
-    "a bundle of an unknown search": ("GET", "/searches/s_aaaaaaaaaaaa/bundle", None, 404, "unknown_search"),
+    "a control that there is not": (
+        "POST",
+        "/searches/s_aaaaaaaaaaaa/explode",
+        None,
+        422,
+        "bad_value",
+    ),
+    "a best of an unknown search": (
+        "GET",
+        "/searches/s_aaaaaaaaaaaa/best",
+        None,
+        404,
+        "unknown_search",
+    ),
+    "events of an unknown search": (
+        "GET",
+        "/searches/s_aaaaaaaaaaaa/events",
+        None,
+        404,
+        "unknown_search",
+    ),
+    "a bundle of an unknown search": (
+        "GET",
+        "/searches/s_aaaaaaaaaaaa/bundle",
+        None,
+        404,
+        "unknown_search",
+    ),
     "an unknown source": ("GET", "/sources/0123456789abcdef", None, 404, "unknown_source"),
     "a misspelt filter": ("GET", "/negatives?kernl=axpy", None, 422, "unknown_field"),
     "a filter value that there is not": ("GET", "/negatives?reason=ugly", None, 422, "bad_value"),
@@ -145,13 +272,21 @@ def test_a_refusal_is_a_problem_with_a_stable_code(what, service):
     answer = raw(service, method, "/api/v1" + path, json=body)
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
-    assert (answer.status_code, problem["status"]) == (status, status) and problem["code"] == (code or problem["code"])
-    assert set(problem) == {"type", "title", "status", "detail", "code", "mend"} and problem["detail"]
-    assert "Traceback" not in answer.text and "/work" not in answer.text and ".py" not in answer.text
+    assert (answer.status_code, problem["status"]) == (status, status) and problem["code"] == (
+        code or problem["code"]
+    )
+    assert (
+        set(problem) == {"type", "title", "status", "detail", "code", "mend"} and problem["detail"]
+    )
+    assert (
+        "Traceback" not in answer.text and "/work" not in answer.text and ".py" not in answer.text
+    )
 
 
 def test_unknown_fields_and_sorts_are_refused_with_the_known_ones(service, done):
-    problem = raw(service, "POST", "/api/v1/searches", json={"kernel": "axpy", "workload": "line"}).json()
+    problem = raw(
+        service, "POST", "/api/v1/searches", json={"kernel": "axpy", "workload": "line"}
+    ).json()
     assert "workloads" in problem["mend"] and "budget" in problem["mend"]
     problem = raw(service, "GET", f"/api/v1/searches/{done['id']}/trials?sort=beauty").json()
     assert problem["code"] == "unknown_sort" and "time_median_us" in problem["mend"]
@@ -161,11 +296,19 @@ def test_what_is_not_json_is_400_and_what_is_too_large_is_413(service):
     headers = {"content-type": "application/json"}
     answer = raw(service, "POST", "/api/v1/searches", content=b'{"kernel": ', headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed_json")
-    for content in (b"x" * 1_100_000, iter([b"x" * 600_000] * 2)):            # announced, and in chunks
+    for content in (b"x" * 1_100_000, iter([b"x" * 600_000] * 2)):  # announced, and in chunks
         answer = raw(service, "POST", "/api/v1/searches", content=content, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
-    assert raw(service, "POST", "/api/v1/searches", content=b'{"kernel": "axpy", "seed": NaN}',
-               headers=headers).status_code == 422
+    assert (
+        raw(
+            service,
+            "POST",
+            "/api/v1/searches",
+            content=b'{"kernel": "axpy", "seed": NaN}',
+            headers=headers,
+        ).status_code
+        == 422
+    )
 
 
 def test_a_search_that_ended_is_neither_paused_nor_resumed(service, done):
@@ -176,8 +319,15 @@ def test_a_search_that_ended_is_neither_paused_nor_resumed(service, done):
 
 
 def test_a_best_that_there_is_not_yet_is_404_no_best(service):
-    row = service.submit(**axpy(templates=["broken"], baseline="none", budget={"trials": 1}, seed=4,
-                                gates={"ptxas": {"max_registers": 1}}))
+    row = service.submit(
+        **axpy(
+            templates=["broken"],
+            baseline="none",
+            budget={"trials": 1},
+            seed=4,
+            gates={"ptxas": {"max_registers": 1}},
+        )
+    )
     service.wait(row["id"], deadline_s=60)
     with pytest.raises(ServiceError) as refused:
         service.best(row["id"])
@@ -186,24 +336,44 @@ def test_a_best_that_there_is_not_yet_is_404_no_best(service):
 
 def test_pages_of_other_sites_can_do_nothing(service):
     port = service.url.rpartition(":")[2]
-    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://["},
-                    {"origin": f"http://localhost:{port}1"},
-                    {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
+    for headers in (
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://["},
+        {"origin": f"http://localhost:{port}1"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ):
         answer = raw(service, "POST", "/api/v1/searches", json=axpy(), headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")
-    assert raw(service, "DELETE", "/api/v1/searches", headers={"origin": "http://evil.example"}).status_code == 403
-    assert raw(service, "GET", "/api/v1/searches", headers={"sec-fetch-site": "cross-site"}).status_code == 403
-    assert raw(service, "GET", "/healthz", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+    assert (
+        raw(
+            service, "DELETE", "/api/v1/searches", headers={"origin": "http://evil.example"}
+        ).status_code
+        == 403
+    )
+    assert (
+        raw(
+            service, "GET", "/api/v1/searches", headers={"sec-fetch-site": "cross-site"}
+        ).status_code
+        == 403
+    )
+    assert (
+        raw(service, "GET", "/healthz", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+    )
     own = raw(service, "POST", "/api/v1/searches", json=axpy(), headers={"origin": service.url})
     assert own.status_code == 201
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::1",
-                                  "a b"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::1", "a b"]
+)
 def test_a_host_that_is_not_ours_is_refused(service, host):
     answer = raw(service, "GET", "/api/v1/searches", headers={"host": host})
     assert answer.status_code == 400
-    assert raw(service, "GET", "/api/v1/searches", headers={"host": "LOCALHOST:1"}).status_code == 200
+    assert (
+        raw(service, "GET", "/api/v1/searches", headers={"host": "LOCALHOST:1"}).status_code == 200
+    )
 
 
 def test_answers_carry_safe_headers_and_the_api_is_not_stored(service):
@@ -219,8 +389,14 @@ def test_health_readiness_and_the_contract_are_there(service):
     ready = raw(service, "GET", "/readyz")
     assert ready.json()["status"] == "ready" and str(service.home.data) not in ready.text
     paths = raw(service, "GET", "/api/v1/openapi.json").json()["paths"]
-    assert {"/api/v1/searches", "/api/v1/searches/{search}/trials/{trial}", "/api/v1/sources/{source}",
-            "/api/v1/negatives", "/healthz", "/readyz"} <= set(paths)
+    assert {
+        "/api/v1/searches",
+        "/api/v1/searches/{search}/trials/{trial}",
+        "/api/v1/sources/{source}",
+        "/api/v1/negatives",
+        "/healthz",
+        "/readyz",
+    } <= set(paths)
 
 
 def test_with_a_token_nothing_but_health_is_open(home):
@@ -230,9 +406,16 @@ def test_with_a_token_nothing_but_health_is_open(home):
         assert client.get("/healthz").status_code == 200
         refused = client.get("/api/v1/searches")
         assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
-        assert client.get("/api/v1/searches", headers={"authorization": "Bearer wrong-horse-battery"}
-                          ).status_code == 401
-        assert client.get("/api/v1/searches", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert (
+            client.get(
+                "/api/v1/searches", headers={"authorization": "Bearer wrong-horse-battery"}
+            ).status_code
+            == 401
+        )
+        assert (
+            client.get("/api/v1/searches", headers={"authorization": f"Bearer {token}"}).status_code
+            == 200
+        )
         page = client.get("/", headers={"accept": "text/html"})
         assert page.status_code == 303 and page.headers["location"].startswith("/login")
         assert client.post("/login", data={"token": "wrong-horse-battery"}).status_code == 403
@@ -240,7 +423,7 @@ def test_with_a_token_nothing_but_health_is_open(home):
         cookie = answer.headers["set-cookie"]
         assert answer.headers["location"] == "/" and token not in cookie
         assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
-        assert client.get("/api/v1/searches").status_code == 200                 # by the cookie now
+        assert client.get("/api/v1/searches").status_code == 200  # by the cookie now
 
 
 def test_a_locked_database_is_our_fault_and_says_when_to_come_again(home):
@@ -251,5 +434,8 @@ def test_a_locked_database_is_our_fault_and_says_when_to_come_again(home):
         answer = httpx.post(url + "/api/v1/searches", json=axpy(), trust_env=False, timeout=60)
     finally:
         holder.close()
-    assert (answer.status_code, answer.json()["code"]) == (503, "database_locked") and answer.headers["retry-after"]
+    assert (answer.status_code, answer.json()["code"]) == (
+        503,
+        "database_locked",
+    ) and answer.headers["retry-after"]
     assert httpx.post(url + "/api/v1/searches", json=axpy(), trust_env=False).status_code == 201

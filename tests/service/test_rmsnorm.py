@@ -11,21 +11,32 @@ import pytest
 @pytest.fixture(scope="module")
 def searched(service):
     """A completed search over both templates, in which some presets take more registers than are asked for."""
-    row = service.submit("rmsnorm", workloads=["one_row"], budget={"trials": 7}, strategy="random", seed=4,
-                         gates={"ptxas": {"max_registers": 70}})
+    row = service.submit(
+        "rmsnorm",
+        workloads=["one_row"],
+        budget={"trials": 7},
+        strategy="random",
+        seed=4,
+        gates={"ptxas": {"max_registers": 70}},
+    )
     return service.wait(row["id"], deadline_s=120)
 
 
 def test_both_templates_come_through_and_nothing_is_ours_to_blame(service, searched):
     trials = service._get(f"/api/v1/searches/{searched['id']}/trials").json()["items"]
-    assert searched["status"] == "completed" and {one["template"] for one in trials} == {"row", "split"}
+    assert searched["status"] == "completed" and {one["template"] for one in trials} == {
+        "row",
+        "split",
+    }
     assert {one["verdict"] for one in trials} <= {"green", "rejected"}
     assert {one["stage"] for one in trials if one["verdict"] == "rejected"} == {"ptxas"}
 
 
 def test_its_negatives_say_what_changed_and_the_figures(service, searched):
     found = service._get(f"/api/v1/negatives?search_id={searched['id']}").json()["items"]
-    assert found and all(one["kernel"] == "rmsnorm" and one["workloads"] == ["one_row"] for one in found)
+    assert found and all(
+        one["kernel"] == "rmsnorm" and one["workloads"] == ["one_row"] for one in found
+    )
     for one in found:
         assert one["changed"] and one["sentence"].startswith(one["changed"]), one["sentence"]
         assert "registers a thread; the request allows 70" in one["sentence"], one["sentence"]
@@ -35,7 +46,9 @@ def test_its_bundle_agrees_on_new_seeds(service, searched, home):
     content = service._get(f"/api/v1/searches/{searched['id']}/bundle").content
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
         texts = {name: packed.read(name).decode() for name in packed.namelist()}
-    assert not [name for name, text in texts.items() if "attention" in text.lower() or "tile_q" in text]
+    assert not [
+        name for name, text in texts.items() if "attention" in text.lower() or "tile_q" in text
+    ]
     home.data.mkdir(exist_ok=True)
     (home.data / "bundle.zip").write_bytes(content)
     ended = home.run("verify", "bundle.zip", "--target", "emulator:h200", "--json")

@@ -8,14 +8,31 @@ import signal
 import pytest
 from service_home import is_alive, until
 
-SLOW = ("search", "attention", "--workload", "small", "--template", "scalar", "--strategy", "random", "--seed", "3")
+SLOW = (
+    "search",
+    "attention",
+    "--workload",
+    "small",
+    "--template",
+    "scalar",
+    "--strategy",
+    "random",
+    "--seed",
+    "3",
+)
 
 
 def test_json_holds_the_id_the_counts_and_the_best_and_stderr_the_progress(home):
-    ended = home.run("search", "axpy", "--template", "right", "--trials", "4", "--seed", "1", "--json")
+    ended = home.run(
+        "search", "axpy", "--template", "right", "--trials", "4", "--seed", "1", "--json"
+    )
     found = ended.json
     assert ended.code == 0 and found["status"] == "completed" and found["trials_done"] == 4
-    assert found["counts"]["total"] == 4 and set(found["counts"]) >= {"by_verdict", "by_stage", "by_reason"}
+    assert found["counts"]["total"] == 4 and set(found["counts"]) >= {
+        "by_verdict",
+        "by_stage",
+        "by_reason",
+    }
     assert found["best"]["source_digest"] and found["best"]["beats_baseline"] is False
     assert "4/4 right green" in ended.err
     listed = home.run("searches", "--json").json
@@ -25,8 +42,21 @@ def test_json_holds_the_id_the_counts_and_the_best_and_stderr_the_progress(home)
 
 
 def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
-    ended = home.run("search", "axpy", "--template", "broken", "--trials", "1", "--baseline", "none", "--strategy",
-                     "random", "--seed", "6", "--json")
+    ended = home.run(
+        "search",
+        "axpy",
+        "--template",
+        "broken",
+        "--trials",
+        "1",
+        "--baseline",
+        "none",
+        "--strategy",
+        "random",
+        "--seed",
+        "6",
+        "--json",
+    )
     found = ended.json
     right = found["counts"]["by_verdict"].get("green", 0)
     assert ended.code == (0 if right else 1) and (found["best"] is None) == (right == 0)
@@ -34,24 +64,35 @@ def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
 
 def test_the_same_plan_makes_the_same_choices(home):
     def digests():
-        found = home.run("search", "axpy", "--template", "right", "--trials", "5", "--seed", "9", "--json").json
+        found = home.run(
+            "search", "axpy", "--template", "right", "--trials", "5", "--seed", "9", "--json"
+        ).json
         return found["best"]["source_digest"], found["best"]["number"]
+
     assert digests() == digests()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])   # one handler
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)  # one handler
 def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
     process = home.start(*SLOW, "--trials", "6")
-    lines = [process.stderr.readline() for _ in range(3)]                 # its id, and two trials
+    lines = [process.stderr.readline() for _ in range(3)]  # its id, and two trials
     search_id = lines[0].split()[1].rstrip(":")
     process.send_signal(number)
     rest = process.stderr.read()
-    assert process.wait(60) == 130 and f"greenfast search --resume {search_id}" in rest and "Traceback" not in rest
+    assert (
+        process.wait(60) == 130
+        and f"greenfast search --resume {search_id}" in rest
+        and "Traceback" not in rest
+    )
     paused = home.run("searches", "--json").json[0]
     assert paused["status"] == "paused" and 2 <= paused["trials_done"] < 6
     ended = home.run("search", "--resume", search_id, "--json")
-    assert ended.code == 0 and ended.json["status"] == "completed" and ended.json["trials_done"] == 6
-    assert numbers(home, search_id) == {number: 1 for number in range(6)}
+    assert (
+        ended.code == 0 and ended.json["status"] == "completed" and ended.json["trials_done"] == 6
+    )
+    assert numbers(home, search_id) == dict.fromkeys(range(6), 1)
 
 
 def test_the_second_ctrl_c_does_not_wait_and_the_candidate_in_flight_is_tried_again(home):
@@ -79,6 +120,7 @@ def test_a_search_that_ended_is_not_resumed_and_a_paused_one_is_cancelled(home):
 def numbers(home, search_id):
     """Trial number -> attempts, of the recorded trials."""
     from greenfast.db.store import Store
+
     store = Store.open(f"sqlite:///{home.data / 'greenfast.sqlite3'}")
     try:
         found = store.trials(search_id, limit=100).items

@@ -13,7 +13,9 @@ from greenfast.search.toolchain import known_answer
 @pytest.fixture
 def wrong_compiler(here, monkeypatch):
     """This environment's compiler, held to be the release that makes wrong code of the known kernel."""
-    monkeypatch.setattr(known_answer, "wrong_answer", lambda cubin: "every output is 0" if cubin else "")
+    monkeypatch.setattr(
+        known_answer, "wrong_answer", lambda cubin: "every output is 0" if cubin else ""
+    )
 
 
 def answered(capsys, *arguments: str) -> tuple[int, object, str]:
@@ -31,18 +33,27 @@ def test_doctor_does_not_call_it_ok(wrong_compiler, capsys):
 
 def test_a_trial_does_not_begin(wrong_compiler, capsys):
     code, said, _ = answered(capsys, "trial", "axpy", "--template", "right", "--workload", "line")
-    assert code == 2 and said["error"]["code"] == "toolchain_wrong" and "GREENFAST_CUDA=DIR" in said["error"]["mend"]
+    assert (
+        code == 2
+        and said["error"]["code"] == "toolchain_wrong"
+        and "GREENFAST_CUDA=DIR" in said["error"]["mend"]
+    )
 
 
 def test_a_search_ends_at_once_and_its_closing_sentence_says_why(wrong_compiler, capsys):
     code, said, heard = answered(capsys, "search", "axpy", "--template", "right", "--trials", "3")
     assert code == 3 and said["status"] == "failed" and said["counts"]["total"] == 0, said
-    assert "compiles a known kernel to wrong code (every output is 0)" in said["why"] and "in a row" not in heard
+    assert (
+        "compiles a known kernel to wrong code (every output is 0)" in said["why"]
+        and "in a row" not in heard
+    )
 
 
 def test_a_recording_is_replayed_nevertheless(wrong_compiler, capsys):
     """It compiles nothing."""
     _, targets, _ = answered(capsys, "targets")
     replays = [one["name"] for one in targets if one["name"].startswith("replay:")]
-    code, said, _ = answered(capsys, "search", "attention", "--target", replays[0], "--trials", "2", "--no-confirm")
+    code, said, _ = answered(
+        capsys, "search", "attention", "--target", replays[0], "--trials", "2", "--no-confirm"
+    )
     assert code == 0 and said["status"] == "completed", said

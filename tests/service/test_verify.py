@@ -18,7 +18,6 @@ from greenfast.app.bundle.download import zip_bytes
 from greenfast.app.bundle.verify import Finding, compare_times
 from greenfast.search.verdict import TimeKind, Timing
 
-
 # What run_cupy.py does with reference.py, by a Python that knows the bundle's folder only.
 ALONE = """
 import json, reference
@@ -66,8 +65,15 @@ def verify(home, content: bytes, *options, **environment):
 def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
     ended = verify(home, zip_bytes(bundle), "--json")
     assert ended.code == 0, ended.err
-    assert ended.json["finding"] == "agrees" and {one["name"]: one["finding"] for one in ended.json["items"]} == {
-        "files": "agrees", "compile": "agrees", "correctness": "agrees", "safety": "agrees", "time": "not_rechecked"}
+    assert ended.json["finding"] == "agrees" and {
+        one["name"]: one["finding"] for one in ended.json["items"]
+    } == {
+        "files": "agrees",
+        "compile": "agrees",
+        "correctness": "agrees",
+        "safety": "agrees",
+        "time": "not_rechecked",
+    }
     assert not list(home.data.glob("*.sqlite3*"))
 
 
@@ -93,46 +99,86 @@ def test_a_template_that_gives_another_text_cannot_be_told(home, bundle):
 
 def test_foreign_code_is_refused_and_not_run_unless_it_is_trusted(home, bundle):
     mark = home.data / "it_ran"
-    foreign = summed({**bundle, "reference.py": bundle["reference.py"]
-                      + f"\nopen({str(mark)!r}, 'w').close()\n".encode()})
+    foreign = summed(
+        {
+            **bundle,
+            "reference.py": bundle["reference.py"]
+            + f"\nopen({str(mark)!r}, 'w').close()\n".encode(),
+        }
+    )
     ended = verify(home, zip_bytes(foreign), "--json")
-    assert ended.code == 2 and ended.json["error"]["code"] == "untrusted_bundle" and "reference.py" in one_sentence(ended)
+    assert (
+        ended.code == 2
+        and ended.json["error"]["code"] == "untrusted_bundle"
+        and "reference.py" in one_sentence(ended)
+    )
     assert not mark.exists()
     assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
 
 
-def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the_reference(home, fp8_bundle, tmp_path):
+def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the_reference(
+    home, fp8_bundle, tmp_path
+):
     for name, data in fp8_bundle.items():
         (tmp_path / name).write_bytes(data)
-    alone = subprocess.run([sys.executable, "-c", ALONE], cwd=tmp_path, env={}, capture_output=True, text=True)
+    alone = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=tmp_path, env={}, capture_output=True, text=True
+    )
     assert alone.stdout == "o [2, 8, 256, 32]\nlse [2, 8, 256]\n", alone.stderr
     ended = verify(home, zip_bytes(fp8_bundle), "--json")
     assert ended.code == 0 and ended.json["finding"] == "agrees", ended.out + ended.err
     name, mark = "attention_reference.py", home.data / "it_ran"
-    foreign = summed({**fp8_bundle, name: fp8_bundle[name] + f"\nopen({str(mark)!r}, 'w').close()\n".encode()})
+    foreign = summed(
+        {**fp8_bundle, name: fp8_bundle[name] + f"\nopen({str(mark)!r}, 'w').close()\n".encode()}
+    )
     ended = verify(home, zip_bytes(foreign), "--json")
-    assert ended.json["error"]["code"] == "untrusted_bundle" and f"would run {name} of the bundle" in one_sentence(ended)
+    assert ended.json["error"][
+        "code"
+    ] == "untrusted_bundle" and f"would run {name} of the bundle" in one_sentence(ended)
     lacking = summed({one: data for one, data in fp8_bundle.items() if one != name})
     ended = verify(home, zip_bytes(lacking), "--trust", "--json")
-    assert ended.json["error"]["code"] == "bad_bundle" and f"lacks {name}" in one_sentence(ended) and not mark.exists()
+    assert (
+        ended.json["error"]["code"] == "bad_bundle"
+        and f"lacks {name}" in one_sentence(ended)
+        and not mark.exists()
+    )
     assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (lambda files: {**files, "kernel.cu": files["kernel.cu"] + b"\n"}, "kernel.cu is not what SHA256SUMS says"),
-    (lambda files: summed({**files, "kernel.cu": files["kernel.cu"] + b"\n"}), "not the source that launch.json names"),
-    (lambda files: {**files, "more.txt": b""}, "do not match: more.txt"),
-    (lambda files: summed({**files, "../../up": b""}), "a file named '../../up'"),
-    (lambda files: summed({**files, "/etc/x": b""}), "a file named '/etc/x'"),
-    (lambda files: summed({**files, "zeros": bytes(40 * 2**20)}), "too large"),
-    (lambda files: summed({**files, **{f"f{i}": b"" for i in range(64)}}), "at most 64"),
-    (lambda files: {name: data for name, data in files.items() if name != "launch.json"}, "launch.json is not in it"),
-    (lambda files: summed({**files, "launch.json": b"[]"}), "no JSON object"),
-    (lambda files: summed({**files, "launch.json": b'{"schema": 1, "kernel": "../x", "template": "t"}'}), "lacks a kernel"),
-    (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1")])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda files: {**files, "kernel.cu": files["kernel.cu"] + b"\n"},
+            "kernel.cu is not what SHA256SUMS says",
+        ),
+        (
+            lambda files: summed({**files, "kernel.cu": files["kernel.cu"] + b"\n"}),
+            "not the source that launch.json names",
+        ),
+        (lambda files: {**files, "more.txt": b""}, "do not match: more.txt"),
+        (lambda files: summed({**files, "../../up": b""}), "a file named '../../up'"),
+        (lambda files: summed({**files, "/etc/x": b""}), "a file named '/etc/x'"),
+        (lambda files: summed({**files, "zeros": bytes(40 * 2**20)}), "too large"),
+        (lambda files: summed({**files, **{f"f{i}": b"" for i in range(64)}}), "at most 64"),
+        (
+            lambda files: {name: data for name, data in files.items() if name != "launch.json"},
+            "launch.json is not in it",
+        ),
+        (lambda files: summed({**files, "launch.json": b"[]"}), "no JSON object"),
+        (
+            lambda files: summed(
+                {**files, "launch.json": b'{"schema": 1, "kernel": "../x", "template": "t"}'}
+            ),
+            "lacks a kernel",
+        ),
+        (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1"),
+    ],
+)
 def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):
     from greenfast.app.bundle.opened import open_bundle
     from greenfast.search.errors import UsageError
+
     (tmp_path / "b.zip").write_bytes(zip_bytes(change(bundle)))
     with pytest.raises(UsageError, match=said) as refused:
         open_bundle(tmp_path / "b.zip")
@@ -149,7 +195,16 @@ def timing(ratio: float, seed: int, noise: float = 0.002) -> tuple[Timing, ...]:
     chance = random.Random(seed)
     base = [10.0 * math.exp(chance.gauss(0, noise)) for _ in range(80)]
     ours = [10.0 * ratio * math.exp(chance.gauss(0, noise)) for _ in range(80)]
-    return (Timing("line", 10.0 * ratio, TimeKind.MEASURED, "", samples=tuple(ours), baseline_samples=tuple(base)),)
+    return (
+        Timing(
+            "line",
+            10.0 * ratio,
+            TimeKind.MEASURED,
+            "",
+            samples=tuple(ours),
+            baseline_samples=tuple(base),
+        ),
+    )
 
 
 def runs(ratio, noise=0.002):
@@ -162,17 +217,55 @@ def test_times_agree_within_what_processes_differ_by_and_disagree_beyond():
     for other in (0.72, 0.88):
         finding, sentence = compare_times([timing(0.8, 1)], runs(other))
         assert finding is Finding.DISAGREES and "0.8" in sentence
-    assert compare_times([timing(0.8, 1, noise=0.3)], runs(0.8, noise=0.3))[0] is Finding.CANNOT_TELL
+    assert (
+        compare_times([timing(0.8, 1, noise=0.3)], runs(0.8, noise=0.3))[0] is Finding.CANNOT_TELL
+    )
 
 
 def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
     from greenfast.app.bundle.opened import OpenedBundle
     from greenfast.app.bundle.verify import recorded_runs
-    search = {"gates": {"performance": {"timings": [{"workload": "line", "time_median_us": 9.0, "time_kind": "measured",
-                                                     "samples": [9.0] * 16, "baseline_samples": [10.0] * 16}]}}}
-    again = {"comparisons": [{"against": "runner-up", "processes": []}, {"against": "baseline", "processes": [
-        {"timings": [{"workload": "line", "time_median_us": 8.0, "samples": [8.0] * 80, "other_samples": [10.0] * 80}]}] * 3}]}
-    for evidence, count, time_us in (({"candidate": search, "confirmation": again}, 3, 8.0),
-                                     ({"candidate": search, "confirmation": None}, 1, 9.0), ({"candidate": None}, 0, 0)):
+
+    search = {
+        "gates": {
+            "performance": {
+                "timings": [
+                    {
+                        "workload": "line",
+                        "time_median_us": 9.0,
+                        "time_kind": "measured",
+                        "samples": [9.0] * 16,
+                        "baseline_samples": [10.0] * 16,
+                    }
+                ]
+            }
+        }
+    }
+    again = {
+        "comparisons": [
+            {"against": "runner-up", "processes": []},
+            {
+                "against": "baseline",
+                "processes": [
+                    {
+                        "timings": [
+                            {
+                                "workload": "line",
+                                "time_median_us": 8.0,
+                                "samples": [8.0] * 80,
+                                "other_samples": [10.0] * 80,
+                            }
+                        ]
+                    }
+                ]
+                * 3,
+            },
+        ]
+    }
+    for evidence, count, time_us in (
+        ({"candidate": search, "confirmation": again}, 3, 8.0),
+        ({"candidate": search, "confirmation": None}, 1, 9.0),
+        ({"candidate": None}, 0, 0),
+    ):
         found = recorded_runs(OpenedBundle({}, {}, None, evidence, {}))
         assert len(found) == count and all(one[0].time_median_us == time_us for one in found)

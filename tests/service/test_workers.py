@@ -13,8 +13,14 @@ from service_home import axpy, children, is_alive, until
 from greenfast.client import Client
 
 TRIALS = 5
-SLOW = {"kernel": "attention", "workloads": ["small"], "templates": ["scalar"], "strategy": "random", "seed": 3,
-        "budget": {"trials": TRIALS}}
+SLOW = {
+    "kernel": "attention",
+    "workloads": ["small"],
+    "templates": ["scalar"],
+    "strategy": "random",
+    "seed": 3,
+    "budget": {"trials": TRIALS},
+}
 
 
 @pytest.fixture
@@ -44,19 +50,29 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     descendants = children(first.pid)
     first.send_signal(signal.SIGKILL)
     first.wait()
-    before = {one["number"]: one["recorded_at"] for one in api.trials(search_id) if one["state"] == "done"}
+    before = {
+        one["number"]: one["recorded_at"] for one in api.trials(search_id) if one["state"] == "done"
+    }
     second = home.start("worker")
     assert api.wait(search_id, deadline_s=120)["status"] == "completed"
     trials = all_once(api, search_id)
-    assert {one["number"]: one["recorded_at"] for one in trials if one["number"] in before} == before
+    assert {
+        one["number"]: one["recorded_at"] for one in trials if one["number"] in before
+    } == before
     assert max(one["attempts"] for one in trials) <= 2
-    until(lambda: not any(is_alive(one) for one in descendants), "the dead worker's children are gone", 70)
+    until(
+        lambda: not any(is_alive(one) for one in descendants),
+        "the dead worker's children are gone",
+        70,
+    )
     second.send_signal(signal.SIGTERM)
     assert second.wait(30) == 0
 
 
 # SIGTERM and SIGINT have one handler: the second of them runs with the slow ones.
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, number):
     search_id = api.submit(**SLOW)["id"]
     worker = home.start("worker", GREENFAST_LEASE_S="600")
@@ -70,7 +86,9 @@ def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, 
 
 def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_it_waits(home, api):
     search_id = api.submit(**SLOW)["id"]
-    worker = home.start("worker", "--once", GREENFAST_LEASE_S="600", GREENFAST_DATABASE_BUSY_S="0.2")
+    worker = home.start(
+        "worker", "--once", GREENFAST_LEASE_S="600", GREENFAST_DATABASE_BUSY_S="0.2"
+    )
     until(lambda: done(api, search_id) >= 1, "a trial")
     with closing(sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
@@ -100,7 +118,9 @@ def test_pause_resume_and_cancel_reach_a_running_search(home, api):
 
 
 @pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("pause", "paused")])
-def test_a_cancel_and_a_pause_are_heard_while_a_target_is_prepared(home, api, tmp_path, verb, status):
+def test_a_cancel_and_a_pause_are_heard_while_a_target_is_prepared(
+    home, api, tmp_path, verb, status
+):
     compiler, compiles = tmp_path / "slow-g++", tmp_path / "compiles"
     compiler.write_text(f"""#!/bin/sh
 [ "$1" = --version ] && exec g++ --version
@@ -134,7 +154,9 @@ def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
         assert {one["attempts"] for one in all_once(api, search_id, 3)} == {1}
 
 
-def test_a_search_that_cannot_start_fails_with_the_reason_and_the_next_one_runs(home, api, tmp_path):
+def test_a_search_that_cannot_start_fails_with_the_reason_and_the_next_one_runs(
+    home, api, tmp_path
+):
     bad = api.submit(**axpy())["id"]
     empty = tmp_path / "bin"
     empty.mkdir()
@@ -157,10 +179,14 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
         all_once(client, search_id)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next(home, number):
     process, url = home.serve("--workers", "2")
-    workers = until(lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers")
+    workers = until(
+        lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers"
+    )
     with Client(url) as client:
         search_id = client.submit(**SLOW)["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
@@ -184,6 +210,8 @@ def test_an_open_event_stream_does_not_keep_the_service_from_ending(home):
 
 def test_a_search_command_yields_to_a_worker_that_was_quicker_and_follows_it(home, api):
     home.start("worker")
-    ended = home.run("search", "axpy", "--template", "right", "--trials", "3", "--seed", "2", "--json")
+    ended = home.run(
+        "search", "axpy", "--template", "right", "--trials", "3", "--seed", "2", "--json"
+    )
     assert ended.code == 0 and ended.json["status"] == "completed"
     all_once(api, ended.json["id"], 3)

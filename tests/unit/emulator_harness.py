@@ -32,7 +32,9 @@ class Kernel:
 
     def __init__(self, emulator: EmulatorBuild, text: str, *, flavour: str = "plain") -> None:
         self.emulator = emulator
-        module = emulator.build_module(f'#line 1 "test.cu"\n{text}', ("k",), flavour=flavour, deadline_s=60)
+        module = emulator.build_module(
+            f'#line 1 "test.cu"\n{text}', ("k",), flavour=flavour, deadline_s=60
+        )
         assert isinstance(module, Module), module.log
         self.module = module
 
@@ -60,7 +62,12 @@ class Kernel:
 
     def run(self, *runs: Run, workers: int = 2, deadline_s: float = 20.0) -> tuple[RunResult, ...]:
         return execute(
-            self.emulator, self.module, runs, workers=workers, deadline_s=deadline_s, memory_bytes=2**31
+            self.emulator,
+            self.module,
+            runs,
+            workers=workers,
+            deadline_s=deadline_s,
+            memory_bytes=2**31,
         )
 
     def __call__(self, inputs, outputs, *scalars, **options) -> RunResult:
@@ -154,4 +161,8 @@ extern "C" __global__ void k(const T* a, const T* b, float* c) {
 
 def only_right(results):
     for result in results:
-        assert result.status == "finished" and not result.findings, (result.name, result.faults, result.findings)
+        assert result.status == "finished" and not result.findings, (
+            result.name,
+            result.faults,
+            result.findings,
+        )

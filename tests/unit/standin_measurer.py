@@ -31,9 +31,9 @@ def run(cubin: str, described: dict, arena, memory: np.ndarray) -> None:
         os._exit(3)
     if f"breaks_at_{memory[x]}" in words:
         raise Breaks
-    memory[y:y + size] = memory[x:x + size]
+    memory[y : y + size] = memory[x : x + size]
     seen = Path(f"{cubin}.seen")
-    if "hangs" in words or "hangs_once" in words and not seen.exists():
+    if "hangs" in words or ("hangs_once" in words and not seen.exists()):
         seen.touch()
         raise Hangs
     if "past_the_end" in words:
@@ -50,8 +50,14 @@ def reference(request: dict) -> dict:
     except Exception as error:
         return {"unavailable": str(error)}
     parts = [(name, field, array) for name, one in found.items() for field, array in one.items()]
-    Path(request["outputs"]).write_bytes(b"".join(array.tobytes() for _, _, array in parts if array is not None))
-    return {"fields": [(name, field, None if array is None else array.shape) for name, field, array in parts]}
+    Path(request["outputs"]).write_bytes(
+        b"".join(array.tobytes() for _, _, array in parts if array is not None)
+    )
+    return {
+        "fields": [
+            (name, field, None if array is None else array.shape) for name, field, array in parts
+        ]
+    }
 
 
 def answer(request: dict) -> dict:
@@ -76,8 +82,15 @@ def answer(request: dict) -> dict:
             for image in outputs(one, arena, after):
                 file.write(image.data)
     said = {name: request[name] for name in ("mode", "looks", "screen") if name in request}
-    return {"damage": found, "samples": [2.0] * 16, "others": [1.0] * 16 if "other_problem" in request else [],
-            "sets": 1, "nodes": 100, "health": {}, "said": said}
+    return {
+        "damage": found,
+        "samples": [2.0] * 16,
+        "others": [1.0] * 16 if "other_problem" in request else [],
+        "sets": 1,
+        "nodes": 100,
+        "health": {},
+        "said": said,
+    }
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def computed(monkeypatch):
     def noted(kernel, case, by):
         seen.append(case.seed)
         return compute(kernel, case, by)
+
     monkeypatch.setattr(reference, "_computed", noted)
     return seen
 
@@ -34,7 +35,7 @@ def test_what_was_used_least_recently_is_given_up_first(cases, computed):
     kernel, (zero, one, two, three, *_) = cases
     answers = Answers(kept_bytes=3 * Answers(0).get(kernel, zero, None).nbytes)
     computed.clear()
-    for case in (zero, one, two, zero, three):           # the fourth to come takes the place of `one`
+    for case in (zero, one, two, zero, three):  # the fourth to come takes the place of `one`
         answers.get(kernel, case, None)
     assert computed == [0, 1, 2, 3]
     answers.get(kernel, zero, None)

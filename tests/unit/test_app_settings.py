@@ -15,11 +15,17 @@ from greenfast.search.targets import RUN_DEADLINE_S
 
 def test_every_setting_has_a_variable_of_its_own_and_a_doc():
     variables = [variable for variable, _, doc in setting_table() if doc]
-    assert len(set(variables)) == len(fields(Settings)) and all(one.startswith("GREENFAST_") for one in variables)
+    assert len(set(variables)) == len(fields(Settings)) and all(
+        one.startswith("GREENFAST_") for one in variables
+    )
 
 
 def test_how_long_a_run_may_take_is_a_setting_of_every_target(tmp_path):
-    services = Services(Settings.from_environment({"GREENFAST_DATA": str(tmp_path), "GREENFAST_RUN_DEADLINE_S": "7"}))
+    services = Services(
+        Settings.from_environment(
+            {"GREENFAST_DATA": str(tmp_path), "GREENFAST_RUN_DEADLINE_S": "7"}
+        )
+    )
     assert services.target("emulator:h200")._run_deadline_s == 7.0
     assert services.target("emulator:h200", 2.0)._run_deadline_s == 2.0
     assert Settings().run_deadline_s == RUN_DEADLINE_S == 30.0
@@ -27,31 +33,58 @@ def test_how_long_a_run_may_take_is_a_setting_of_every_target(tmp_path):
 
 
 def test_what_is_given_is_read_and_the_rest_is_default():
-    found = Settings.from_environment({"GREENFAST_DATA": "/tmp/x", "GREENFAST_PORT": "0",
-                                       "GREENFAST_ALLOWED_HOSTS": "Box, lab.example ,"})
+    found = Settings.from_environment(
+        {
+            "GREENFAST_DATA": "/tmp/x",
+            "GREENFAST_PORT": "0",
+            "GREENFAST_ALLOWED_HOSTS": "Box, lab.example ,",
+        }
+    )
     assert (found.data, found.port, found.host) == (Path("/tmp/x"), 0, "127.0.0.1")
     assert found.allowed_hosts == ("box", "lab.example")
     assert found.database == "sqlite:////tmp/x/greenfast.sqlite3"
 
 
-@pytest.mark.parametrize(("variable", "text"), [
-    ("GREENFAST_PORT", "65536"), ("GREENFAST_PORT", "-1"), ("GREENFAST_LEASE_S", "nan"), ("GREENFAST_LEASE_S", "0"),
-    ("GREENFAST_WORKERS", "two"), ("GREENFAST_WINDOW", "0")])
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("GREENFAST_PORT", "65536"),
+        ("GREENFAST_PORT", "-1"),
+        ("GREENFAST_LEASE_S", "nan"),
+        ("GREENFAST_LEASE_S", "0"),
+        ("GREENFAST_WORKERS", "two"),
+        ("GREENFAST_WINDOW", "0"),
+    ],
+)
 def test_a_value_out_of_range_is_refused_by_its_variable(variable, text):
     with pytest.raises(UsageError) as refused:
         Settings.from_environment({variable: text})
     assert refused.value.code == "bad_setting" and variable in refused.value.message
 
 
-@pytest.mark.parametrize("token", ["short", "sixteen chars ok", "sixteen-chars-ö-", "sixteen-chars\n-ok"])
+@pytest.mark.parametrize(
+    "token", ["short", "sixteen chars ok", "sixteen-chars-ö-", "sixteen-chars\n-ok"]
+)
 def test_a_token_that_is_short_or_no_header_can_hold_is_refused_and_not_shown(token):
     with pytest.raises(UsageError) as refused:
         Settings.from_environment({"GREENFAST_TOKEN": token})
     assert refused.value.code == "weak_token" and token not in str(refused.value)
 
 
-@pytest.mark.parametrize(("host", "alone"), [
-    ("127.0.0.1", True), ("127.8.9.1", True), ("localhost", True), ("::1", True), ("[::1]", True), ("0.0.0.0", False),
-    ("::", False), ("192.168.1.4", False), ("localhost.example", False), ("", False)])
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.4", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
 def test_only_loopback_is_this_machine_alone(host, alone):
     assert is_loopback(host) is alone

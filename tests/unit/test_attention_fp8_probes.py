@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.loop.evaluate import Bench
-from greenfast.search.gates import GateLimits
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.gates import GateLimits
+from greenfast.search.loop.evaluate import Bench
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 
 SMALL = {"tile_m": 16, "warps_m": 1, "tile_n": 32}
@@ -28,28 +28,43 @@ def probed(artifacts, catalogue, toolchain):
         changed = replace(kernel, templates=(template,))
         chosen = changed.workload(workload)
         compiled = chosen.compile_time(changed)
-        bench = Bench(changed, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0)
+        bench = Bench(
+            changed, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+        )
         candidate = preset_candidate(template, "e4m3", compiled, {**SMALL, **changes})
         return probe_candidate(bench, candidate, ("small_weights", "more_keys_grouped_heads"))
+
     yield probe
     target.close()
 
 
-@pytest.mark.parametrize(("workload", "changes"), [
-    ("mission_e4m3", {}), ("mission", {"dequantise": "lut", "lazy_rescale": True})], ids=["e4m3", "sim"])
+@pytest.mark.parametrize(
+    ("workload", "changes"),
+    [("mission_e4m3", {}), ("mission", {"dequantise": "lut", "lazy_rescale": True})],
+    ids=["e4m3", "sim"],
+)
 def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
     reports = probed(workload, **changes)
     assert [(one.probe, one.outcome) for one in reports] == [
-        (name, "right") for name in ("qk", "softmax", "state", "pv", "single_tile", "output")], reports
+        (name, "right") for name in ("qk", "softmax", "state", "pv", "single_tile", "output")
+    ], reports
     assert all(sum(case.compared for case in one.cases) > 100 for one in reports)
 
 
-@pytest.mark.parametrize(("stage", "old", "new"), [
-    ("qk", "k_scale[batch * H_kv + kv_head]", "k_scale[batch * H_kv]"),
-    ("softmax", "p_scale_log2 = {{ p_scale_log2 }};", "p_scale_log2 = 0;"),
-    ("pv", "even[2] = {__byte_perm(v[0], v[1], 0x6420)", "even[2] = {__byte_perm(v[0], v[1], 0x3210)"),
-    ("single_tile", "even[0] * factor, odd[0] * factor", "odd[0] * factor, even[0] * factor"),
-], ids=("scale_of_the_first_head", "p_not_scaled", "v_not_turned", "columns_swapped"))
+@pytest.mark.parametrize(
+    ("stage", "old", "new"),
+    [
+        ("qk", "k_scale[batch * H_kv + kv_head]", "k_scale[batch * H_kv]"),
+        ("softmax", "p_scale_log2 = {{ p_scale_log2 }};", "p_scale_log2 = 0;"),
+        (
+            "pv",
+            "even[2] = {__byte_perm(v[0], v[1], 0x6420)",
+            "even[2] = {__byte_perm(v[0], v[1], 0x3210)",
+        ),
+        ("single_tile", "even[0] * factor, odd[0] * factor", "odd[0] * factor, even[0] * factor"),
+    ],
+    ids=("scale_of_the_first_head", "p_not_scaled", "v_not_turned", "columns_swapped"),
+)
 def test_a_planted_fault_is_found_in_its_stage(stage, old, new, probed):
     found = first_wrong(probed("mission_e4m3", old, new))
     assert found is not None and (found.probe, found.outcome) == (stage, "wrong"), found

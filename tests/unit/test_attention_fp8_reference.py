@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from greenfast.search.gates.correctness import FROBENIUS_FACTOR
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from greenfast.search.oracle.reference import kernel_module
 
 FORMATS = ("sim", "e4m3", "e5m2")
@@ -20,7 +20,9 @@ TILES = {"tile_q": 16, "tile_kv": TILE_KV, "depth": 2}
 fp8 = kernel_module(load_kernel(REPOSITORY_TEMPLATES / "attention_fp8"))
 
 
-def dims_of(s_q: int, s_kv: int, *, batch: int = 1, heads: int = 2, kv_heads: int = 2) -> dict[str, int]:
+def dims_of(
+    s_q: int, s_kv: int, *, batch: int = 1, heads: int = 2, kv_heads: int = 2
+) -> dict[str, int]:
     return {"B": batch, "H": heads, "H_kv": kv_heads, "S_q": s_q, "S_kv": s_kv, "D": 64}
 
 
@@ -29,6 +31,7 @@ def options_of(form: str, dtype: str = "fp16", mask: str = "none") -> dict[str, 
 
 
 # ---- codes ----
+
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_code_that_is_a_number_comes_back(form):
@@ -57,7 +60,11 @@ def test_codes_are_the_nearest(form):
     codes, scales = fp8.quantise(numbers, form)
     units = numbers / scales.astype(np.float64)[..., None, None]
     error = np.abs(fp8.decode(codes, form) - units)
-    step = 0.5 if form == "sim" else np.maximum(fp8.UNIT_ROUNDOFF[form] * np.abs(units), fp8.SUBNORMAL_ROUNDOFF[form])
+    step = (
+        0.5
+        if form == "sim"
+        else np.maximum(fp8.UNIT_ROUNDOFF[form] * np.abs(units), fp8.SUBNORMAL_ROUNDOFF[form])
+    )
     assert (error <= step * (1 + 1e-6)).all()
 
 
@@ -65,10 +72,15 @@ def test_codes_are_the_nearest(form):
 def test_inputs_are_repeatable_numbers_and_as_hard_as_they_say(form):
     dims, options = dims_of(20, 50, batch=2, heads=6, kv_heads=3), options_of(form)
     for recipe in fp8.RECIPES:
-        once, again, other = (fp8.make_inputs(dims, options, recipe, seed, TILES) for seed in (5, 5, 6))
+        once, again, other = (
+            fp8.make_inputs(dims, options, recipe, seed, TILES) for seed in (5, 5, 6)
+        )
         for name in "qkv":
             assert once[name].dtype == np.uint8 and once[f"{name}_scale"].dtype == np.float32
-            assert np.isfinite(fp8.dequantised(once, name, form)).all() and (once[f"{name}_scale"] > 0).all()
+            assert (
+                np.isfinite(fp8.dequantised(once, name, form)).all()
+                and (once[f"{name}_scale"] > 0).all()
+            )
         assert all(once[name].tobytes() == again[name].tobytes() for name in once)
         assert once["k"].tobytes() != other["k"].tobytes()
     ends = fp8.make_inputs(dims, options, "extreme_codes", 0, TILES)
@@ -76,7 +88,9 @@ def test_inputs_are_repeatable_numbers_and_as_hard_as_they_say(form):
     apart = fp8.make_inputs(dims, options, "head_scales", 0, TILES)
     for name in ("k_scale", "v_scale"):
         steps = np.abs(np.diff(np.log10(apart[name]), axis=1))
-        assert (steps > 1.8).all() and (np.abs(np.log10(apart[name][0] / apart[name][1])) > 1.8).all()
+        assert (steps > 1.8).all() and (
+            np.abs(np.log10(apart[name][0] / apart[name][1])) > 1.8
+        ).all()
     zeros = fp8.make_inputs(dims, options, "zero_heads", 0, TILES)
     assert all((zeros[f"{name}_scale"][:, head] == 1).all() for head, name in enumerate("qkv"))
 
@@ -88,29 +102,49 @@ def test_unknown_inputs_are_refused_with_the_known_ones():
 
 # ---- values ----
 
-def naive(dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+
+def naive(
+    dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Attention written down one row at a time on numbers made of the codes one by one."""
+
     def number(name: str, b: int, h: int, i: int) -> np.ndarray:
-        one_by_one = [fp8.decode(np.array([code], np.uint8), options["format"])[0] for code in inputs[name][b, h, i]]
+        one_by_one = [
+            fp8.decode(np.array([code], np.uint8), options["format"])[0]
+            for code in inputs[name][b, h, i]
+        ]
         return np.array(one_by_one) * float(inputs[f"{name}_scale"][b, h])
+
     o, lse = np.zeros(inputs["q"].shape), np.full(inputs["q"].shape[:3], -np.inf)
     for b, h, i in itertools.product(*map(range, o.shape[:3])):
         head = h // (dims["H"] // dims["H_kv"])
-        seen = {"none": dims["S_kv"], "causal_top_left": min(i + 1, dims["S_kv"]),
-                "causal_bottom_right": max(i + 1 + dims["S_kv"] - dims["S_q"], 0)}[options["mask"]]
+        seen = {
+            "none": dims["S_kv"],
+            "causal_top_left": min(i + 1, dims["S_kv"]),
+            "causal_bottom_right": max(i + 1 + dims["S_kv"] - dims["S_q"], 0),
+        }[options["mask"]]
         if not seen:
             continue
         q = number("q", b, h, i)
         scores = [float(q @ number("k", b, head, j)) / math.sqrt(dims["D"]) for j in range(seen)]
         weights = [math.exp(score - max(scores)) for score in scores]
-        o[b, h, i] = sum(w * number("v", b, head, j) for j, w in enumerate(weights)) / math.fsum(weights)
+        o[b, h, i] = sum(w * number("v", b, head, j) for j, w in enumerate(weights)) / math.fsum(
+            weights
+        )
         lse[b, h, i] = max(scores) + math.log(math.fsum(weights))
     return o, lse
 
 
-@pytest.mark.parametrize(("form", "mask"), [("sim", "none"), ("e4m3", "causal_top_left"), ("e5m2", "causal_bottom_right")])
+@pytest.mark.parametrize(
+    ("form", "mask"),
+    [("sim", "none"), ("e4m3", "causal_top_left"), ("e5m2", "causal_bottom_right")],
+)
 def test_the_reference_is_attention_on_the_dequantised_codes(form, mask):
-    for dims in (dims_of(4, 6, batch=2, heads=4), dims_of(5, 2, heads=2, kv_heads=1), dims_of(3, 0)):
+    for dims in (
+        dims_of(4, 6, batch=2, heads=4),
+        dims_of(5, 2, heads=2, kv_heads=1),
+        dims_of(3, 0),
+    ):
         options = options_of(form, mask=mask)
         inputs = fp8.make_inputs(dims, options, "head_scales", 3, TILES)
         o, lse = naive(dims, options, inputs)
@@ -121,31 +155,52 @@ def test_the_reference_is_attention_on_the_dequantised_codes(form, mask):
 
 # ---- bounds ----
 
-def model_kernel(dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray],
-                 bug: str = "") -> tuple[np.ndarray, np.ndarray]:
+
+def model_kernel(
+    dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray], bug: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """A tiled kernel as a GPU would run it: float32, P held in its type and scaled, O rounded; `bug` breaks one line."""
     form, stored = options["format"], fp8.held(options)
-    q, k, v = (fp8.decode(inputs[name], form).astype(np.float32) + (bug == "midpoint") for name in "qkv")
-    p_scale = np.float32({"": fp8.LEAST_P_SCALE.get(form, 1.0), "P not scaled": 1.0}.get(bug, stored.p_scale))
-    visible = np.minimum(fp8.visible_keys(dims, options["mask"]) + (bug == "mask one off"), dims["S_kv"])
+    q, k, v = (
+        fp8.decode(inputs[name], form).astype(np.float32) + (bug == "midpoint") for name in "qkv"
+    )
+    p_scale = np.float32(
+        {"": fp8.LEAST_P_SCALE.get(form, 1.0), "P not scaled": 1.0}.get(bug, stored.p_scale)
+    )
+    visible = np.minimum(
+        fp8.visible_keys(dims, options["mask"]) + (bug == "mask one off"), dims["S_kv"]
+    )
     keys = dims["S_kv"] - (bug == "last key missing")
     o, lse = np.zeros(q.shape, stored.o_dtype), np.zeros(q.shape[:3], np.float32)
     for b, h in itertools.product(range(dims["B"]), range(dims["H"])):
         head = h * dims["H_kv"] // dims["H"]
-        scale = np.float32(dims["D"] ** -0.5) * inputs["q_scale"][b, h] * inputs["k_scale"][b, head - (bug == "k scale")]
+        scale = (
+            np.float32(dims["D"] ** -0.5)
+            * inputs["q_scale"][b, h]
+            * inputs["k_scale"][b, head - (bug == "k scale")]
+        )
         top = np.full(dims["S_q"], -np.inf, np.float32)
-        total, out = np.zeros(dims["S_q"], np.float32), np.zeros((dims["S_q"], dims["D"]), np.float32)
+        total, out = (
+            np.zeros(dims["S_q"], np.float32),
+            np.zeros((dims["S_q"], dims["D"]), np.float32),
+        )
         for first in range(0, keys, TILE_KV):
             tile = slice(first, min(first + TILE_KV, keys))
             score = (q[b, h] @ k[b, head, tile].T) * scale
-            score = np.where(np.arange(tile.start, tile.stop) < visible[:, None], score, np.float32(-np.inf))
+            score = np.where(
+                np.arange(tile.start, tile.stop) < visible[:, None], score, np.float32(-np.inf)
+            )
             new_top = np.maximum(top, score.max(axis=1))
             shift = np.where(np.isneginf(new_top), np.float32(0), new_top)
             shrink, top = np.exp(top - shift), new_top
             p = np.exp(score - shift[:, None])
             held = (p * p_scale).astype(stored.p_dtype).astype(np.float32)
-            total = total * shrink + (held.sum(axis=1) / p_scale if bug == "sum of the rounded P" else p.sum(axis=1))
-            out = out * (1 if bug == "o not rescaled" else shrink[:, None]) + held @ v[b, head, tile]
+            total = total * shrink + (
+                held.sum(axis=1) / p_scale if bug == "sum of the rounded P" else p.sum(axis=1)
+            )
+            out = (
+                out * (1 if bug == "o not rescaled" else shrink[:, None]) + held @ v[b, head, tile]
+            )
         factor = inputs["v_scale"][b, head - (bug == "v scale")] / p_scale
         o[b, h] = (out * (factor / np.where(total > 0, total, 1))[:, None]).astype(stored.o_dtype)
         with np.errstate(divide="ignore"):
@@ -160,10 +215,13 @@ def judge(expected: dict[str, np.ndarray | None], got: np.ndarray) -> bool:
     if not (error <= expected["bound"]).all():
         return False
     return expected["rounded"] is None or bool(
-        np.linalg.norm(error) <= FROBENIUS_FACTOR * np.linalg.norm(expected["rounded"] - value))
+        np.linalg.norm(error) <= FROBENIUS_FACTOR * np.linalg.norm(expected["rounded"] - value)
+    )
 
 
-def accepts(dims: dict[str, int], options: dict[str, str], recipe: str, seed: int, bug: str = "") -> bool:
+def accepts(
+    dims: dict[str, int], options: dict[str, str], recipe: str, seed: int, bug: str = ""
+) -> bool:
     inputs = fp8.make_inputs(dims, options, recipe, seed, TILES)
     expected = fp8.reference(dims, options, inputs)
     with np.errstate(all="ignore"):
@@ -175,18 +233,37 @@ def accepts(dims: dict[str, int], options: dict[str, str], recipe: str, seed: in
 @pytest.mark.parametrize("recipe", fp8.RECIPES)
 def test_a_right_kernel_passes_on_every_recipe(recipe, form):
     """With the least scale of P that is right: the largest is closer to the reference's own model."""
-    for seed, (mask, dtype) in enumerate([("none", "fp16"), ("causal_top_left", "bf16"), ("causal_bottom_right", "fp16")]):
-        for dims in (dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3), dims_of(1, 33, batch=2), dims_of(17, 17)):
+    for seed, (mask, dtype) in enumerate(
+        [("none", "fp16"), ("causal_top_left", "bf16"), ("causal_bottom_right", "fp16")]
+    ):
+        for dims in (
+            dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3),
+            dims_of(1, 33, batch=2),
+            dims_of(17, 17),
+        ):
             assert accepts(dims, options_of(form, dtype, mask), recipe, seed), (mask, seed, dims)
 
 
-ANYWHERE = (("last key missing", "normal"), ("last key missing", "equal_keys"), ("last key missing", "small_weights"),
-            ("o not rescaled", "rising"), ("mask one off", "normal"), ("mask one off", "row_code"),
-            ("k scale", "head_scales"), ("v scale", "head_scales"))
+ANYWHERE = (
+    ("last key missing", "normal"),
+    ("last key missing", "equal_keys"),
+    ("last key missing", "small_weights"),
+    ("o not rescaled", "rising"),
+    ("mask one off", "normal"),
+    ("mask one off", "row_code"),
+    ("k scale", "head_scales"),
+    ("v scale", "head_scales"),
+)
 OF_ONE_BYTE = (("sum of the rounded P", "normal"), ("P not scaled", "small_weights"))
-WRONG = ([(form, *one) for form in FORMATS for one in ANYWHERE]
-         + [(form, *one) for form in ("e4m3", "e5m2") for one in OF_ONE_BYTE]
-         + [("sim", "midpoint", "normal"), ("sim", "midpoint", "zero_heads"), ("sim", "v scale", "normal")])
+WRONG = (
+    [(form, *one) for form in FORMATS for one in ANYWHERE]
+    + [(form, *one) for form in ("e4m3", "e5m2") for one in OF_ONE_BYTE]
+    + [
+        ("sim", "midpoint", "normal"),
+        ("sim", "midpoint", "zero_heads"),
+        ("sim", "v scale", "normal"),
+    ]
+)
 
 
 @pytest.mark.parametrize(("form", "bug", "recipe"), WRONG)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.facts import device
 from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import assemble, render
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome, Reason
@@ -36,29 +42,53 @@ def emulator(artifacts):
 
 def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
     """The candidate, its text changed by `change`; no gate here needs a cubin."""
-    candidate = Candidate("attention", template.name, complete_parameters(template, parameters, compiled),
-                          Origin(OriginKind.SEEDED))
+    candidate = Candidate(
+        "attention",
+        template.name,
+        complete_parameters(template, parameters, compiled),
+        Origin(OriginKind.SEEDED),
+    )
     point = resolve(template, candidate.parameters, compiled)
     source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
         body = source.unit.splitlines()
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
         source = assemble(lines, source.entries, CATALOGUE.include_dirs)
-    return Subject(ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0)
+    return Subject(
+        ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0
+    )
 
 
 def rendered(parameters, compiled=COMPILED):
     return subject(None, parameters, compiled=compiled).source
 
 
-@pytest.mark.parametrize("parameters", [
-    {**SPLIT, "combine": "cluster"}, {**SPLIT, "combine": "last_cta"},
-    pytest.param({**SPLIT, "combine": "second_kernel"}, marks=pytest.mark.slow),
-    {**SPLIT, "combine": "atomic", "split_kv": 8}, {**WALK, "scheduler": "persistent", "pipeline_depth": 5},
-    {**SMALL, "tile_n": 64, "softmax": "single_pass", "pipeline_depth": 1, "cache_hint": "evict_last"},
-    pytest.param({**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}, marks=pytest.mark.slow), {**WALK, "spread_copies": True, "pipeline_depth": 3}], ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {**SPLIT, "combine": "cluster"},
+        {**SPLIT, "combine": "last_cta"},
+        pytest.param({**SPLIT, "combine": "second_kernel"}, marks=pytest.mark.slow),
+        {**SPLIT, "combine": "atomic", "split_kv": 8},
+        {**WALK, "scheduler": "persistent", "pipeline_depth": 5},
+        {
+            **SMALL,
+            "tile_n": 64,
+            "softmax": "single_pass",
+            "pipeline_depth": 1,
+            "cache_hint": "evict_last",
+        },
+        pytest.param(
+            {**WALK, "unroll": 2, "exp_polynomial": 2, "pipeline_depth": 3}, marks=pytest.mark.slow
+        ),
+        {**WALK, "spread_copies": True, "pipeline_depth": 3},
+    ],
+    ids=str,
+)
 def test_it_is_right_and_safe(emulator, parameters):
-    assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
+    assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), (
+        "the point is another"
+    )
     made = subject(emulator, parameters)
     for gate in (CorrectnessGate(), SafetyGate()):
         result = gate.judge(made)
@@ -69,11 +99,16 @@ def without(old, new=""):
     def change(text):
         assert text.count(old) == 1, (text.count(old), old)
         return text.replace(old, new)
+
     return change
 
 
-WRITERS = "    __threadfence();                             // who takes a later ticket sees this part\n"
-READERS = "    __threadfence();                             // and who has the last one sees all parts\n"
+WRITERS = (
+    "    __threadfence();                             // who takes a later ticket sees this part\n"
+)
+READERS = (
+    "    __threadfence();                             // and who has the last one sees all parts\n"
+)
 BEFORE_TICKET = WRITERS + "    __syncthreads();\n"
 LAST, ATOMIC = {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "atomic"}
 PLANTED = {
@@ -82,9 +117,19 @@ PLANTED = {
     "no barrier before the ticket": (LAST, without(BEFORE_TICKET, WRITERS), Reason.RACE),
     "no barrier behind persistent rows": (
         {**WALK, "q_in": "registers", "scheduler": "persistent"},
-        without("    __syncthreads();                             // before the next rows take these tiles' place\n"), Reason.RACE),
+        without(
+            "    __syncthreads();                             // before the next rows take these tiles' place\n"
+        ),
+        Reason.RACE,
+    ),
     "maxima read before all have them": (
-        ATOMIC, without("    gf::cluster_sync();\n    if (threadIdx.x < owned_rows)", "    if (threadIdx.x < owned_rows)"), Reason.DEVICE_FAULT),
+        ATOMIC,
+        without(
+            "    gf::cluster_sync();\n    if (threadIdx.x < owned_rows)",
+            "    if (threadIdx.x < owned_rows)",
+        ),
+        Reason.DEVICE_FAULT,
+    ),
 }
 
 
@@ -101,15 +146,34 @@ def test_sums_that_start_as_an_old_tile_are_wrong(emulator):
 
 
 def test_what_is_off_leaves_no_trace():
-    texts = {one.name: rendered(dict(preset_candidate(MMA, one.name, COMPILED).parameters)).text for one in MMA.presets}
-    for word, presets in {"workspace": {"last_block", "two_kernels"}, "tickets": {"last_block"}, "cluster": {"split"},
-                          "attention_mma_combine": {"two_kernels"}, "is_first": {"single_pass"}, "attend(": {"persistent"},
-                          "polynomial": set(), "keeping": set(), "probe": set(), "atomicAdd": {"last_block"}}.items():
+    texts = {
+        one.name: rendered(dict(preset_candidate(MMA, one.name, COMPILED).parameters)).text
+        for one in MMA.presets
+    }
+    for word, presets in {
+        "workspace": {"last_block", "two_kernels"},
+        "tickets": {"last_block"},
+        "cluster": {"split"},
+        "attention_mma_combine": {"two_kernels"},
+        "is_first": {"single_pass"},
+        "attend(": {"persistent"},
+        "polynomial": set(),
+        "keeping": set(),
+        "probe": set(),
+        "atomicAdd": {"last_block"},
+    }.items():
         assert {name for name, text in texts.items() if word in text} == presets, word
 
 
-@pytest.mark.parametrize(("combine", "launches", "workspaces"), [
-    ("cluster", 1, []), ("atomic", 1, []), ("last_cta", 1, ["workspace", "tickets"]), ("second_kernel", 2, ["workspace"])])
+@pytest.mark.parametrize(
+    ("combine", "launches", "workspaces"),
+    [
+        ("cluster", 1, []),
+        ("atomic", 1, []),
+        ("last_cta", 1, ["workspace", "tickets"]),
+        ("second_kernel", 2, ["workspace"]),
+    ],
+)
 def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, launches, workspaces):
     made = subject(None, {**SPLIT, "combine": combine})
     case = derived_cases(ATTENTION, COMPILED, made.point.tiles, 0)[0]
@@ -121,12 +185,19 @@ def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, lau
 
 
 def test_a_point_that_needs_too_much_shared_memory_is_excluded_with_the_bytes():
-    parameters = complete_parameters(MMA, {"tile_n": 256, "pipeline_depth": 5, "warps_n": 2}, (("D", 128), *COMPILED[1:]))
+    parameters = complete_parameters(
+        MMA, {"tile_n": 256, "pipeline_depth": 5, "warps_n": 2}, (("D", 128), *COMPILED[1:])
+    )
     said = Space(MMA, (("D", 128), *COMPILED[1:]), device("h200")).why_not(parameters)
     assert "671744 bytes of shared memory" in said
 
 
 def test_split_without_a_cluster_fits_older_gpus():
-    for combine, fits in (("cluster", False), ("atomic", False), ("last_cta", True), ("second_kernel", True)):
+    for combine, fits in (
+        ("cluster", False),
+        ("atomic", False),
+        ("last_cta", True),
+        ("second_kernel", True),
+    ):
         parameters = complete_parameters(MMA, {**SPLIT, "combine": combine}, COMPILED)
         assert (Space(MMA, COMPILED, device("l4")).why_not(parameters) is None) == fits, combine

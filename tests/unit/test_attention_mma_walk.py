@@ -3,45 +3,72 @@
 from __future__ import annotations
 
 import pytest
+from test_attention_mma import COMPILED, MMA, emulator, rendered, subject, without  # noqa: F401
 
-from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.targets.emulator.instruction_mix import instruction_mix
 from greenfast.search.toolchain.ptx import read_entries
 from greenfast.search.verdict import Outcome, Reason
-from test_attention_mma import COMPILED, MMA, emulator, rendered, subject, without  # noqa: F401
 
 AHEAD = {"tile_m": 32, "warps_m": 2, "tile_n": 32, "walk": "ahead"}
 TURNS = {"tile_m": 128, "warps_m": 8, "tile_n": 16, "pipeline_depth": 3, "walk": "turns"}
 POINTER = 1 << 24
-WAITED = ("        gf::async_copy_wait<0>();                // the next tile's k and this one's v are here, "
-          "for who has the turn after the next\n")
+WAITED = (
+    "        gf::async_copy_wait<0>();                // the next tile's k and this one's v are here, "
+    "for who has the turn after the next\n"
+)
 
 
-@pytest.mark.parametrize("parameters", [
-    AHEAD, TURNS, pytest.param({**TURNS, "tile_m": 256, "q_in": "shared"}, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        AHEAD,
+        TURNS,
+        pytest.param({**TURNS, "tile_m": 256, "q_in": "shared"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_it_is_right_and_safe(emulator, parameters):
-    assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), "the point is another"
+    assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), (
+        "the point is another"
+    )
     made = subject(emulator, parameters)
     for gate in (CorrectnessGate(), SafetyGate()):
         result = gate.judge(made)
         assert result.outcome is Outcome.PASSED, result.sentence
 
 
-@pytest.mark.parametrize(("parameters", "change"), [
-    (AHEAD, without("        gf::async_copy_wait<0>();                // this tile's v and the next one's k are here\n"
-                    "        __syncthreads();\n",
-                    "        gf::async_copy_wait<0>();\n")),
-    (AHEAD, without("        gf::async_copy_wait<0>();                // this tile's v and the next one's k are here\n",
-                    "        gf::async_copy_wait<1>();\n")),
-    (TURNS, without(WAITED)),
-    (TURNS, without("gf::named_barrier_sync(1, threads)", "__syncwarp()")),
-], ids=["ahead, no barrier", "ahead, v in flight", "turns, nobody waits", "turns, no barrier"])
+@pytest.mark.parametrize(
+    ("parameters", "change"),
+    [
+        (
+            AHEAD,
+            without(
+                "        gf::async_copy_wait<0>();                // this tile's v and the next one's k are here\n"
+                "        __syncthreads();\n",
+                "        gf::async_copy_wait<0>();\n",
+            ),
+        ),
+        (
+            AHEAD,
+            without(
+                "        gf::async_copy_wait<0>();                // this tile's v and the next one's k are here\n",
+                "        gf::async_copy_wait<1>();\n",
+            ),
+        ),
+        (TURNS, without(WAITED)),
+        (TURNS, without("gf::named_barrier_sync(1, threads)", "__syncwarp()")),
+    ],
+    ids=["ahead, no barrier", "ahead, v in flight", "turns, nobody waits", "turns, no barrier"],
+)
 def test_a_missing_order_is_found(emulator, parameters, change):
     result = SafetyGate().judge(subject(emulator, parameters, change))
     assert result.outcome is Outcome.FAILED, "nothing was found"
-    assert result.reason in (Reason.RACE, Reason.IN_FLIGHT_READ, Reason.UNINITIALISED), result.sentence
+    assert result.reason in (Reason.RACE, Reason.IN_FLIGHT_READ, Reason.UNINITIALISED), (
+        result.sentence
+    )
 
 
 def integers_a_product(toolchain, parameters, head_dim: int) -> float:
@@ -55,13 +82,23 @@ def integers_a_product(toolchain, parameters, head_dim: int) -> float:
         strides = (8 * keys * head_dim, keys * head_dim, head_dim) * 4
         arguments = (*[POINTER] * 4, None, 8, 8, keys, keys, 0.125, *strides)
         return instruction_mix(entry, arguments, (2, 8, 2), (made.threads_per_block, 1, 1), (0,))
-    short, long = mix(64 * dict(made.parameters)["tile_n"]), mix(128 * dict(made.parameters)["tile_n"])
+
+    short, long = (
+        mix(64 * dict(made.parameters)["tile_n"]),
+        mix(128 * dict(made.parameters)["tile_n"]),
+    )
     return (long["int"] - short["int"]) / (long["mma"] - short["mma"])
 
 
-@pytest.mark.parametrize(("parameters", "head_dim", "most"), [
-    ({"tile_m": 128, "warps_m": 4, "tile_n": 64}, 64, 2.0), ({"tile_m": 128, "warps_m": 8, "tile_n": 64}, 128, 2.0),
-    ({**AHEAD, "tile_m": 128, "warps_m": 8, "tile_n": 64}, 128, 2.0)], ids=str)
+@pytest.mark.parametrize(
+    ("parameters", "head_dim", "most"),
+    [
+        ({"tile_m": 128, "warps_m": 4, "tile_n": 64}, 64, 2.0),
+        ({"tile_m": 128, "warps_m": 8, "tile_n": 64}, 128, 2.0),
+        ({**AHEAD, "tile_m": 128, "warps_m": 8, "tile_n": 64}, 128, 2.0),
+    ],
+    ids=str,
+)
 def test_a_product_costs_few_integer_instructions(toolchain, parameters, head_dim, most):
     """Places found anew for each load cost 3.5 and 4.4 of them a product, and the kernel 20 % of its time on an H200."""
     assert integers_a_product(toolchain, parameters, head_dim) < most

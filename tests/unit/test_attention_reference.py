@@ -12,8 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.kernels.catalogue import load_kernel
+from greenfast.search.oracle.cases import derived_cases
 
 FOLDER = Path(__file__).resolve().parents[2] / "kernel_templates" / "attention"
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
@@ -32,19 +32,27 @@ def _load() -> ModuleType:
 attention = _load()
 
 
-def dims_of(s_q: int, s_kv: int, *, batch: int = 1, heads: int = 2, kv_heads: int = 2) -> dict[str, int]:
+def dims_of(
+    s_q: int, s_kv: int, *, batch: int = 1, heads: int = 2, kv_heads: int = 2
+) -> dict[str, int]:
     return {"B": batch, "H": heads, "H_kv": kv_heads, "S_q": s_q, "S_kv": s_kv, "D": 64}
 
 
-def naive(dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def naive(
+    dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Attention written down one row at a time, in Python's own floats where it matters."""
     q, k, v = (inputs[name].astype(np.float64) for name in "qkv")
     o, lse = np.zeros(q.shape), np.full(q.shape[:3], -np.inf)
     group = dims["H"] // dims["H_kv"]
     for b, h, i in itertools.product(*map(range, q.shape[:3])):
-        seen = [j for j in range(dims["S_kv"])
-                if mask == "none" or (mask == "causal_top_left" and j <= i)
-                or (mask == "causal_bottom_right" and j - dims["S_kv"] <= i - dims["S_q"])]
+        seen = [
+            j
+            for j in range(dims["S_kv"])
+            if mask == "none"
+            or (mask == "causal_top_left" and j <= i)
+            or (mask == "causal_bottom_right" and j - dims["S_kv"] <= i - dims["S_q"])
+        ]
         if not seen:
             continue
         scores = [float(q[b, h, i] @ k[b, h // group, j]) / math.sqrt(dims["D"]) for j in seen]
@@ -56,8 +64,9 @@ def naive(dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray]) -> tup
     return o, lse
 
 
-def model_kernel(dims: dict[str, int], dtype: str, mask: str, inputs: dict[str, np.ndarray],
-                 bug: str = "") -> tuple[np.ndarray, np.ndarray]:
+def model_kernel(
+    dims: dict[str, int], dtype: str, mask: str, inputs: dict[str, np.ndarray], bug: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """A tiled kernel as a GPU would run it: float32, P and O stored in `dtype`; `bug` breaks one line."""
     storage = attention.STORAGE[dtype]
     q, k, v = (inputs[name].astype(np.float32) for name in "qkv")
@@ -68,7 +77,10 @@ def model_kernel(dims: dict[str, int], dtype: str, mask: str, inputs: dict[str, 
     for b, h in itertools.product(range(dims["B"]), range(dims["H"])):
         head = h % dims["H_kv"] if bug == "heads interleaved" else h * dims["H_kv"] // dims["H"]
         top = np.full(dims["S_q"], -np.inf, np.float32)
-        total, out = np.zeros(dims["S_q"], np.float32), np.zeros((dims["S_q"], dims["D"]), np.float32)
+        total, out = (
+            np.zeros(dims["S_q"], np.float32),
+            np.zeros((dims["S_q"], dims["D"]), np.float32),
+        )
         for first in range(0, keys, TILE_KV):
             tile = slice(first, min(first + TILE_KV, keys))
             columns = np.arange(tile.start, tile.stop)
@@ -76,7 +88,12 @@ def model_kernel(dims: dict[str, int], dtype: str, mask: str, inputs: dict[str, 
             if bug == "scores in fp16":
                 score = (q[b, h] @ k[b, head, tile].T).astype(np.float16).astype(np.float32) * scale
             score = np.where(columns < visible[:, None], score, np.float32(-np.inf))
-            new_top = np.maximum(top, score[:, ::2].max(axis=1) if bug == "maximum of every other key" else score.max(axis=1))
+            new_top = np.maximum(
+                top,
+                score[:, ::2].max(axis=1)
+                if bug == "maximum of every other key"
+                else score.max(axis=1),
+            )
             shift = np.where(np.isneginf(new_top), np.float32(0), new_top)
             shrink, top = np.exp(top - shift), new_top
             p = np.exp(score - shift[:, None])
@@ -103,7 +120,9 @@ def judge(expected: dict[str, np.ndarray | None], got: np.ndarray) -> bool:
     return bool(np.linalg.norm(error) <= 2.0 * np.linalg.norm(expected["rounded"] - value))
 
 
-def accepts(dims: dict[str, int], dtype: str, mask: str, recipe: str, seed: int, bug: str = "") -> bool:
+def accepts(
+    dims: dict[str, int], dtype: str, mask: str, recipe: str, seed: int, bug: str = ""
+) -> bool:
     options = {"dtype": dtype, "mask": mask}
     inputs = attention.make_inputs(dims, options, recipe, seed, TILES)
     expected = attention.reference(dims, options, inputs)
@@ -113,9 +132,17 @@ def accepts(dims: dict[str, int], dtype: str, mask: str, recipe: str, seed: int,
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("dims", [
-    dims_of(9, 9), dims_of(5, 12, heads=4), dims_of(13, 6, batch=2, heads=3, kv_heads=1), dims_of(1, 1),
-    dims_of(4, 0)], ids=lambda dims: f"{dims['S_q']}x{dims['S_kv']}")
+@pytest.mark.parametrize(
+    "dims",
+    [
+        dims_of(9, 9),
+        dims_of(5, 12, heads=4),
+        dims_of(13, 6, batch=2, heads=3, kv_heads=1),
+        dims_of(1, 1),
+        dims_of(4, 0),
+    ],
+    ids=lambda dims: f"{dims['S_q']}x{dims['S_kv']}",
+)
 def test_the_reference_is_attention_written_row_by_row(dims: dict[str, int], mask: str) -> None:
     options = {"dtype": "fp16", "mask": mask}
     inputs = attention.make_inputs(dims, options, "normal", 3, TILES)
@@ -126,7 +153,10 @@ def test_the_reference_is_attention_written_row_by_row(dims: dict[str, int], mas
 
 
 def test_row_blocks_do_not_change_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    dims, options = dims_of(41, 23, heads=1, kv_heads=1), {"dtype": "bf16", "mask": "causal_bottom_right"}
+    dims, options = (
+        dims_of(41, 23, heads=1, kv_heads=1),
+        {"dtype": "bf16", "mask": "causal_bottom_right"},
+    )
     inputs = attention.make_inputs(dims, options, "normal", 0, TILES)
     whole = attention.reference(dims, options, inputs)
     monkeypatch.setattr(attention, "BLOCK_ROWS", 7)
@@ -137,7 +167,9 @@ def test_row_blocks_do_not_change_the_reference(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_row_that_sees_no_key_may_be_nothing_but_zero() -> None:
     dims, options = dims_of(7, 3), {"dtype": "fp16", "mask": "causal_bottom_right"}
-    found = attention.reference(dims, options, attention.make_inputs(dims, options, "normal", 0, TILES))
+    found = attention.reference(
+        dims, options, attention.make_inputs(dims, options, "normal", 0, TILES)
+    )
     empty = attention.visible_keys(dims, "causal_bottom_right") == 0
     assert empty.sum() == 4
     assert not found["o"]["value"][:, :, empty].any() and not found["o"]["bound"][:, :, empty].any()
@@ -149,7 +181,11 @@ def test_a_row_that_sees_no_key_may_be_nothing_but_zero() -> None:
 @pytest.mark.parametrize("recipe", attention.RECIPES)
 def test_a_right_kernel_passes_on_every_recipe(recipe: str, dtype: str) -> None:
     for mask, seed in itertools.product(MASKS, range(3)):
-        for dims in (dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3), dims_of(49, 17), dims_of(17, 17)):
+        for dims in (
+            dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3),
+            dims_of(49, 17),
+            dims_of(17, 17),
+        ):
             assert accepts(dims, dtype, mask, recipe, seed), (mask, seed, dims)
 
 
@@ -157,11 +193,15 @@ def folded_softmax(dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray
     """O of kernels that fold scale and log2(e) into one multiply-add, p = 2^(s c - float32(m c)): of one tile, in fp16."""
     q, k, v = (inputs[name].astype(np.float64) for name in "qkv")
     seen = np.arange(dims["S_kv"]) < attention.visible_keys(dims, mask)[:, None]
-    score = np.where(seen, q @ k.swapaxes(2, 3), -np.inf)                            # exact on the grids of these recipes
+    score = np.where(seen, q @ k.swapaxes(2, 3), -np.inf)  # exact on the grids of these recipes
     factor = np.float64(np.float32(dims["D"] ** -0.5 * np.log2(np.e)))
     top = (score.max(axis=3, keepdims=True) * factor).astype(np.float32).astype(np.float64)
     p = np.exp2((score * factor - top).astype(np.float32))
-    return (p.astype(np.float16).astype(np.float32) @ v.astype(np.float32) / p.sum(axis=3, keepdims=True)).astype(np.float16)
+    return (
+        p.astype(np.float16).astype(np.float32)
+        @ v.astype(np.float32)
+        / p.sum(axis=3, keepdims=True)
+    ).astype(np.float16)
 
 
 @pytest.mark.parametrize("recipe", ["beyond_fp16", "far_apart"])
@@ -170,14 +210,23 @@ def test_a_right_kernel_is_not_blamed_for_the_float32_of_a_large_maximum(recipe:
     dims, options = {**dims_of(17, 17), "D": 32}, {"dtype": "fp16", "mask": "causal_top_left"}
     for seed in range(300):
         inputs = attention.make_inputs(dims, options, recipe, seed, TILES)
-        assert judge(attention.reference(dims, options, inputs)["o"], folded_softmax(dims, options["mask"], inputs)), seed
+        assert judge(
+            attention.reference(dims, options, inputs)["o"],
+            folded_softmax(dims, options["mask"], inputs),
+        ), seed
 
 
 def test_a_weight_below_float32s_normal_numbers_may_be_zero() -> None:
     """The hardware's 2^x flushes it; where the key that has the weight has no value, O is nothing else."""
-    dims, options = {**dims_of(1, 2, heads=1, kv_heads=1), "D": 64}, {"dtype": "bf16", "mask": "none"}
-    inputs = {name: np.zeros((1, 1, keys, 64), attention.STORAGE["bf16"]) for name, keys in (("q", 1), ("k", 2), ("v", 2))}
-    inputs["q"][..., 0] = inputs["k"][0, 0, 0, 0] = 26.5                              # scores of 87.8 and 0
+    dims, options = (
+        {**dims_of(1, 2, heads=1, kv_heads=1), "D": 64},
+        {"dtype": "bf16", "mask": "none"},
+    )
+    inputs = {
+        name: np.zeros((1, 1, keys, 64), attention.STORAGE["bf16"])
+        for name, keys in (("q", 1), ("k", 2), ("v", 2))
+    }
+    inputs["q"][..., 0] = inputs["k"][0, 0, 0, 0] = 26.5  # scores of 87.8 and 0
     inputs["v"][0, 0, 1] = 1.0
     expected = attention.reference(dims, options, inputs)["o"]
     assert 2.0**-134 < expected["value"].min() < 2.0**-126
@@ -185,13 +234,29 @@ def test_a_weight_below_float32s_normal_numbers_may_be_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize(("bug", "recipe"), [
-    ("last key missing", "normal"), ("last key missing", "dominant_key"), ("last key missing", "equal_keys"),
-    ("last key missing", "constant_v"), ("unscaled", "normal"), ("l not rescaled", "rising"),
-    ("l not rescaled", "normal"), ("o not rescaled", "rising"), ("o not rescaled", "normal"),
-    ("tail counted", "normal"), ("tail counted", "constant_v"), ("tail counted", "equal_keys"),
-    ("mask one off", "normal"), ("mask one off", "row_code"), ("heads interleaved", "head_scales"),
-    ("heads interleaved", "normal"), ("scores in fp16", "beyond_fp16"), ("maximum of every other key", "far_apart")])
+@pytest.mark.parametrize(
+    ("bug", "recipe"),
+    [
+        ("last key missing", "normal"),
+        ("last key missing", "dominant_key"),
+        ("last key missing", "equal_keys"),
+        ("last key missing", "constant_v"),
+        ("unscaled", "normal"),
+        ("l not rescaled", "rising"),
+        ("l not rescaled", "normal"),
+        ("o not rescaled", "rising"),
+        ("o not rescaled", "normal"),
+        ("tail counted", "normal"),
+        ("tail counted", "constant_v"),
+        ("tail counted", "equal_keys"),
+        ("mask one off", "normal"),
+        ("mask one off", "row_code"),
+        ("heads interleaved", "head_scales"),
+        ("heads interleaved", "normal"),
+        ("scores in fp16", "beyond_fp16"),
+        ("maximum of every other key", "far_apart"),
+    ],
+)
 def test_a_wrong_kernel_fails(bug: str, recipe: str, dtype: str) -> None:
     mask = "causal_top_left" if bug == "mask one off" else "none"
     dims = dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3)
@@ -213,8 +278,13 @@ def test_inputs_are_finite_repeatable_and_as_hard_as_they_say(dtype: str) -> Non
     scores = beyond["q"].astype(np.float64) @ beyond["k"].astype(np.float64).swapaxes(2, 3)
     assert np.abs(scores).min() > 65504
     apart = attention.make_inputs(dims, options, "far_apart", 0, TILES)
-    scores = np.sort(apart["q"].astype(np.float64) @ apart["k"].astype(np.float64).swapaxes(2, 3)) * dims["D"] ** -0.5
-    assert np.median(scores[..., -1] - scores[..., -2]) > 50.0 and (scores[..., -1] - scores[..., -3]).max() > 2 * math.log(3e38)
+    scores = (
+        np.sort(apart["q"].astype(np.float64) @ apart["k"].astype(np.float64).swapaxes(2, 3))
+        * dims["D"] ** -0.5
+    )
+    assert np.median(scores[..., -1] - scores[..., -2]) > 50.0 and (
+        scores[..., -1] - scores[..., -3]
+    ).max() > 2 * math.log(3e38)
 
 
 def test_unknown_inputs_are_refused_with_the_known_ones() -> None:

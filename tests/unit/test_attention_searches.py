@@ -9,20 +9,20 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from drawn_gpu import DrawnGpu
 
-from greenfast.app.bundle.download import launch_description
-from greenfast.app.service.worker import StoppableSink, Stop
 from bench.gpu.attention_floors import shape_of
 from bench.gpu.attention_searches import WORKLOADS, row_of, save_champions, unfinished, wanted
+from greenfast.app.bundle.download import launch_description
+from greenfast.app.service.worker import Stop, StoppableSink
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
-from drawn_gpu import DrawnGpu
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
 from greenfast.search.devices.facts import device
+from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
 from greenfast.search.loop.evaluate import Bench
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import TimeKind, Timing
 
@@ -30,8 +30,17 @@ from greenfast.search.verdict import TimeKind, Timing
 @pytest.fixture
 def plan(album, monkeypatch):
     monkeypatch.setattr("greenfast.search.loop.plan.target_device", lambda target: device("h200"))
-    request = SearchRequest("axpy", name="odd", workloads=("odd",), templates=("right",), target="cuda:0", strategy="random",
-                            trials=6, seed=3, mode="hot")
+    request = SearchRequest(
+        "axpy",
+        name="odd",
+        workloads=("odd",),
+        templates=("right",),
+        target="cuda:0",
+        strategy="random",
+        trials=6,
+        seed=3,
+        mode="hot",
+    )
     return make_plan(request, album, window=1)
 
 
@@ -43,15 +52,26 @@ def store(tmp_path):
 
 @pytest.fixture
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0)
+    )
 
 
 def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=None):
     """A part of a search on drawn times, as a worker runs it."""
     kernel = album.kernel("axpy")
     workload = kernel.workload("odd")
-    bench = Bench(kernel, plan.compiled, (workload,), DrawnGpu(), toolchain, album.include_dirs, plan.limits, plan.seed,
-                  checker=checker)
+    bench = Bench(
+        kernel,
+        plan.compiled,
+        (workload,),
+        DrawnGpu(),
+        toolchain,
+        album.include_dirs,
+        plan.limits,
+        plan.seed,
+        checker=checker,
+    )
     claim, stop = store.claim("test", 30.0, search_id), Stop(10.0)
     store.describe(claim, {"device": "h200", "toolchain": "nvrtc 1"})
     seen = []
@@ -60,6 +80,7 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
         seen.append(trial)
         if len(seen) == stop_after:
             stop.ask()
+
     sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
     result = SearchRun(plan, bench, sink, store.history(claim), on_trial).run()
     store.finish(claim, result.ended, result.why)
@@ -76,12 +97,21 @@ def test_a_search_that_was_cut_short_is_found_and_resumed(plan, store, album, to
     assert unfinished(store, plan) is None
 
 
-def test_the_row_names_the_confirmed_winner_its_peers_and_the_champion(plan, store, album, toolchain, emulator):
+def test_the_row_names_the_confirmed_winner_its_peers_and_the_champion(
+    plan, store, album, toolchain, emulator
+):
     search_id = store.submit(plan).id
     run_on(store, search_id, plan, album, toolchain, checker=emulator)
-    workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
-    row, confirmation = row_of(store, search_id, workload), store.confirmation(search_id).confirmation
-    assert row["confirmed"] == confirmation.confirmed and row["winner"]["trial"] == confirmation.trial
+    workload = replace(
+        album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none"))
+    )
+    row, confirmation = (
+        row_of(store, search_id, workload),
+        store.confirmation(search_id).confirmation,
+    )
+    assert (
+        row["confirmed"] == confirmation.confirmed and row["winner"]["trial"] == confirmation.trial
+    )
     assert len(row["trials"]) == 6 == sum(row["verdicts"].values())
     assert row["best_peer"] is None and row["peers"] == []
     assert confirmation.confirmed, "the times are drawn so that one is faster"
@@ -96,24 +126,57 @@ def test_the_fastest_peer_is_the_one_to_beat(plan, store, album, toolchain):
     store.request_confirmation(search_id)
     claim = store.claim("test", 30.0, search_id)
     for name, us, ratio in (("slow", 30.0, 0.4), ("quick", 20.0, 0.6)):
-        store.record_peer(claim, Peer(name, "1", "odd", "timed", "", us, Comparison(
-            name, None, "faster", ratio, ratio - 0.1, float("inf"), (ProcessTimes(1, (timing,)),))))
+        store.record_peer(
+            claim,
+            Peer(
+                name,
+                "1",
+                "odd",
+                "timed",
+                "",
+                us,
+                Comparison(
+                    name,
+                    None,
+                    "faster",
+                    ratio,
+                    ratio - 0.1,
+                    float("inf"),
+                    (ProcessTimes(1, (timing,)),),
+                ),
+            ),
+        )
     store.record_peer(claim, Peer("gone", "", "odd", "unavailable", ""))
-    workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
+    workload = replace(
+        album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none"))
+    )
     row = row_of(store, search_id, workload)
-    assert row["best_peer"] == "quick" and row["ratio_to_best_peer"] == 0.6 and row["interval"] == [0.5, float("inf")]
-    assert {one["name"]: one["outcome"] for one in row["peers"]} == {"gone": "unavailable", "quick": "timed", "slow": "timed"}
+    assert (
+        row["best_peer"] == "quick"
+        and row["ratio_to_best_peer"] == 0.6
+        and row["interval"] == [0.5, float("inf")]
+    )
+    assert {one["name"]: one["outcome"] for one in row["peers"]} == {
+        "gone": "unavailable",
+        "quick": "timed",
+        "slow": "timed",
+    }
     (slow,) = [one for one in row["peers"] if one["name"] == "slow"]
     assert slow["interval"] == [pytest.approx(0.3), None], "JSON has no infinity"
 
 
-def test_champions_are_kept_beside_those_of_other_scopes(plan, store, album, toolchain, emulator, tmp_path,
-                                                            monkeypatch):
+def test_champions_are_kept_beside_those_of_other_scopes(
+    plan, store, album, toolchain, emulator, tmp_path, monkeypatch
+):
     monkeypatch.setattr("bench.gpu.attention_searches.PUBLISHED", tmp_path / "published")
-    (tmp_path / "champions.json").write_text(json.dumps({"environment": {}, "rows": [{"scope_digest": "another"}]}))
+    (tmp_path / "champions.json").write_text(
+        json.dumps({"environment": {}, "rows": [{"scope_digest": "another"}]})
+    )
     search_id = store.submit(plan).id
     run_on(store, search_id, plan, album, toolchain, checker=emulator)
-    workload = replace(album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none")))
+    workload = replace(
+        album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none"))
+    )
     scope = row_of(store, search_id, workload)["champion"]
     monkeypatch.setattr("bench.gpu.attention_searches.KERNEL", "axpy")
     save_champions(store, {"date": "2026-11-22"}, tmp_path)
@@ -123,34 +186,66 @@ def test_champions_are_kept_beside_those_of_other_scopes(plan, store, album, too
 
 
 def test_what_was_never_searched_goes_before_what_is_of_other_files(monkeypatch, tmp_path):
-    done = {"mission_bf16": ("old", "scope"), "small_bf16": ("now", "scope"), "long_bf16": ("now", False)}
-    rows = [{"workload": name, "run": {"kernel_digest": digest}, "champion": champion} for name, (digest, champion) in done.items()]
-    monkeypatch.setattr("bench.gpu.attention_searches.finished", lambda folder: rows if folder != tmp_path else [])
+    done = {
+        "mission_bf16": ("old", "scope"),
+        "small_bf16": ("now", "scope"),
+        "long_bf16": ("now", False),
+    }
+    rows = [
+        {"workload": name, "run": {"kernel_digest": digest}, "champion": champion}
+        for name, (digest, champion) in done.items()
+    ]
+    monkeypatch.setattr(
+        "bench.gpu.attention_searches.finished", lambda folder: rows if folder != tmp_path else []
+    )
     chosen = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
     found = wanted(chosen, "now")
-    assert found[0] == "mission_512_bf16" and found[-2:] == ["mission_bf16", "long_bf16"] and "small_bf16" not in found
+    assert (
+        found[0] == "mission_512_bf16"
+        and found[-2:] == ["mission_bf16", "long_bf16"]
+        and "small_bf16" not in found
+    )
     assert len(found) == len(WORKLOADS) - 1
 
 
-@pytest.mark.parametrize(("preset", "blocks", "tile", "splits"), [("mma:resident", 128, 32, 1), ("mma:split", 256, 64, 4),
-                                                                  ("wmma:stage2", 128, 32, 1)])
+@pytest.mark.parametrize(
+    ("preset", "blocks", "tile", "splits"),
+    [("mma:resident", 128, 32, 1), ("mma:split", 256, 64, 4), ("wmma:stage2", 128, 32, 1)],
+)
 def test_a_floor_has_the_parallelism_of_its_winner(catalogue, preset, blocks, tile, splits):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("mission_causal_bf16")
     template, named = kernel.preset(preset)
-    shape = shape_of(kernel, preset_candidate(template, named.name, workload.compile_time(kernel)), workload)
-    assert (shape["blocks"], shape["tile"], shape["splits"], shape["causal"]) == (blocks, tile, splits, True)
+    shape = shape_of(
+        kernel, preset_candidate(template, named.name, workload.compile_time(kernel)), workload
+    )
+    assert (shape["blocks"], shape["tile"], shape["splits"], shape["causal"]) == (
+        blocks,
+        tile,
+        splits,
+        True,
+    )
     assert shape["heads"] * -(-shape["rows"] // tile) * splits == blocks
 
 
-@pytest.mark.parametrize(("preset", "entries"), [("mma:resident", ["attention_mma"]),
-                                                 ("mma:two_kernels", ["attention_mma", "attention_mma_combine"])])
+@pytest.mark.parametrize(
+    ("preset", "entries"),
+    [
+        ("mma:resident", ["attention_mma"]),
+        ("mma:two_kernels", ["attention_mma", "attention_mma_combine"]),
+    ],
+)
 def test_a_launch_description_names_the_launches_that_the_point_has(catalogue, preset, entries):
     kernel = catalogue.kernel("attention")
     template, named = kernel.preset(preset)
     compiled = kernel.workload("mission").compile_time(kernel)
-    trial = SimpleNamespace(template=template.name, source_digest="",
-                            parameters=preset_candidate(template, named.name, compiled).values())
-    found = launch_description(kernel, SimpleNamespace(target="emulator:h200", workloads=("mission",)), trial)
+    trial = SimpleNamespace(
+        template=template.name,
+        source_digest="",
+        parameters=preset_candidate(template, named.name, compiled).values(),
+    )
+    found = launch_description(
+        kernel, SimpleNamespace(target="emulator:h200", workloads=("mission",)), trial
+    )
     assert [one["entry"] for one in found["launches"]] == entries
     assert [one["entry"] for one in found["workloads"][0]["launches"]] == entries

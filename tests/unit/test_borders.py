@@ -15,20 +15,50 @@ ROOT = Path(__file__).resolve().parents[2]
 # docs/architecture.md; their order within a group matters, too.
 PACKAGES = ("search", "db", "app")
 SEARCH = (
-    "errors", "text", "json_values", "digest", "cpu_time", "children", "cores", "compute_turns", "shipped", "verdict", "timing", "acceptance",
-    "kernels", "devices", "space", "oracle", "render", "toolchain", "strategies", "recordings", "targets", "gates",
-    "loop", "diagnose", "peers",
+    "errors",
+    "text",
+    "json_values",
+    "digest",
+    "cpu_time",
+    "children",
+    "cores",
+    "compute_turns",
+    "shipped",
+    "verdict",
+    "timing",
+    "acceptance",
+    "kernels",
+    "devices",
+    "space",
+    "oracle",
+    "render",
+    "toolchain",
+    "strategies",
+    "recordings",
+    "targets",
+    "gates",
+    "loop",
+    "diagnose",
+    "peers",
 )
 APP = ("settings", "history", "wiring", "views", "bundle", "routes", "dashboard", "service", "cli")
 ROOMS = {"search": SEARCH, "app": APP}
 
 THIRD_PARTIES = {
-    "cupy": ("search/targets/cuda/", "search/peers/duel.py"), "torch": ("search/peers/duel.py",),
+    "cupy": ("search/targets/cuda/", "search/peers/duel.py"),
+    "torch": ("search/peers/duel.py",),
     "pynvml": ("search/targets/cuda/",),
     "cuda": ("search/toolchain/", "app/cli/doctor_checks.py"),
-    "optuna": ("search/strategies/",), "jinja2": ("search/render.py", "app/dashboard/"),
-    "sqlalchemy": ("db/",), "alembic": ("db/",), "fastapi": ("app/",), "starlette": ("app/",), "typer": ("app/cli/",),
-    "plotly": ("app/dashboard/",), "pygments": ("app/dashboard/",), "httpx": ("greenfast/client.py",),
+    "optuna": ("search/strategies/",),
+    "jinja2": ("search/render.py", "app/dashboard/"),
+    "sqlalchemy": ("db/",),
+    "alembic": ("db/",),
+    "fastapi": ("app/",),
+    "starlette": ("app/",),
+    "typer": ("app/cli/",),
+    "plotly": ("app/dashboard/",),
+    "pygments": ("app/dashboard/",),
+    "httpx": ("greenfast/client.py",),
 }
 
 
@@ -57,9 +87,17 @@ def _imported(path: Path) -> list[str]:
 @cache
 def _imports() -> tuple[Import, ...]:
     """Every import statement of the package; what is only downloaded with a bundle is data here."""
-    files = sorted(path for package in ("greenfast", *PACKAGES) for path in (ROOT / package).rglob("*.py")
-                   if not path.is_relative_to(ROOT / "app" / "bundle" / "files"))
-    return tuple(Import(path.relative_to(ROOT).as_posix(), module) for path in files for module in _imported(path))
+    files = sorted(
+        path
+        for package in ("greenfast", *PACKAGES)
+        for path in (ROOT / package).rglob("*.py")
+        if not path.is_relative_to(ROOT / "app" / "bundle" / "files")
+    )
+    return tuple(
+        Import(path.relative_to(ROOT).as_posix(), module)
+        for path in files
+        for module in _imported(path)
+    )
 
 
 def _room(name: str) -> str:
@@ -76,16 +114,24 @@ def test_packages_import_one_way_only():
     for statement in _imports():
         package, parts = statement.file.partition("/")[0], statement.module.split(".")
         assert parts[0] not in (*PACKAGES, "tests", "bench"), statement
-        if package in PACKAGES and parts[0] == "greenfast" and len(parts) > 1 and parts[1] in PACKAGES \
-                and PACKAGES.index(parts[1]) > PACKAGES.index(package):
+        if (
+            package in PACKAGES
+            and parts[0] == "greenfast"
+            and len(parts) > 1
+            and parts[1] in PACKAGES
+            and PACKAGES.index(parts[1]) > PACKAGES.index(package)
+        ):
             wrong.append(statement)
     assert wrong == []
 
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_rooms_are_listed(package):
-    there = {_room(path.name) for path in (ROOT / package).iterdir()
-             if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+    there = {
+        _room(path.name)
+        for path in (ROOT / package).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    } - {"__init__"}
     assert there == set(ROOMS[package])
 
 
@@ -94,7 +140,11 @@ def test_rooms_import_one_way_only(package):
     order, wrong = ROOMS[package], []
     for statement in _imports():
         parts = statement.module.split(".")
-        if statement.file.split("/")[0] != package or parts[:2] != ["greenfast", package] or len(parts) < 3:
+        if (
+            statement.file.split("/")[0] != package
+            or parts[:2] != ["greenfast", package]
+            or len(parts) < 3
+        ):
             continue
         own = _room(statement.file.split("/")[1])
         if own != parts[2] and own != "__init__" and order.index(parts[2]) >= order.index(own):
@@ -104,12 +154,18 @@ def test_rooms_import_one_way_only(package):
 
 def test_files_of_a_room_import_without_circles():
     """Within a room, too: no file reaches itself over its imports."""
-    modules = {"greenfast." + statement.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-               for statement in _imports() if statement.file.split("/")[0] in PACKAGES}
+    modules = {
+        "greenfast."
+        + statement.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        for statement in _imports()
+        if statement.file.split("/")[0] in PACKAGES
+    }
     edges: dict[str, set[str]] = {module: set() for module in modules}
     for statement in _imports():
         own = "greenfast." + statement.file.removesuffix(".py").replace("/", ".")
-        if own in edges and statement.module in modules:     # a package's __init__ may gather its own files
+        if (
+            own in edges and statement.module in modules
+        ):  # a package's __init__ may gather its own files
             edges[own].add(statement.module)
 
     circles: list[tuple[str, ...]] = []
@@ -119,7 +175,7 @@ def test_files_of_a_room_import_without_circles():
         if module in visited:
             return
         if module in path:
-            circles.append(path[path.index(module):])
+            circles.append(path[path.index(module) :])
             return
         for imported in edges[module]:
             visit(imported, (*path, module))
@@ -137,10 +193,18 @@ def test_a_third_party_stays_in_its_room(party):
 
 
 def test_every_allowance_is_for_a_place_that_is_there():
-    assert [place for places in THIRD_PARTIES.values() for place in places if not (ROOT / place).exists()] == []
+    assert [
+        place
+        for places in THIRD_PARTIES.values()
+        for place in places
+        if not (ROOT / place).exists()
+    ] == []
 
 
 def test_concrete_stores_targets_and_toolchains_are_named_in_wiring_only():
-    named = [path.relative_to(ROOT).as_posix() for path in (ROOT / "app").rglob("*.py")
-             if "Toolchain(" in path.read_text() or "Store.open(" in path.read_text()]
+    named = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "app").rglob("*.py")
+        if "Toolchain(" in path.read_text() or "Store.open(" in path.read_text()
+    ]
     assert set(named) <= {"app/wiring.py"}

@@ -7,41 +7,73 @@ from dataclasses import replace
 
 import pytest
 
-from greenfast.search.space import columns
-from greenfast.search.space import lattice
-from greenfast.search.space.candidate import complete_parameters
-from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.facts import device, device_names
 from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.space import columns, lattice
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.points import Points
 from greenfast.search.space.space import Space
 
 
-@pytest.mark.parametrize(("file", "old", "new", "said"), [
-    ("kernel.toml", "[work]", "[work", "not valid TOML"),
-    ("kernel.toml", 'title = "y', 'titel = "y', "'title' is missing"),
-    ("kernel.toml", 'title = "y', 'extra = 1\ntitle = "y', "unknown key 'extra'"),
-    ("kernel.toml", 'name = "axpy"', 'name = "other"', "in a folder called 'axpy'"),
-    ("kernel.toml", "flop = \"2 * N\"", "flop = \"2 * M\"", "unknown name 'M'"),
-    ("kernel.toml", 'baseline = "right:plain"', 'baseline = "right:fancy"', "unknown preset 'fancy'"),
-    ("kernel.toml", "dims = { N = 4096 }", "dims = { M = 4096 }", "unknown dim 'M'"),
-    ("kernel.toml", 'kind = "output"', 'kind = "outptu"', "it may be input, output, scalar"),
-    ("kernel.toml", "seeds = 1", 'seeds = "one"', "seeds must be int"),
-    ("right.toml", 'kernel = "axpy"', 'kernel = "axpi"', "name and kernel must be"),
-    ("right.toml", "default = 128", "default = 100", "the default 100 is not among the values"),
-    ("right.toml", 'expr = "threads', 'expr = "thread', "unknown name 'thread'"),
-    ("right.toml", 'numerics = "same"', 'numerics = "equal"', "it may be same, own"),
-    ("right.toml", "parameters = {}", "parameters = { threads = 33 }", "threads = 33 is not a value"),
-    ("right.toml", 'grid = ["ceil_div', 'grid = ["ceil', "unknown function"),
-    ("right.toml", ', "1", "1"]\nblock', ', "1"]\nblock', "grid needs three expressions"),
-    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = "2"', "cluster must be list"),
-    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = ["2"]', "cluster needs three expressions"),
-    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\ncluster = ["N", "1", "1"]', "unknown name 'N'"),
-    ("right.toml", "smem_dynamic_bytes = 0", 'smem_dynamic_bytes = 0\nclusters = ["2", "1", "1"]', "unknown key 'clusters'"),
-    ("reference.py", "def reference", "def referense", "has no function reference"),
-])
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("kernel.toml", "[work]", "[work", "not valid TOML"),
+        ("kernel.toml", 'title = "y', 'titel = "y', "'title' is missing"),
+        ("kernel.toml", 'title = "y', 'extra = 1\ntitle = "y', "unknown key 'extra'"),
+        ("kernel.toml", 'name = "axpy"', 'name = "other"', "in a folder called 'axpy'"),
+        ("kernel.toml", 'flop = "2 * N"', 'flop = "2 * M"', "unknown name 'M'"),
+        (
+            "kernel.toml",
+            'baseline = "right:plain"',
+            'baseline = "right:fancy"',
+            "unknown preset 'fancy'",
+        ),
+        ("kernel.toml", "dims = { N = 4096 }", "dims = { M = 4096 }", "unknown dim 'M'"),
+        ("kernel.toml", 'kind = "output"', 'kind = "outptu"', "it may be input, output, scalar"),
+        ("kernel.toml", "seeds = 1", 'seeds = "one"', "seeds must be int"),
+        ("right.toml", 'kernel = "axpy"', 'kernel = "axpi"', "name and kernel must be"),
+        ("right.toml", "default = 128", "default = 100", "the default 100 is not among the values"),
+        ("right.toml", 'expr = "threads', 'expr = "thread', "unknown name 'thread'"),
+        ("right.toml", 'numerics = "same"', 'numerics = "equal"', "it may be same, own"),
+        (
+            "right.toml",
+            "parameters = {}",
+            "parameters = { threads = 33 }",
+            "threads = 33 is not a value",
+        ),
+        ("right.toml", 'grid = ["ceil_div', 'grid = ["ceil', "unknown function"),
+        ("right.toml", ', "1", "1"]\nblock', ', "1"]\nblock', "grid needs three expressions"),
+        (
+            "right.toml",
+            "smem_dynamic_bytes = 0",
+            'smem_dynamic_bytes = 0\ncluster = "2"',
+            "cluster must be list",
+        ),
+        (
+            "right.toml",
+            "smem_dynamic_bytes = 0",
+            'smem_dynamic_bytes = 0\ncluster = ["2"]',
+            "cluster needs three expressions",
+        ),
+        (
+            "right.toml",
+            "smem_dynamic_bytes = 0",
+            'smem_dynamic_bytes = 0\ncluster = ["N", "1", "1"]',
+            "unknown name 'N'",
+        ),
+        (
+            "right.toml",
+            "smem_dynamic_bytes = 0",
+            'smem_dynamic_bytes = 0\nclusters = ["2", "1", "1"]',
+            "unknown key 'clusters'",
+        ),
+        ("reference.py", "def reference", "def referense", "has no function reference"),
+    ],
+)
 def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
     from greenfast.search.oracle.cases import workload_case
     from greenfast.search.oracle.reference import answer
@@ -55,9 +87,13 @@ def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, sa
 def test_one_broken_kernel_does_not_hide_the_others(broken_kernel):
     broken = broken_kernel("kernel.toml", "[work]", "[work")
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+
     both = Catalogue([REPOSITORY_TEMPLATES, *broken._roots])
     here = {one.parent.name for one in REPOSITORY_TEMPLATES.glob("*/kernel.toml")}
-    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {*here, "bad_toml"}
+    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {
+        *here,
+        "bad_toml",
+    }
     assert "attention" in here
 
 
@@ -76,18 +112,31 @@ def test_unknown_names_come_with_the_known_ones(catalogue):
         assert refused.value.code == code and known in str(refused.value)
 
 
-@pytest.mark.parametrize(("change", "code"), [
-    ({"kernel": "nothing"}, "unknown_kernel"), ({"workloads": ("tiny",)}, "unknown_workload"),
-    ({"templates": ("cutlass",)}, "unknown_template"), ({"target": "emulator:b300"}, "unknown_target"),
-    ({"target": "gpu"}, "unknown_target"), ({"target": "cuda:x"}, "unknown_target"),
-    ({"strategy": "luck"}, "unknown_strategy"), ({"trials": 0}, "bad_budget"), ({"seconds": 0.0}, "bad_budget"),
-    ({"seconds": float("nan")}, "bad_budget"), ({"baseline": "wmma"}, "bad_preset"),
-    ({"baseline": "wmma:none"}, "unknown_preset"), ({"min_gain": 1.5}, "bad_min_gain"),
-    ({"gates": {"speed": {}}}, "unknown_gate"), ({"gates": {"ptxas": {"max_regs": 1}}}, "unknown_setting"),
-    ({"gates": {"ptxas": {"max_registers": -1}}}, "bad_limit"), ({"name": "a\x1b[31m"}, "bad_name"),
-    ({"workloads": ("mission", "mission_bf16")}, "mixed_workloads"),
-    ({"workloads": ("mission", "mission")}, "repeated_workload"), ({"templates": ("wmma", "wmma")}, "repeated_template"),
-])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"kernel": "nothing"}, "unknown_kernel"),
+        ({"workloads": ("tiny",)}, "unknown_workload"),
+        ({"templates": ("cutlass",)}, "unknown_template"),
+        ({"target": "emulator:b300"}, "unknown_target"),
+        ({"target": "gpu"}, "unknown_target"),
+        ({"target": "cuda:x"}, "unknown_target"),
+        ({"strategy": "luck"}, "unknown_strategy"),
+        ({"trials": 0}, "bad_budget"),
+        ({"seconds": 0.0}, "bad_budget"),
+        ({"seconds": float("nan")}, "bad_budget"),
+        ({"baseline": "wmma"}, "bad_preset"),
+        ({"baseline": "wmma:none"}, "unknown_preset"),
+        ({"min_gain": 1.5}, "bad_min_gain"),
+        ({"gates": {"speed": {}}}, "unknown_gate"),
+        ({"gates": {"ptxas": {"max_regs": 1}}}, "unknown_setting"),
+        ({"gates": {"ptxas": {"max_registers": -1}}}, "bad_limit"),
+        ({"name": "a\x1b[31m"}, "bad_name"),
+        ({"workloads": ("mission", "mission_bf16")}, "mixed_workloads"),
+        ({"workloads": ("mission", "mission")}, "repeated_workload"),
+        ({"templates": ("wmma", "wmma")}, "repeated_template"),
+    ],
+)
 def test_a_request_that_cannot_run_is_refused_with_a_stable_code(catalogue, change, code):
     with pytest.raises(UsageError) as refused:
         make_plan(SearchRequest(**{"kernel": "attention", **change}), catalogue)
@@ -100,11 +149,17 @@ def test_a_plan_is_complete_and_repeats_for_the_same_request(catalogue):
     plan = make_plan(request, catalogue)
     assert plan == make_plan(request, catalogue)
     assert (plan.workloads, plan.templates, plan.trials, plan.baseline) == (
-        ("small",), ("mma", "scalar", "wmma"), 40, "wmma:stage2")
+        ("small",),
+        ("mma", "scalar", "wmma"),
+        40,
+        "wmma:stage2",
+    )
 
 
 def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):
-    nothing = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread <= 8")
+    nothing = broken_kernel(
+        "right.toml", "threads * per_thread <= 512", "threads * per_thread <= 8"
+    )
     with pytest.raises(UsageError, match="128 threads with 1 elements") as refused:
         make_plan(SearchRequest("axpy", templates=("right",)), nothing)
     assert refused.value.code == "empty_space"
@@ -117,7 +172,9 @@ def test_every_point_of_every_template_holds_its_own_rules(catalogue):
         for template in kernel.templates:
             space = Space(template, compiled, device(name))
             encoded = space.points.encoded
-            assert len(encoded) > 100 and (encoded[1:] != encoded[:-1]).any(axis=1).all()      # sorted, so none twice
+            assert (
+                len(encoded) > 100 and (encoded[1:] != encoded[:-1]).any(axis=1).all()
+            )  # sorted, so none twice
             for point in space.points[:: max(1, len(space.points) // 200)]:
                 assert space.why_not(point) is None
                 assert complete_parameters(template, dict(point), compiled) == point
@@ -126,10 +183,19 @@ def test_every_point_of_every_template_holds_its_own_rules(catalogue):
 def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
     kernel = catalogue.kernel("attention")
     template, compiled = kernel.template("scalar"), kernel.workload("mission").compile_time(kernel)
-    space, names = Space(template, compiled, device("l4")), [one.name for one in template.parameters]
-    everything = {complete_parameters(template, dict(zip(names, values)), compiled)
-                  for values in itertools.product(*(one.values for one in template.parameters))}
-    assert set(space.points) == {point for point in everything if space.why_not(point) is None} != everything
+    space, names = (
+        Space(template, compiled, device("l4")),
+        [one.name for one in template.parameters],
+    )
+    everything = {
+        complete_parameters(template, dict(zip(names, values)), compiled)
+        for values in itertools.product(*(one.values for one in template.parameters))
+    }
+    assert (
+        set(space.points)
+        == {point for point in everything if space.why_not(point) is None}
+        != everything
+    )
     assert [space.points.position(point) for point in space.points[:50]] == list(range(50))
 
 
@@ -137,20 +203,29 @@ def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
 def test_all_points_at_once_are_those_of_the_walk_in_its_order(catalogue, monkeypatch, name):
     kernel = catalogue.kernel("attention")
     whole = kernel.template(name)
-    few = replace(whole, parameters=tuple(replace(one, values=tuple(dict.fromkeys((*one.values[:2], one.default))))
-                                          for one in whole.parameters))
+    few = replace(
+        whole,
+        parameters=tuple(
+            replace(one, values=tuple(dict.fromkeys((*one.values[:2], one.default))))
+            for one in whole.parameters
+        ),
+    )
     space = Space(few, kernel.workload("mission").compile_time(kernel), device("h200"))
     walked = tuple(space.each_point())
     assert tuple(space.points) == walked and len(walked) > 200
-    monkeypatch.setattr(columns, "LARGEST_TABLE", 16)            # keys that no table holds are sorted
+    monkeypatch.setattr(columns, "LARGEST_TABLE", 16)  # keys that no table holds are sorted
     assert tuple(Space(few, space.compiled, device("h200")).points) == walked
 
 
 def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, monkeypatch):
     kernel = catalogue.kernel("attention")
     monkeypatch.setattr(lattice, "LARGEST_WALK", 1000)
-    space = Space(kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200"))
-    with pytest.raises(SpecError, match="template mma of kernel attention is too large: .* 1,000 steps") as refused:
+    space = Space(
+        kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200")
+    )
+    with pytest.raises(
+        SpecError, match="template mma of kernel attention is too large: .* 1,000 steps"
+    ) as refused:
         space.points
     assert refused.value.code == "space_too_large"
 
@@ -162,14 +237,25 @@ def test_a_space_too_large_to_run_is_refused_at_submit(broken_kernel):
     huge = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread > 0")
     with pytest.raises(SpecError) as refused:
         make_plan(SearchRequest("axpy", templates=("right",)), huge)
-    assert refused.value.code == "space_too_large" and refused.value.mend and "\n" not in refused.value.message
-    assert "template right of kernel axpy" in refused.value.message and "5,000,000 steps" in refused.value.message
+    assert (
+        refused.value.code == "space_too_large"
+        and refused.value.mend
+        and "\n" not in refused.value.message
+    )
+    assert (
+        "template right of kernel axpy" in refused.value.message
+        and "5,000,000 steps" in refused.value.message
+    )
 
 
 def test_a_parameter_may_have_more_values_than_a_byte_tells_apart(broken_kernel):
     values = ", ".join(map(str, range(1, 301)))
-    kernel = broken_kernel("right.toml", "values = [1, 2, 4]", f"values = [{values}]").kernel("axpy")
-    space = Space(kernel.template("right"), kernel.workloads[0].compile_time(kernel), device("h200"))
+    kernel = broken_kernel("right.toml", "values = [1, 2, 4]", f"values = [{values}]").kernel(
+        "axpy"
+    )
+    space = Space(
+        kernel.template("right"), kernel.workloads[0].compile_time(kernel), device("h200")
+    )
     walked = tuple(space.each_point())
     assert tuple(space.points) == walked == tuple(Points(space.template.parameters, walked))
     assert len(walked) == sum(min(512 // threads, 300) for threads in (32, 64, 128, 256))
@@ -180,15 +266,31 @@ def test_a_point_outside_says_the_computed_bytes(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload("mission").compile_time(kernel)
     space = Space(kernel.template("wmma"), compiled, device("l4"))
-    large = complete_parameters(space.template, {"tile_m": 128, "tile_n": 128, "warps_m": 8, "warps_n": 1}, compiled)
-    assert "bytes of dynamic shared memory; a block may have 101376 on l4" in (space.why_not(large) or "")
+    large = complete_parameters(
+        space.template, {"tile_m": 128, "tile_n": 128, "warps_m": 8, "warps_n": 1}, compiled
+    )
+    assert "bytes of dynamic shared memory; a block may have 101376 on l4" in (
+        space.why_not(large) or ""
+    )
 
 
 def test_a_check_that_is_newer_than_a_template_takes_1_for_what_that_does_not_name(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload("mission").compile_time(kernel)
-    older = replace(kernel, templates=tuple(
-        replace(one, tiles=tuple(tile for tile in one.tiles if tile[0] not in ("parts", "blocks"))) for one in kernel.templates))
+    older = replace(
+        kernel,
+        templates=tuple(
+            replace(
+                one, tiles=tuple(tile for tile in one.tiles if tile[0] not in ("parts", "blocks"))
+            )
+            for one in kernel.templates
+        ),
+    )
     tiles = {"tile_q": 32, "tile_kv": 64, "depth": 2}
-    known = {one.name for one in derived_cases(kernel, compiled, {**tiles, "parts": 4, "blocks": 132}, 0)}
-    assert known - {one.name for one in derived_cases(older, compiled, tiles, 0)} == {"shared_keys", "rows_after_rows"}
+    known = {
+        one.name for one in derived_cases(kernel, compiled, {**tiles, "parts": 4, "blocks": 132}, 0)
+    }
+    assert known - {one.name for one in derived_cases(older, compiled, tiles, 0)} == {
+        "shared_keys",
+        "rows_after_rows",
+    }

@@ -6,21 +6,22 @@ import shutil
 
 import pytest
 
-from greenfast.search.diagnose.album import FOLDER
-from greenfast.search.space.candidate import complete_parameters
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.devices.clusters import declared_clusters, device_lacks, misdeclared, misfit
 from greenfast.search.devices.facts import device
-from greenfast.search.errors import SpecError
+from greenfast.search.diagnose.album import FOLDER
 from greenfast.search.diagnose.brought import read_brought
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import launches
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space, resolve
 
 
 @pytest.fixture
 def changed(tmp_path):
     """The album's cluster kernel with one change in its right.toml, and a function for its launches."""
+
     def change(old: str, new: str):
         folder = tmp_path / "templates" / "cluster"
         shutil.copytree(FOLDER / "cluster", folder)
@@ -28,41 +29,68 @@ def changed(tmp_path):
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
         return Catalogue([tmp_path / "templates"]).kernel("cluster")
+
     return change
 
 
 def _launches(kernel, **given):
     template = kernel.template("right")
     point = resolve(template, complete_parameters(template, given, ()), ())
-    return launches(template, {**workload_case(kernel.workload("rows"), 0).values(kernel), **point.values})
+    return launches(
+        template, {**workload_case(kernel.workload("rows"), 0).values(kernel), **point.values}
+    )
 
 
 def test_a_templates_cluster_reaches_the_launch(album):
     (launch,) = _launches(album.kernel("cluster"), blocks=8)
     assert (launch.grid, launch.cluster) == ((8, 3, 1), (8, 1, 1))
-    assert all(one.cluster == (1, 1, 1) for one in launches(
-        album.kernel("axpy").template("right"), {"N": 100, "threads": 128, "per_thread": 1}))
+    assert all(
+        one.cluster == (1, 1, 1)
+        for one in launches(
+            album.kernel("axpy").template("right"), {"N": 100, "threads": 128, "per_thread": 1}
+        )
+    )
 
 
 def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed):
     kernel = changed('grid = ["blocks"', 'grid = ["blocks + 1"')
-    with pytest.raises(SpecError, match="5 x 3 x 1 blocks is no multiple of its cluster of 4 x 1 x 1") as no:
+    with pytest.raises(
+        SpecError, match="5 x 3 x 1 blocks is no multiple of its cluster of 4 x 1 x 1"
+    ) as no:
         _launches(kernel)
     assert no.value.code == "bad_cluster"
 
 
-@pytest.mark.parametrize(("cluster", "grid", "said"), [
-    ((2, 1, 1), (4, 3, 1), ""), ((1, 3, 1), (4, 3, 1), ""), ((2, 3, 1), (4, 4, 1), "no multiple"),
-    ((0, 1, 1), (4, 1, 1), "from 1"), ((-2, 1, 1), (4, 1, 1), "from 1"), ((1, 1, 2), (4, 4, 1), "no multiple")])
+@pytest.mark.parametrize(
+    ("cluster", "grid", "said"),
+    [
+        ((2, 1, 1), (4, 3, 1), ""),
+        ((1, 3, 1), (4, 3, 1), ""),
+        ((2, 3, 1), (4, 4, 1), "no multiple"),
+        ((0, 1, 1), (4, 1, 1), "from 1"),
+        ((-2, 1, 1), (4, 1, 1), "from 1"),
+        ((1, 1, 2), (4, 4, 1), "no multiple"),
+    ],
+)
 def test_a_cluster_divides_its_grid(cluster, grid, said):
     assert said in misfit(cluster, grid) and bool(said) == bool(misfit(cluster, grid))
 
 
-@pytest.mark.parametrize(("cluster", "which", "said"), [
-    ((8, 1, 1), "h200", ""), ((2, 2, 2), "h100", ""), ((4, 4, 1), "h200", "8 are the most"), ((1, 1, 1), "l4", ""),
-    ((2, 1, 1), "l4", "clusters begin with sm_90"), ((2, 1, 1), "a100", "a100 is sm_80")])
+@pytest.mark.parametrize(
+    ("cluster", "which", "said"),
+    [
+        ((8, 1, 1), "h200", ""),
+        ((2, 2, 2), "h100", ""),
+        ((4, 4, 1), "h200", "8 are the most"),
+        ((1, 1, 1), "l4", ""),
+        ((2, 1, 1), "l4", "clusters begin with sm_90"),
+        ((2, 1, 1), "a100", "a100 is sm_80"),
+    ],
+)
 def test_devices_say_what_clusters_they_lack(cluster, which, said):
-    assert said in device_lacks(cluster, device(which)) and bool(said) == bool(device_lacks(cluster, device(which)))
+    assert said in device_lacks(cluster, device(which)) and bool(said) == bool(
+        device_lacks(cluster, device(which))
+    )
 
 
 def test_points_with_clusters_are_outside_the_space_of_a_device_without(changed):
@@ -71,13 +99,16 @@ def test_points_with_clusters_are_outside_the_space_of_a_device_without(changed)
     point = complete_parameters(template, {}, ())
     assert Space(template, (), device("h200")).why_not(point) is None
     assert "clusters begin with sm_90" in Space(template, (), device("a100")).why_not(point)
-    assert "8 are the most" in Space(changed_to_sixteen(template), (), device("h200")).why_not(point)
+    assert "8 are the most" in Space(changed_to_sixteen(template), (), device("h200")).why_not(
+        point
+    )
 
 
 def changed_to_sixteen(template):
     from dataclasses import replace
 
     from greenfast.search.kernels.expressions import expression
+
     (launch,) = template.launches
     sixteen = tuple(expression(size, "right.toml") for size in ("4", "4", "1"))
     return replace(template, launches=(replace(launch, cluster=sixteen),))
@@ -91,7 +122,10 @@ wide(float* x) { alone(x); }
 
 
 def test_a_text_declares_the_clusters_of_its_own_entries_only():
-    assert declared_clusters(TEXT, ("pair", "alone", "wide")) == (("pair", (2, 1, 1)), ("wide", (4, 1, 1)))
+    assert declared_clusters(TEXT, ("pair", "alone", "wide")) == (
+        ("pair", (2, 1, 1)),
+        ("wide", (4, 1, 1)),
+    )
     assert misdeclared(TEXT, [("pair", (2, 1, 1)), ("alone", (1, 1, 1))]) == ""
     assert "alone declares no cluster" in misdeclared(TEXT, [("alone", (2, 1, 1))])
     assert "wide declares clusters of 4 x 1 x 1" in misdeclared(TEXT, [("wide", (1, 1, 1))])
@@ -111,10 +145,20 @@ arguments = ["x"]
 """
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    ("", ""), ("cluster = 2", ""), ("cluster = [2, 1]", ""), ("cluster = 4", "its text declares 2 x 1 x 1"),
-    ("cluster = 3", "no multiple"), ("cluster = 0", "from 1"), ("cluster = [2, 2, 2, 2]", "one to three"),
-    ('cluster = "2"', "must be int or list"), ("clusters = 2", "unknown key 'clusters'")])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", ""),
+        ("cluster = 2", ""),
+        ("cluster = [2, 1]", ""),
+        ("cluster = 4", "its text declares 2 x 1 x 1"),
+        ("cluster = 3", "no multiple"),
+        ("cluster = 0", "from 1"),
+        ("cluster = [2, 2, 2, 2]", "one to three"),
+        ('cluster = "2"', "must be int or list"),
+        ("clusters = 2", "unknown key 'clusters'"),
+    ],
+)
 def test_a_launch_file_says_its_cluster_or_leaves_it_to_the_text(tmp_path, line, said):
     (tmp_path / "k.cu").write_text(TEXT)
     (tmp_path / "launch.toml").write_text(LAUNCH + line + "\n")
@@ -127,7 +171,11 @@ def test_a_launch_file_says_its_cluster_or_leaves_it_to_the_text(tmp_path, line,
 
 
 def test_a_launch_file_asks_for_eight_blocks_at_most(tmp_path):
-    (tmp_path / "k.cu").write_text(TEXT.replace("pair", "other") + TEXT.splitlines()[1].replace("alone", "pair"))
-    (tmp_path / "launch.toml").write_text(LAUNCH.replace("grid = 4", "grid = 16") + "cluster = 16\n")
+    (tmp_path / "k.cu").write_text(
+        TEXT.replace("pair", "other") + TEXT.splitlines()[1].replace("alone", "pair")
+    )
+    (tmp_path / "launch.toml").write_text(
+        LAUNCH.replace("grid = 4", "grid = 16") + "cluster = 16\n"
+    )
     with pytest.raises(SpecError, match="8 are the most"):
         read_brought(tmp_path / "k.cu", tmp_path / "launch.toml", (), 0)

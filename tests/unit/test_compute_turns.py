@@ -21,6 +21,7 @@ def test_two_compute_at_once_and_no_more():
             time.sleep(0.01)
             with lock:
                 inside -= 1
+
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(compute, range(24)))
     assert most == compute_turns.AT_ONCE == 2 and inside == 0
@@ -32,6 +33,7 @@ def test_large_data_needs_no_turn():
     def compute(_):
         with compute_turns.turn(compute_turns.LARGE_BYTES):
             return together.wait()
+
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(compute, range(6))) == list(range(6))
 

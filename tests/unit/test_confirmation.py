@@ -11,31 +11,51 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from drawn_gpu import DrawnGpu
+from test_run import ListSink
 
 from greenfast.app.service.worker import Stop, StoppableSink
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
-from drawn_gpu import DrawnGpu
+from greenfast.search.digest import canonical
+from greenfast.search.errors import Fault
+from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop import closing
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.loop.confirmation import compared, contender_of
-from greenfast.search.digest import canonical
-from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import Bench, evaluate
-from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Execution
-from greenfast.search.timing import (LOOKS, PROCESS_SIGMA, Decision, Interval, across_processes, block_log_ratios,
-                                        decide, mean_of_processes, race, student)
-from greenfast.search.verdict import Accepted, GateResult, Green, Outcome, Reason, TimeKind, Timing, gate_result
-from test_run import ListSink
+from greenfast.search.timing import (
+    LOOKS,
+    PROCESS_SIGMA,
+    Decision,
+    Interval,
+    across_processes,
+    block_log_ratios,
+    decide,
+    mean_of_processes,
+    race,
+    student,
+)
+from greenfast.search.verdict import (
+    Accepted,
+    GateResult,
+    Green,
+    Outcome,
+    Reason,
+    TimeKind,
+    Timing,
+    gate_result,
+)
 
-BETWEEN = 0.008                      # standard deviation of a median log ratio from one process to the next
+BETWEEN = 0.008  # standard deviation of a median log ratio from one process to the next
 
 
 # ---- what processes say together ----
+
 
 def processes(rng, ratio, between=BETWEEN, noise=0.01, count=3):
     found = []
@@ -53,11 +73,16 @@ def said(ratio, seed, **law):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("between", [0.0, 0.003, BETWEEN])
 def test_equal_kernels_are_called_faster_or_slower_in_at_most_5_of_100(between, seed):
-    assert sum(one in (Decision.FASTER, Decision.SLOWER) for one in said(1.0, seed, between=between)) <= 5
+    assert (
+        sum(one in (Decision.FASTER, Decision.SLOWER) for one in said(1.0, seed, between=between))
+        <= 5
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_3_percent_slower_twin_is_called_slower_in_at_least_90_of_100_and_a_faster_one_faster(seed):
+def test_a_3_percent_slower_twin_is_called_slower_in_at_least_90_of_100_and_a_faster_one_faster(
+    seed,
+):
     assert said(1.03, seed).count(Decision.SLOWER) >= 90
     assert said(1 / 1.03, seed).count(Decision.FASTER) >= 90
 
@@ -68,9 +93,17 @@ def test_one_process_alone_would_call_equal_kernels_different_far_more_often():
 
 
 def test_processes_that_contradict_each_other_decide_nothing():
-    apart = [Interval(-0.05, -0.051, -0.049), Interval(-0.05, -0.051, -0.049), Interval(0.002, 0.001, 0.003)]
+    apart = [
+        Interval(-0.05, -0.051, -0.049),
+        Interval(-0.05, -0.051, -0.049),
+        Interval(0.002, 0.001, 0.003),
+    ]
     assert across_processes(apart)[0] in (Decision.AMBIGUOUS, Decision.TOO_NOISY)
-    near = [Interval(-0.002, -0.004, 0.000), Interval(0.003, 0.001, 0.005), Interval(0.001, 0.0, 0.002)]
+    near = [
+        Interval(-0.002, -0.004, 0.000),
+        Interval(0.003, 0.001, 0.005),
+        Interval(0.001, 0.0, 0.002),
+    ]
     assert across_processes(near)[0] is Decision.SAME
 
 
@@ -91,14 +124,22 @@ def test_the_mean_of_three_processes_lies_in_its_interval_as_often_as_it_says():
     assert inside >= 0.985 * 2000
 
 
-@pytest.mark.parametrize(("tail", "freedom", "quantile"), [
-    (0.005, 14, 2.9768), (0.005, 12, 3.0545), (0.025, 6, 2.4469), (0.005, 30, 2.7500), (0.025, 20, 2.0860),
-])
+@pytest.mark.parametrize(
+    ("tail", "freedom", "quantile"),
+    [
+        (0.005, 14, 2.9768),
+        (0.005, 12, 3.0545),
+        (0.025, 6, 2.4469),
+        (0.005, 30, 2.7500),
+        (0.025, 20, 2.0860),
+    ],
+)
 def test_students_quantiles_are_those_of_the_tables(tail, freedom, quantile):
     assert student(tail, freedom) == pytest.approx(quantile, rel=1e-3)
 
 
 # ---- searches that end with a confirmation ----
+
 
 class ScatteringGpu(DrawnGpu):
     """Times by a law of the source's text; each process adds its own scatter to each source."""
@@ -124,17 +165,34 @@ class ScatteringGpu(DrawnGpu):
         self.on_measure(program)
         found = []
         for problem in problems:
-            if inspect is not None and (failure := inspect(Execution(problem, "timed", self._outputs(program, problem),
-                                                                     None))):
+            if inspect is not None and (
+                failure := inspect(
+                    Execution(problem, "timed", self._outputs(program, problem), None)
+                )
+            ):
                 return failure
             samples, others = self._times(program, 20), ()
             if against is not None:
-                samples, others = race(self._one(program), self._one(against.program), self.random.randrange(2**31),
-                                       looks=LOOKS[-1:] if against.to_the_end else LOOKS,
-                                       screen=not against.to_the_end)
+                samples, others = race(
+                    self._one(program),
+                    self._one(against.program),
+                    self.random.randrange(2**31),
+                    looks=LOOKS[-1:] if against.to_the_end else LOOKS,
+                    screen=not against.to_the_end,
+                )
             median = sorted(samples)[len(samples) // 2]
-            found.append(Timing(problem.case.name, median, TimeKind.MEASURED, "", (("floor_us", 0.01),), "drawn",
-                                samples=samples, baseline_samples=others))
+            found.append(
+                Timing(
+                    problem.case.name,
+                    median,
+                    TimeKind.MEASURED,
+                    "",
+                    (("floor_us", 0.01),),
+                    "drawn",
+                    samples=samples,
+                    baseline_samples=others,
+                )
+            )
         return tuple(found)
 
     def _one(self, program):
@@ -149,29 +207,57 @@ class ScatteringGpu(DrawnGpu):
 
 def by_threads(fast):
     """10 us, and what `fast` says for a number of threads a block and elements a thread."""
+
     def time_us(text):
-        threads, per_thread = (int(re.search(rf"constexpr int {name} = (\d+);", text).group(1))
-                               for name in ("threads", "per_thread"))
+        threads, per_thread = (
+            int(re.search(rf"constexpr int {name} = (\d+);", text).group(1))
+            for name in ("threads", "per_thread")
+        )
         return fast.get((threads, per_thread), 10.0)
+
     return time_us
 
 
 @pytest.fixture(scope="module")
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=20.0)
+    )
 
 
 @pytest.fixture
 def start(album, emulator, toolchain):
     def run(gpu, sink, history=History(), more=None, **request):
-        plan = make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", "trials": 50,
-                                                  **request}), album)
+        plan = make_plan(
+            SearchRequest(
+                "axpy",
+                **{
+                    "templates": ("right",),
+                    "seed": 3,
+                    "strategy": "random",
+                    "trials": 50,
+                    **request,
+                },
+            ),
+            album,
+        )
         kernel = album.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu, toolchain, album.include_dirs,
-                      plan.limits, plan.seed, checker=emulator, **(more or {}))
+        bench = Bench(
+            kernel,
+            workloads[0].compile_time(kernel),
+            workloads,
+            gpu,
+            toolchain,
+            album.include_dirs,
+            plan.limits,
+            plan.seed,
+            checker=emulator,
+            **(more or {}),
+        )
         search = SearchRun(plan, bench, sink, history)
         return search, search.run()
+
     return run
 
 
@@ -183,13 +269,20 @@ def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_proc
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     winner = next(one for one in sink.trials if one.number == found.trial)
-    assert result.ended is Ended.COMPLETED and result.why == f"every valid candidate was tried; {found.sentence}"
+    assert (
+        result.ended is Ended.COMPLETED
+        and result.why == f"every valid candidate was tried; {found.sentence}"
+    )
     assert found.confirmed and gpu.processes == 3
-    assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(winner.verdict, Accepted)
+    assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(
+        winner.verdict, Accepted
+    )
     first, second = found.comparisons
     assert (first.against, first.other_trial, first.decision) == ("baseline", 0, "faster")
     assert (second.against, second.decision) == ("runner-up", "faster")
-    assert first.ratio == pytest.approx(0.8, rel=0.01) and second.ratio == pytest.approx(8 / 9, rel=0.01)
+    assert first.ratio == pytest.approx(0.8, rel=0.01) and second.ratio == pytest.approx(
+        8 / 9, rel=0.01
+    )
     for one in found.comparisons:
         assert len({process.seed for process in one.processes}) == 3
         assert {len(process.timings[0].samples) for process in one.processes} == {2 * LOOKS[-1]}
@@ -218,8 +311,13 @@ class CursedGpu(ScatteringGpu):
     """In the search (64, 1) looks like the fastest; fresh processes find each candidate's own time."""
 
     def __init__(self, fresh, lucky=None, **law):
-        super().__init__(lambda text: by_threads((lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0
-                                                 else fresh)(text), between=0.001, **law)
+        super().__init__(
+            lambda text: by_threads(
+                (lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh
+            )(text),
+            between=0.001,
+            **law,
+        )
 
 
 def points(sink):
@@ -231,14 +329,33 @@ def points(sink):
 SEEN = {(64, 1): 8.0 * 1.031, (64, 2): 8.0}
 
 
-def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_winners_place(start):
+def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_winners_place(
+    start,
+):
     gpu, sink, asked = CursedGpu(SEEN), ListSink(), []
-    _, result = start(gpu, sink, more={"compare_peers": lambda winner, cancelled: asked.append(
-        tuple(winner.candidate.values().values())) or ()})
+    _, result = start(
+        gpu,
+        sink,
+        more={
+            "compare_peers": lambda winner, cancelled: (
+                asked.append(tuple(winner.candidate.values().values())) or ()
+            )
+        },
+    )
     first, last = sink.confirmations
-    assert points(sink)[first.trial] == (64, 1) and points(sink)[last.trial] == (64, 2) and asked == [(64, 2)]
-    assert first.comparisons[1].decision == "slower" and first.comparisons[1].other_trial == last.trial
-    assert last.confirmed and [one.against for one in last.comparisons] == ["baseline"] and gpu.processes == 6
+    assert (
+        points(sink)[first.trial] == (64, 1)
+        and points(sink)[last.trial] == (64, 2)
+        and asked == [(64, 2)]
+    )
+    assert (
+        first.comparisons[1].decision == "slower" and first.comparisons[1].other_trial == last.trial
+    )
+    assert (
+        last.confirmed
+        and [one.against for one in last.comparisons] == ["baseline"]
+        and gpu.processes == 6
+    )
     assert "it is slower than" in first.sentence and result.why.endswith(last.sentence)
 
 
@@ -246,7 +363,9 @@ def test_who_takes_the_winners_place_gets_the_safety_verdict_that_it_was_spared(
     sink = ListSink()
     start(CursedGpu(SEEN), sink)
     ((number, judged),) = sink.settled.items()
-    spared = contender_of(next(one for one in sink.trials if one.number == number), is_baseline=False)
+    spared = contender_of(
+        next(one for one in sink.trials if one.number == number), is_baseline=False
+    )
     assert spared.spared and number == sink.confirmations[-1].trial
     assert judged.outcome is Outcome.PASSED and "checked runs on emulator:h200" in judged.sentence
 
@@ -256,15 +375,25 @@ def test_at_most_three_are_confirmed_however_the_search_was_wrong(start):
     backwards = dict(zip(lucky, reversed(lucky.values())))
     gpu, sink = CursedGpu(backwards, lucky), ListSink()
     start(gpu, sink)
-    assert [points(sink)[one.trial] for one in sink.confirmations] == [(64, 1), (64, 2), (64, 4)] and gpu.processes == 9
-    assert [one.against for one in sink.confirmations[-1].comparisons] == ["baseline"] and sink.confirmations[-1].confirmed
+    assert [points(sink)[one.trial] for one in sink.confirmations] == [
+        (64, 1),
+        (64, 2),
+        (64, 4),
+    ] and gpu.processes == 9
+    assert [one.against for one in sink.confirmations[-1].comparisons] == [
+        "baseline"
+    ] and sink.confirmations[-1].confirmed
 
 
 def test_a_tie_keeps_the_winner(start):
     gpu, sink = CursedGpu({(64, 1): 8.0, (64, 2): 7.96}), ListSink()
     start(gpu, sink)
     (found,) = sink.confirmations
-    assert points(sink)[found.trial] == (64, 1) and "it ties with" in found.sentence and gpu.processes == 3
+    assert (
+        points(sink)[found.trial] == (64, 1)
+        and "it ties with" in found.sentence
+        and gpu.processes == 3
+    )
 
 
 def test_a_faster_runner_up_that_proves_wrong_gives_the_place_back(start):
@@ -283,23 +412,32 @@ def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch
     start(CursedGpu(SEEN), sink)
     ((number, judged),), (found,) = sink.settled.items(), sink.confirmations
     assert judged is race and points(sink)[number] == (64, 2)
-    assert points(sink)[found.trial] == (64, 1) and [one.against for one in found.comparisons] == ["baseline"]
+    assert points(sink)[found.trial] == (64, 1) and [one.against for one in found.comparisons] == [
+        "baseline"
+    ]
 
 
 def test_the_store_follows_who_was_confirmed(start, tmp_path):
     search, _ = start(ScatteringGpu(by_threads(TWO_FAST)), ListSink(), confirm=False)
-    plan, store = replace(search.plan, confirm=True), Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
+    plan, store = (
+        replace(search.plan, confirm=True),
+        Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}"),
+    )
     try:
         search_id = store.submit(plan).id
         claim = store.claim("a worker", 30.0, search_id)
         bench = replace(search.bench, target=CursedGpu(SEEN))
-        SearchRun(plan, bench, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0)), History()).run()
+        SearchRun(
+            plan, bench, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0)), History()
+        ).run()
         found, best = store.confirmation(search_id).confirmation, store.best(search_id)
         assert best.number == found.trial and found.confirmed and best.verdict == "accepted"
         assert (best.parameters["threads"], best.parameters["per_thread"]) == (64, 2)
         assert store.search(search_id).best_time_us == best.time_median_us
-        times = [one.time_median_us for one in store.trials(search_id).items if one.verdict == "accepted"]
-        assert min(times) < best.time_median_us                      # what was faster in the search is not the best
+        times = [
+            one.time_median_us for one in store.trials(search_id).items if one.verdict == "accepted"
+        ]
+        assert min(times) < best.time_median_us  # what was faster in the search is not the best
         store.describe(claim, {"device": "h200", "toolchain": "nvrtc"})
         store.finish(claim, Ended.COMPLETED, "")
     finally:
@@ -312,19 +450,41 @@ def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
-    assert "is not confirmed in 3 fresh processes" in found.sentence and result.ended is Ended.COMPLETED
+    assert (
+        "is not confirmed in 3 fresh processes" in found.sentence
+        and result.ended is Ended.COMPLETED
+    )
 
 
-def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_takes_its_place(start):
+def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_takes_its_place(
+    start,
+):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 8.0
     asked = []
-    start(gpu, sink, more={"compare_peers": lambda winner, cancelled: asked.append(winner.candidate.values()) or ()})
+    start(
+        gpu,
+        sink,
+        more={
+            "compare_peers": lambda winner, cancelled: asked.append(winner.candidate.values()) or ()
+        },
+    )
     wrong, found = sink.confirmations
-    assert not wrong.confirmed and wrong.comparisons == () and "is not confirmed: on new inputs" in wrong.sentence
-    assert found.confirmed and found.trial != wrong.trial and [one.against for one in found.comparisons] == ["baseline"]
+    assert (
+        not wrong.confirmed
+        and wrong.comparisons == ()
+        and "is not confirmed: on new inputs" in wrong.sentence
+    )
+    assert (
+        found.confirmed
+        and found.trial != wrong.trial
+        and [one.against for one in found.comparisons] == ["baseline"]
+    )
     assert asked == [{"threads": 64, "per_thread": 2}]
-    assert sink.settled[wrong.trial].gate == "correctness" and sink.settled[wrong.trial].outcome is Outcome.FAILED
+    assert (
+        sink.settled[wrong.trial].gate == "correctness"
+        and sink.settled[wrong.trial].outcome is Outcome.FAILED
+    )
 
 
 def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):
@@ -342,13 +502,16 @@ def test_a_fault_while_confirming_is_ours_and_the_search_still_completes(start):
     def lost(program):
         if gpu.processes:
             raise Fault("the measuring child was lost", code="child_lost")
+
     gpu.on_measure = lost
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     assert result.ended is Ended.COMPLETED and not found.confirmed
-    assert found.sentence == (f"trial {found.trial} is not confirmed, through no fault of its own: the measuring child "
-                              "was lost")
-    assert result.why.endswith(found.sentence) and gpu.processes == 2          # tried again once
+    assert found.sentence == (
+        f"trial {found.trial} is not confirmed, through no fault of its own: the measuring child "
+        "was lost"
+    )
+    assert result.why.endswith(found.sentence) and gpu.processes == 2  # tried again once
 
 
 def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
@@ -357,14 +520,19 @@ def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
     def lost_once(program):
         if gpu.processes == 2:
             raise Fault("the measuring child was lost", code="child_lost")
+
     gpu.on_measure = lost_once
     start(gpu, sink)
     assert sink.confirmations[0].confirmed and gpu.processes == 4
     assert [len(one.processes) for one in sink.confirmations[0].comparisons] == [3, 3]
 
 
-@pytest.mark.parametrize(("flag", "ended"), [(Control.PAUSE, Ended.PAUSED), (Control.CANCEL, Ended.CANCELLED)])
-def test_a_search_stopped_while_its_winner_is_confirmed_confirms_when_it_is_resumed(flag, ended, start):
+@pytest.mark.parametrize(
+    ("flag", "ended"), [(Control.PAUSE, Ended.PAUSED), (Control.CANCEL, Ended.CANCELLED)]
+)
+def test_a_search_stopped_while_its_winner_is_confirmed_confirms_when_it_is_resumed(
+    flag, ended, start
+):
     gpu = ScatteringGpu(by_threads(TWO_FAST))
     told = threading.Event()
 
@@ -372,13 +540,16 @@ def test_a_search_stopped_while_its_winner_is_confirmed_confirms_when_it_is_resu
         if gpu.processes:
             told.set()
         return flag if gpu.processes else Control.RUN
+
     gpu.on_measure = lambda program: told.wait(30.0) if gpu.processes else None
     first = ListSink(control)
     _, result = start(gpu, first, trials=8)
     assert result.ended is ended and first.confirmations == []
     second = ListSink()
     _, result = start(ScatteringGpu(by_threads(TWO_FAST)), second, first.history(), trials=8)
-    assert result.ended is Ended.COMPLETED and second.trials == [] and len(second.confirmations) == 1
+    assert (
+        result.ended is Ended.COMPLETED and second.trials == [] and len(second.confirmations) == 1
+    )
 
 
 def test_without_anything_faster_than_the_baseline_there_is_nothing_to_confirm(start):
@@ -391,7 +562,11 @@ def test_without_anything_faster_than_the_baseline_there_is_nothing_to_confirm(s
 def test_a_request_may_do_without(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     _, result = start(gpu, sink, confirm=False)
-    assert sink.confirmations == [] and gpu.processes == 0 and result.why == "every valid candidate was tried"
+    assert (
+        sink.confirmations == []
+        and gpu.processes == 0
+        and result.why == "every valid candidate was tried"
+    )
 
 
 def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start):
@@ -403,9 +578,12 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
 
     def broken(winner, cancelled):
         raise Fault("the peers' child was lost", code="peers_child")
+
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": compare_peers})
-    assert asked == [{"threads": 64, "per_thread": 1}] and [one.name for one in sink.peers] == ["other"]
+    assert asked == [{"threads": 64, "per_thread": 1}] and [one.name for one in sink.peers] == [
+        "other"
+    ]
     sink = ListSink()
     _, result = start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": broken})
     assert sink.confirmations[0].confirmed and sink.peers == []
@@ -417,9 +595,13 @@ def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):
     start(ScatteringGpu(by_threads(TWO_FAST)), sink)
     outcomes = {one.number: gate_result(one.verdict, "safety") for one in sink.trials}
     fast = [one.number for one in sink.trials if isinstance(one.verdict, Accepted)]
-    assert fast and outcomes[0].outcome is Outcome.PASSED            # the baseline, too
-    assert all("checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast))
-    assert {one.outcome for number, one in outcomes.items() if number not in (0, *fast)} == {Outcome.SKIPPED}
+    assert fast and outcomes[0].outcome is Outcome.PASSED  # the baseline, too
+    assert all(
+        "checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast)
+    )
+    assert {one.outcome for number, one in outcomes.items() if number not in (0, *fast)} == {
+        Outcome.SKIPPED
+    }
 
 
 def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(start):
@@ -427,11 +609,17 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
     search, _ = start(gpu, sink)
     trial = next(one for one in sink.trials if one.number == sink.confirmations[0].trial)
     assert search.best_time_us == contender_of(trial, is_baseline=False).time_us
-    for best_us, verdict, outcome in ((9.0, Accepted, Outcome.PASSED), (7.0, Green, Outcome.SKIPPED)):
+    for best_us, verdict, outcome in (
+        (9.0, Accepted, Outcome.PASSED),
+        (7.0, Green, Outcome.SKIPPED),
+    ):
         bench = replace(search.bench, best_time_us=lambda: best_us)
         found = evaluate(trial.candidate, bench, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
-    assert "an accepted candidate that takes 7.00 us was there" in gate_result(found, "safety").sentence
+    assert (
+        "an accepted candidate that takes 7.00 us was there"
+        in gate_result(found, "safety").sentence
+    )
     baseline = evaluate(sink.trials[0].candidate, bench).verdict
     assert gate_result(baseline, "safety").outcome is Outcome.PASSED
 
@@ -445,25 +633,38 @@ def test_what_was_not_shown_to_be_faster_is_no_contender(start):
     assert contender_of(sink.trials[0], is_baseline=True).number == 0
     slower = next(one for one in sink.trials[1:] if not isinstance(one.verdict, Accepted))
     assert contender_of(slower, is_baseline=False) is None
-    timings = tuple(replace(one, time_kind=TimeKind.REPLAYED) for one in
-                    gate_result(accepted.verdict, "performance").evidence.timings)
-    gates = tuple(replace(one, evidence=replace(one.evidence, timings=timings)) if one.gate == "performance" else one
-                  for one in accepted.verdict.gates)
+    timings = tuple(
+        replace(one, time_kind=TimeKind.REPLAYED)
+        for one in gate_result(accepted.verdict, "performance").evidence.timings
+    )
+    gates = tuple(
+        replace(one, evidence=replace(one.evidence, timings=timings))
+        if one.gate == "performance"
+        else one
+        for one in accepted.verdict.gates
+    )
     assert contender_of(replace(accepted, verdict=Accepted(gates)), is_baseline=False) is None
 
 
 def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
     search, _ = start(ScatteringGpu(by_threads(TWO_FAST)), ListSink(), confirm=False)
-    plan, store = replace(search.plan, confirm=True), Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
+    plan, store = (
+        replace(search.plan, confirm=True),
+        Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}"),
+    )
     try:
         search_id = store.submit(plan).id
         claim = store.claim("a worker", 30.0, search_id)
         sink = StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
         kernel = search.bench.kernel
-        SearchRun(plan, replace(search.bench, closing_checks=kernel.checks[1:]), sink, History()).run()
+        SearchRun(
+            plan, replace(search.bench, closing_checks=kernel.checks[1:]), sink, History()
+        ).run()
         found, best = store.confirmation(search_id).confirmation, store.best(search_id)
         assert found.confirmed and found.trial == best.number
-        assert found.checks == passed_checks(kernel)[1:] != (), "those of the day of the confirmation"
+        assert found.checks == passed_checks(kernel)[1:] != (), (
+            "those of the day of the confirmation"
+        )
         for one in found.comparisons:
             assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
     finally:
@@ -477,10 +678,13 @@ RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200"
 
 def test_the_study_of_processes_follows_from_its_stored_samples():
     from bench.gpu.confirm import analysed
+
     stored = json.loads((RESULTS / "confirm.json").read_text())
     for one in stored["rows"]:
         found = decide(block_log_ratios(one["samples"], one["baseline_samples"]))[1]
-        assert (found.low, found.median, found.high) == pytest.approx((one["low"], one["median"], one["high"]), abs=2e-5)
+        assert (found.low, found.median, found.high) == pytest.approx(
+            (one["low"], one["median"], one["high"]), abs=2e-5
+        )
     assert analysed(stored["rows"]) == stored["found"]
     assert stored["found"]["difference_holds_0_process_as_unit"]["share"] >= 0.95
     assert stored["found"]["between_processes_sigma_percent"] <= 100 * PROCESS_SIGMA
@@ -490,8 +694,11 @@ def test_the_confirmation_of_the_search_on_the_h200_follows_from_its_stored_samp
     (found,) = json.loads((RESULTS / "search.json").read_text())["confirmations"]
     assert found["confirmed"]
     for one in found["comparisons"]:
-        intervals = [decide(block_log_ratios(timing["samples"], timing["baseline_samples"]))[1]
-                     for process in one["processes"] for timing in process["timings"]]
+        intervals = [
+            decide(block_log_ratios(timing["samples"], timing["baseline_samples"]))[1]
+            for process in one["processes"]
+            for timing in process["timings"]
+        ]
         decision, whole = across_processes(intervals)
         assert decision == one["decision"]
         assert whole.ratios == pytest.approx((one["ratio_low"], one["ratio"], one["ratio_high"]))

@@ -14,4 +14,9 @@ print(usable_cores())
 
 
 def test_usable_cores_are_those_that_the_process_is_bound_to_and_not_all_that_there_are():
-    assert subprocess.run([sys.executable, "-c", ON_ONE_CORE], capture_output=True, text=True, check=True).stdout == "1\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", ON_ONE_CORE], capture_output=True, text=True, check=True
+        ).stdout
+        == "1\n"
+    )

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.gates.correctness import compare
+from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import POISON, problem
 from greenfast.search.oracle.reference import answer
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution, Failure
 from greenfast.search.verdict import Reason
@@ -29,7 +29,11 @@ def attention(catalogue):
 def _problem(attention, layout):
     kernel, template, point, compiled = attention
     cases = derived_cases(kernel, compiled, point.tiles, 0)
-    case = next(one for one in cases if one.layout == layout and one.inputs == "normal" and dict(one.dims)["S_kv"] > 1)
+    case = next(
+        one
+        for one in cases
+        if one.layout == layout and one.inputs == "normal" and dict(one.dims)["S_kv"] > 1
+    )
     return problem(kernel, template, point, case, answer(kernel, case))
 
 
@@ -45,7 +49,10 @@ def _run(attention, layout="padded", damage=lambda name, values, image: None):
             tensor.view(image)[...] = right.outputs[tensor.name].value.astype(tensor.dtype)
             damage(tensor.name, tensor.view(image), image)
             outputs[tensor.name] = image
-    return compare(SimpleNamespace(kernel=kernel, target=SimpleNamespace(answer=answer)), Execution(made, "forward", outputs, None))
+    return compare(
+        SimpleNamespace(kernel=kernel, target=SimpleNamespace(answer=answer)),
+        Execution(made, "forward", outputs, None),
+    )
 
 
 def _only(name, action):
@@ -63,10 +70,13 @@ def test_a_right_output_passes_in_every_layout(attention, layout):
 def test_one_wrong_element_is_found_with_its_place(attention):
     def damage(values, image):
         values[0, 1, 3, 5] += 0.25
+
     checks, reason = _run(attention, damage=_only("o", damage))
     wrong = next(one for one in checks if one.output == "o")
     assert reason is Reason.WRONG_VALUES
-    assert wrong.worst_index == (0, 1, 3, 5) and wrong.max_abs_error == pytest.approx(0.25, abs=0.01)
+    assert wrong.worst_index == (0, 1, 3, 5) and wrong.max_abs_error == pytest.approx(
+        0.25, abs=0.01
+    )
     assert "o[0, 1, 3, 5] is" in wrong.sentence and "padded" in wrong.sentence
 
 
@@ -74,6 +84,7 @@ def test_one_wrong_element_is_found_with_its_place(attention):
 def test_nothing_that_is_not_finite_passes(attention, value):
     def damage(values, image):
         values[0, 0, 0, 0] = value
+
     _, reason = _run(attention, damage=_only("o", damage))
     assert reason is Reason.NOT_FINITE
 
@@ -83,6 +94,7 @@ def test_an_element_that_was_never_written_is_called_so(attention):
         poison = np.full(2, POISON, np.uint8).view(np.float16)[0]
         values[0, 1, 2, 7] = poison
         values.view(np.uint16)[0, 1, 2, 7] = 0xFFFF
+
     checks, reason = _run(attention, damage=_only("o", damage))
     assert reason is Reason.UNWRITTEN
     assert "1 of" in next(one for one in checks if one.output == "o").sentence
@@ -90,9 +102,11 @@ def test_an_element_that_was_never_written_is_called_so(attention):
 
 def test_a_write_between_the_rows_is_out_of_bounds(attention):
     tensor = next(one for one in _problem(attention, "padded").tensors if one.name == "o")
-    gap = (tensor.strides[2] * 1 - 1) * 2            # the last element of row 0's padding
+    gap = (tensor.strides[2] * 1 - 1) * 2  # the last element of row 0's padding
+
     def damage(values, image):
-        image[gap:gap + 2] = 0
+        image[gap : gap + 2] = 0
+
     checks, reason = _run(attention, damage=_only("o", damage))
     assert reason is Reason.OUT_OF_BOUNDS
     assert "2 bytes between the rows of o" in next(one for one in checks if not one.passed).sentence
@@ -105,6 +119,7 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
 
     def damage(values, image):
         values[...] = (expected.value + 0.8 * expected.bound).astype(np.float16)
+
     checks, reason = _run(attention, damage=_only("o", damage))
     wrong = next(one for one in checks if one.output == "o")
     assert reason is Reason.WRONG_VALUES and wrong.share_out_of_bound < 0.2
@@ -114,8 +129,10 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
 
 def test_a_run_that_failed_is_evidence_with_its_sentence(attention):
     made = _problem(attention, "padded")
-    checks, reason = compare(SimpleNamespace(kernel=attention[0], target=SimpleNamespace(answer=answer)),
-                             Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")))
+    checks, reason = compare(
+        SimpleNamespace(kernel=attention[0], target=SimpleNamespace(answer=answer)),
+        Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")),
+    )
     assert reason is Reason.DEADLOCK
     assert checks[0].passed is False and checks[0].sentence.endswith("thread 3 waits for ever")
     assert "reverse order" in checks[0].sentence

@@ -39,7 +39,7 @@ def answer(request):
 
 serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
 """
-LONG_S = 1000.0                      # never reached
+LONG_S = 1000.0  # never reached
 SHORT_S = 1.0
 
 
@@ -49,8 +49,15 @@ def emulator(artifacts):
 
 
 def run(kernel: Kernel, *jobs, deadline_s: float, wall_guard_s: float):
-    return native.execute(kernel.emulator, kernel.module, jobs, workers=2, deadline_s=deadline_s,
-                          memory_bytes=2**31, wall_guard_s=wall_guard_s)
+    return native.execute(
+        kernel.emulator,
+        kernel.module,
+        jobs,
+        workers=2,
+        deadline_s=deadline_s,
+        memory_bytes=2**31,
+        wall_guard_s=wall_guard_s,
+    )
 
 
 def test_a_kernel_that_spins_is_a_timeout_by_its_processor_time(emulator):
@@ -91,9 +98,13 @@ def test_a_run_that_was_kept_from_the_processor_is_repeated_and_comes_to_its_end
     assert stopped and np.array_equal(values(result, "c"), 2 * a)
 
 
-@pytest.mark.parametrize(("sleep_s", "deadline", "ends"), [
-    (0.0, Deadline(0.5, LONG_S), ChildTimeout), (0.2, Deadline(0.5, 1.5), Starved)])
-def test_a_child_that_spins_is_late_and_one_that_waits_is_starved(tmp_path, monkeypatch, sleep_s, deadline, ends):
+@pytest.mark.parametrize(
+    ("sleep_s", "deadline", "ends"),
+    [(0.0, Deadline(0.5, LONG_S), ChildTimeout), (0.2, Deadline(0.5, 1.5), Starved)],
+)
+def test_a_child_that_spins_is_late_and_one_that_waits_is_starved(
+    tmp_path, monkeypatch, sleep_s, deadline, ends
+):
     (tmp_path / "answers_never.py").write_text(CHILD)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     child = Child("answers_never", Limits())

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Tensor
 from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.oracle.cases import Case, workload_case
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Tensor
 from greenfast.search.oracle.reference import answer
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival
@@ -37,10 +37,20 @@ HERE = Path(__file__).parent
 
 def problem_of(fill: int, size: int = 40) -> Problem:
     def tensor(name, role, byte):
-        return Tensor(name, role, np.dtype(np.float32), (size // 4,), (1,), np.full(size, byte, np.uint8))
+        return Tensor(
+            name, role, np.dtype(np.float32), (size // 4,), (1,), np.full(size, byte, np.uint8)
+        )
+
     x, y = tensor("x", "input", fill), tensor("y", "output", POISON)
-    return Problem(Case(f"case{fill}", (), (), "normal", "contiguous", 0, ()), (x, y), (), (x, y),
-                   (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 0),), 0.0, 0.0)
+    return Problem(
+        Case(f"case{fill}", (), (), "normal", "contiguous", 0, ()),
+        (x, y),
+        (),
+        (x, y),
+        (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 0),),
+        0.0,
+        0.0,
+    )
 
 
 @pytest.fixture
@@ -65,6 +75,7 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
     def turn(uuid):
         turns.append(uuid)
         yield
+
     target._turn = turn
     another = GpuLock(tmp_path / "locks", "0123", "cuda:0", 0.1)
     with target.alone():
@@ -81,7 +92,11 @@ def test_a_candidate_waits_for_who_has_the_gpu_alone(target):
 
     def run():
         begun.set()
-        order.extend(one.problem.case.name for one in target.execute(program(target, "right"), [problem_of(1)]))
+        order.extend(
+            one.problem.case.name
+            for one in target.execute(program(target, "right"), [problem_of(1)])
+        )
+
     target.prepare()
     with target.alone():
         thread = threading.Thread(target=run)
@@ -103,23 +118,37 @@ def test_all_problems_of_a_candidate_take_one_request_and_come_back_in_order(tar
 def test_a_run_that_breaks_is_the_only_one_that_failed(target):
     problems = [problem_of(fill) for fill in (1, 2, 3, 4)]
     found = list(target.execute(program(target, "breaks_at_3"), problems))
-    assert [one.failure.reason if one.failure else None for one in found] == [None, None, Reason.DEVICE_FAULT, None]
+    assert [one.failure.reason if one.failure else None for one in found] == [
+        None,
+        None,
+        Reason.DEVICE_FAULT,
+        None,
+    ]
     assert [set(one.outputs["y"].tolist()) for one in found if not one.failure] == [{1}, {2}, {4}]
 
 
 @pytest.mark.parametrize(("words", "reason"), [("hangs_once", None), ("hangs", Reason.TIMEOUT)])
-def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(target, monkeypatch, words, reason):
+def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(
+    target, monkeypatch, words, reason
+):
     held, exclusive = cuda.GpuLock.held, []
 
     def notes(lock, *, alone):
         exclusive.append(alone)
         return held(lock, alone=alone)
+
     monkeypatch.setattr(cuda.GpuLock, "held", notes)
     (found,) = target.execute(program(target, words), [problem_of(1)])
-    assert (found.failure.reason if found.failure else None) == reason and exclusive == [False, True]
+    assert (found.failure.reason if found.failure else None) == reason and exclusive == [
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize(("words", "reason"), [("past_the_end", Reason.OUT_OF_BOUNDS), ("writes_x", Reason.INPUT_CHANGED)])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [("past_the_end", Reason.OUT_OF_BOUNDS), ("writes_x", Reason.INPUT_CHANGED)],
+)
 def test_what_a_run_damaged_is_its_own_failure(words, reason, target):
     (one,) = target.execute(program(target, words), [problem_of(1)])
     assert one.failure.reason is reason and not one.outputs
@@ -134,22 +163,40 @@ def test_a_child_that_dies_by_itself_is_our_fault_and_the_next_request_finds_a_n
 
 def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
     monkeypatch.setattr(cuda, "BATCH_BYTES", 200)
-    found = list(target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)]))
+    found = list(
+        target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)])
+    )
     assert [set(one.outputs["y"].tolist()) for one in found] == [{fill} for fill in range(1, 8)]
     assert target._jobs == 4
 
 
-@pytest.mark.parametrize(("mode", "size", "says"), [("auto", 40, "hot"), ("cold", 40, "cold"), ("hot", 40, "hot"),
-                                                    ("auto", 40 << 20, "cold")])
-def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(mode, size, says, target):
-    (timing,) = target.measure(program(target, "right"), None, [replace(problem_of(1, size), mode=mode)])
-    assert timing.note.startswith(f"{says}, ring of") and timing.limited_by == "" and timing.mode == says
+@pytest.mark.parametrize(
+    ("mode", "size", "says"),
+    [("auto", 40, "hot"), ("cold", 40, "cold"), ("hot", 40, "hot"), ("auto", 40 << 20, "cold")],
+)
+def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(
+    mode, size, says, target
+):
+    (timing,) = target.measure(
+        program(target, "right"), None, [replace(problem_of(1, size), mode=mode)]
+    )
+    assert (
+        timing.note.startswith(f"{says}, ring of")
+        and timing.limited_by == ""
+        and timing.mode == says
+    )
 
 
 def test_a_search_may_ask_for_a_mode_and_an_unknown_one_is_refused_with_the_known_ones(catalogue):
     def plan(mode):
         return make_plan(SearchRequest("attention", templates=("wmma",), mode=mode), catalogue)
-    assert [plan(mode).mode for mode in (None, "auto", "hot", "cold")] == ["auto", "auto", "hot", "cold"]
+
+    assert [plan(mode).mode for mode in (None, "auto", "hot", "cold")] == [
+        "auto",
+        "auto",
+        "hot",
+        "cold",
+    ]
     with pytest.raises(UsageError, match="warm") as refused:
         plan("warm")
     assert all(mode in f"{refused.value} {refused.value.mend}" for mode in ("auto", "hot", "cold"))
@@ -163,18 +210,26 @@ def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, mon
     target.measure(right, None, [one, one], Rival(right, (one, one)))
     target.measure(right, None, [one], Rival(right, (one,), to_the_end=True))
     assert [(tuple(each["looks"]), each["screen"]) for each in asked] == [
-        (LOOKS, True), (LOOKS, False), (LOOKS, False), (LOOKS[-1:], False)]
+        (LOOKS, True),
+        (LOOKS, False),
+        (LOOKS, False),
+        (LOOKS[-1:], False),
+    ]
 
 
-def test_a_gpu_on_which_no_child_starts_twice_in_a_row_is_set_aside_with_the_reason(target, tmp_path, monkeypatch):
+def test_a_gpu_on_which_no_child_starts_twice_in_a_row_is_set_aside_with_the_reason(
+    target, tmp_path, monkeypatch
+):
     monkeypatch.setattr(cuda.CudaTarget, "measurer", "no_such_module")
-    with pytest.raises(Fault, match="is set aside for 300 s: it could not be started twice in a row") as fault:
+    with pytest.raises(
+        Fault, match="is set aside for 300 s: it could not be started twice in a row"
+    ) as fault:
         target.prepare()
     assert fault.value.code == "gpu_quarantined" and "no_such_module" in str(fault.value)
     monkeypatch.setattr(cuda.CudaTarget, "measurer", "standin_measurer")
     other = cuda.CudaTarget("0", tmp_path, 3.0)
     with pytest.raises(Fault, match="set aside"):
-        other.prepare()                          # another process would hear the same
+        other.prepare()  # another process would hear the same
     Quarantine(tmp_path / "locks", "0123", "cuda:0").lift()
     other.prepare()
     other.close()
@@ -192,39 +247,72 @@ def test_a_quarantine_ends_by_itself(tmp_path):
     quarantine.check()
 
 
-@pytest.mark.parametrize(("tail", "code"), [
-    ("ModuleNotFoundError: No module named 'cupy'", "cupy_missing"),
-    ("CUDARuntimeError: cudaErrorInsufficientDriver: CUDA driver version is insufficient", "driver_too_old"),
-    ("CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "gpu_memory"),
-    ("CUDARuntimeError: cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy"),
-    ("CUDARuntimeError: cudaErrorSystemDriverMismatch: mismatch", "driver_mismatch"), ("", "gpu_not_ready"),
-    ("CUDARuntimeError: cudaErrorUnknown: unknown error", "gpu_not_ready")])
+@pytest.mark.parametrize(
+    ("tail", "code"),
+    [
+        ("ModuleNotFoundError: No module named 'cupy'", "cupy_missing"),
+        (
+            "CUDARuntimeError: cudaErrorInsufficientDriver: CUDA driver version is insufficient",
+            "driver_too_old",
+        ),
+        ("CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "gpu_memory"),
+        (
+            "CUDARuntimeError: cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable",
+            "gpu_busy",
+        ),
+        ("CUDARuntimeError: cudaErrorSystemDriverMismatch: mismatch", "driver_mismatch"),
+        ("", "gpu_not_ready"),
+        ("CUDARuntimeError: cudaErrorUnknown: unknown error", "gpu_not_ready"),
+    ],
+)
 def test_why_no_child_can_start_is_one_sentence_with_a_mend(tail, code):
     fault = cuda.cannot_start("cuda:0", f"Traceback\n  File x\n{tail}\n")
-    assert fault.code == code and str(fault).startswith("cuda:0 ") and "\n" not in str(fault) and fault.mend
+    assert (
+        fault.code == code
+        and str(fault).startswith("cuda:0 ")
+        and "\n" not in str(fault)
+        and fault.mend
+    )
 
 
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
     with pytest.raises(UsageError) as refused:
         open_target("cuda:9", TargetSettings(tmp_path, (), 1))
-    assert refused.value.code == "no_gpu" and "cuda:9 cannot be used on this machine: " in str(refused.value)
+    assert refused.value.code == "no_gpu" and "cuda:9 cannot be used on this machine: " in str(
+        refused.value
+    )
     assert refused.value.mend
     if not gpu_count():
         assert "driver" in str(refused.value)
 
 
-@pytest.mark.parametrize(("said", "count", "sentence"), [
-    (driver.NO_LIBRARY, 0, "no NVIDIA driver is installed"), (100, 0, "shows no CUDA device"), (0, 0, "shows no CUDA"),
-    (803, 0, "different versions"), (999, 0, "cuInit says 999"), (0, 1, "1 CUDA device is visible, the last is cuda:0"),
-    (0, 8, "8 CUDA devices are visible, the last is cuda:7"), (0, 10, "")])
+@pytest.mark.parametrize(
+    ("said", "count", "sentence"),
+    [
+        (driver.NO_LIBRARY, 0, "no NVIDIA driver is installed"),
+        (100, 0, "shows no CUDA device"),
+        (0, 0, "shows no CUDA"),
+        (803, 0, "different versions"),
+        (999, 0, "cuInit says 999"),
+        (0, 1, "1 CUDA device is visible, the last is cuda:0"),
+        (0, 8, "8 CUDA devices are visible, the last is cuda:7"),
+        (0, 10, ""),
+    ],
+)
 def test_why_a_gpu_cannot_be_used(said, count, sentence):
-    assert (sentence in driver.why_not(9, said, count)) and bool(driver.why_not(9, said, count)) is bool(sentence)
+    assert (sentence in driver.why_not(9, said, count)) and bool(
+        driver.why_not(9, said, count)
+    ) is bool(sentence)
 
 
 def test_a_gpu_too_old_for_the_compiler_is_refused_with_both_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("greenfast.search.targets.cuda.device_of", lambda number: replace(device("h200"), sm=70))
+    monkeypatch.setattr(
+        "greenfast.search.targets.cuda.device_of", lambda number: replace(device("h200"), sm=70)
+    )
     monkeypatch.setattr("greenfast.search.targets.cuda.why_not", lambda *_: "")
-    with pytest.raises(UsageError, match="cuda:0 is sm_70, and the compiler here serves sm_75 and later") as refused:
+    with pytest.raises(
+        UsageError, match="cuda:0 is sm_70, and the compiler here serves sm_75 and later"
+    ) as refused:
         open_target("cuda:0", TargetSettings(tmp_path, (), 1))
     assert refused.value.code == "gpu_too_old"
 
@@ -251,8 +339,12 @@ UNAWARE = "\n_right = reference\ndef reference(dims, options, inputs):\n    retu
 BREAKS = SHIFTED.replace("xp is not np", "xp is not np and xp.no_such_function")
 
 
-@pytest.mark.parametrize(("added", "trusted"), [("", True), (SHIFTED, False), (UNAWARE, False), (BREAKS, False)])
-def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(added, trusted, target, catalogue, monkeypatch):
+@pytest.mark.parametrize(
+    ("added", "trusted"), [("", True), (SHIFTED, False), (UNAWARE, False), (BREAKS, False)]
+)
+def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
+    added, trusted, target, catalogue, monkeypatch
+):
     monkeypatch.setattr(cuda, "LARGE_FLOP", 0.0)
     kernel = catalogue.kernel("attention")
     kernel = replace(kernel, reference_text=kernel.reference_text + added)
@@ -274,16 +366,20 @@ def test_a_small_reference_asks_no_gpu(target, catalogue):
 def test_other_peoples_work_is_told_from_our_own():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert strangers([os.getpid(), 1, child.pid], os.getpid()) == {1, child.pid} - ({1} if os.getppid() == 1 else set())
+        assert strangers([os.getpid(), 1, child.pid], os.getpid()) == {1, child.pid} - (
+            {1} if os.getppid() == 1 else set()
+        )
         assert strangers([123456789], None) == set()
     finally:
         child.communicate(b"\n")
-    assert foreign_percent([(7, 30), (8, 90), (9, 4)], {7, 9}) == 30 and foreign_percent([], {7}) == 0
+    assert (
+        foreign_percent([(7, 30), (8, 90), (9, 4)], {7, 9}) == 30 and foreign_percent([], {7}) == 0
+    )
 
 
 def test_this_process_is_known_by_its_number_or_as_the_one_that_came_with_its_context():
     assert own_number({5}, {5, os.getpid(), 9}) == os.getpid()
-    assert own_number({5}, {5, 7}) == 7                      # a container: NVML counts by the host's numbers
+    assert own_number({5}, {5, 7}) == 7  # a container: NVML counts by the host's numbers
     assert own_number({5}, {5}) is None and own_number(set(), {7, 8}) is None
 
 
@@ -296,11 +392,13 @@ class FakeNvml:
 
     def __init__(self):
         self.users, self.asked = [1001], []
-        self.busy = lambda: {}
+        self.busy = dict
         self.nvmlInit = lambda: None
         self.nvmlDeviceGetHandleByPciBusId = lambda bus: "handle"
         self.nvmlSystemGetDriverVersion = lambda: "580"
-        self.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=one) for one in self.users]
+        self.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
+            SimpleNamespace(pid=one) for one in self.users
+        ]
 
     def nvmlDeviceGetProcessUtilization(self, handle, since_us):
         self.asked.append(time.time() - since_us / 1e6)
@@ -312,7 +410,11 @@ class FakeNvml:
 @pytest.fixture
 def nvml(monkeypatch):
     fake = FakeNvml()
-    bus = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(deviceGetPCIBusId=lambda number: "0000:01:00.0")))
+    bus = SimpleNamespace(
+        cuda=SimpleNamespace(
+            runtime=SimpleNamespace(deviceGetPCIBusId=lambda number: "0000:01:00.0")
+        )
+    )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setitem(sys.modules, "cupy", bus)
     return fake
@@ -320,11 +422,11 @@ def nvml(monkeypatch):
 
 def test_a_process_that_never_pauses_is_waited_for_and_then_said(nvml):
     health = Health(0)
-    nvml.users = [1001, 2002]                                # 2002 is this one
+    nvml.users = [1001, 2002]  # 2002 is this one
     nvml.busy = lambda: {1001: 97, 2002: 3}
     begun = time.monotonic()
     assert health.quiet(0.6) == {"gpu_processes": 2.0, "foreign_busy_percent": 97.0}
-    assert time.monotonic() - begun >= 0.6 and min(nvml.asked) > 0.9     # each look at a whole second
+    assert time.monotonic() - begun >= 0.6 and min(nvml.asked) > 0.9  # each look at a whole second
 
 
 def test_a_process_that_has_ended_or_only_holds_memory_is_not_waited_for(nvml):

@@ -12,32 +12,77 @@ import pytest
 import store_values as values
 
 from greenfast.db import convert
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.errors import Fault
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.verdict import (CorrectnessEvidence, GateResult, Green, LineCost, Outcome, PerformanceEvidence,
-                            SafetyEvidence, SafetyFinding, SafetyRun, TimeKind, Timing, gate_result)
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.verdict import (
+    CorrectnessEvidence,
+    GateResult,
+    Green,
+    LineCost,
+    Outcome,
+    PerformanceEvidence,
+    SafetyEvidence,
+    SafetyFinding,
+    SafetyRun,
+    TimeKind,
+    Timing,
+    gate_result,
+)
 
-VERDICTS = [values.green(), values.accepted(1, 0.1 + 0.2), values.rejected(), values.faulted(),
-            values.rejected(log="\0\udcff\x1b[31m" + "x" * 100_000)]
+VERDICTS = [
+    values.green(),
+    values.accepted(1, 0.1 + 0.2),
+    values.rejected(),
+    values.faulted(),
+    values.rejected(log="\0\udcff\x1b[31m" + "x" * 100_000),
+]
 
 
 def annotated() -> Green:
     """A verdict with everything that is known of single lines."""
     line = LineCost("attention/wmma.cu.j2", 120, 240, "shared_read", 8, 4096, 64, 32, 0, 0)
-    finding = SafetyFinding("race", "thread 1 reads what thread 0 writes", ("attention/wmma.cu.j2", 120),
-                            ("attention/wmma.cu.j2", 99), 240, 219, (0, 0, 0), (1, 0, 0), (0, 0, 0), "shared", 4, 7)
+    finding = SafetyFinding(
+        "race",
+        "thread 1 reads what thread 0 writes",
+        ("attention/wmma.cu.j2", 120),
+        ("attention/wmma.cu.j2", 99),
+        240,
+        219,
+        (0, 0, 0),
+        (1, 0, 0),
+        (0, 0, 0),
+        "shared",
+        4,
+        7,
+    )
     gates = list(values.gates())
-    timings = tuple(dataclasses.replace(one, lines=(line, line)) for one in gates[2].evidence.timings)
-    gates[2] = dataclasses.replace(gates[2], evidence=dataclasses.replace(gates[2].evidence, timings=timings))
-    gates[3] = dataclasses.replace(gates[3], evidence=SafetyEvidence(
-        (), (finding,), (SafetyRun("one", "N=1", "forward", 1),), ("races",)))
+    timings = tuple(
+        dataclasses.replace(one, lines=(line, line)) for one in gates[2].evidence.timings
+    )
+    gates[2] = dataclasses.replace(
+        gates[2], evidence=dataclasses.replace(gates[2].evidence, timings=timings)
+    )
+    gates[3] = dataclasses.replace(
+        gates[3],
+        evidence=SafetyEvidence(
+            (), (finding,), (SafetyRun("one", "N=1", "forward", 1),), ("races",)
+        ),
+    )
     return Green(tuple(gates))
 
 
 def timing(time_us: float) -> Green:
-    return Green((GateResult("performance", Outcome.UNAVAILABLE, "", PerformanceEvidence(
-        (Timing("w", time_us, TimeKind.MODELLED, "x"),), None, 1.1)),))
+    return Green(
+        (
+            GateResult(
+                "performance",
+                Outcome.UNAVAILABLE,
+                "",
+                PerformanceEvidence((Timing("w", time_us, TimeKind.MODELLED, "x"),), None, 1.1),
+            ),
+        )
+    )
 
 
 @pytest.mark.parametrize("verdict", [*VERDICTS, annotated()], ids=lambda one: type(one).__name__)
@@ -84,7 +129,9 @@ def test_every_field_of_a_plan_is_stored():
     assert stored.keys() == {one.name for one in dataclasses.fields(SearchPlan)} | {"type"}
 
 
-@pytest.mark.parametrize("number", [0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, 1 / 3, 2.0**-1074])
+@pytest.mark.parametrize(
+    "number", [0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, 1 / 3, 2.0**-1074]
+)
 def test_floats_keep_every_bit(number):
     back = convert.verdict_of(convert.verdict_json(timing(number))[0])
     assert back.gates[0].evidence.timings[0].time_median_us.hex() == number.hex()
@@ -96,24 +143,41 @@ def test_what_is_not_finite_is_stored_apart_from_text_and_shown_by_its_name(numb
     assert "NaN" not in document and "Infinity" not in document
     back = convert.verdict_of(document)
     assert repr(back.gates[0].evidence.timings[0].time_median_us) == repr(number)
-    assert convert.gates_plain(back)["performance"]["timings"][0]["time_median_us"] == {
-        "nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(number)]
+    assert (
+        convert.gates_plain(back)["performance"]["timings"][0]["time_median_us"]
+        == {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(number)]
+    )
 
 
 def test_numpy_numbers_become_plain_ones():
     check = dataclasses.replace(
-        values.check(0), max_abs_error=np.float32(0.1), mean_abs_error=np.float64(0.2), seed=np.int64(7),
-        passed=np.bool_(True), worst_index=tuple(np.arange(3)))
-    document, details = convert.verdict_json(Green((GateResult("correctness", Outcome.PASSED, "",
-                                                               CorrectnessEvidence((check,))),)))
+        values.check(0),
+        max_abs_error=np.float32(0.1),
+        mean_abs_error=np.float64(0.2),
+        seed=np.int64(7),
+        passed=np.bool_(True),
+        worst_index=tuple(np.arange(3)),
+    )
+    document, details = convert.verdict_json(
+        Green((GateResult("correctness", Outcome.PASSED, "", CorrectnessEvidence((check,))),))
+    )
     (back,) = gate_result(convert.verdict_of(document, details), "correctness").evidence.checks
     assert back == check and back.passed is True
-    assert type(back.max_abs_error) is float and type(back.mean_abs_error) is float and type(back.seed) is int
+    assert (
+        type(back.max_abs_error) is float
+        and type(back.mean_abs_error) is float
+        and type(back.seed) is int
+    )
     assert [type(one) for one in back.worst_index] == [int, int, int]
 
 
 def test_a_sampler_comes_back_and_what_has_no_json_form_is_refused():
-    sampler = {"nsga2:generation": 3, "parents": [1, 2], "deep": {"x": [None, True, "ü"]}, "rate": 0.1}
+    sampler = {
+        "nsga2:generation": 3,
+        "parents": [1, 2],
+        "deep": {"x": [None, True, "ü"]},
+        "rate": 0.1,
+    }
     assert convert.sampler_of(convert.sampler_json(sampler)) == sampler
     for wrong in ({"x": object()}, {"x": {1: 2}}, {"x": b"bytes"}):
         with pytest.raises(Fault) as refused:
@@ -128,13 +192,20 @@ def test_a_newer_document_is_refused_by_name():
     assert refused.value.code == "record_newer"
 
 
-@pytest.mark.parametrize("damage", [
-    lambda text: text[:-20], lambda text: "[]", lambda text: "null",
-    lambda text: text.replace('"type":"Candidate"', '"type":"X"'),
-    lambda text: text.replace('"kernel"', '"kern"'), lambda text: text.replace('"sampled"', '"dreamt"'),
-    lambda text: text.replace('"parents":[]', '"parents":7'),
-    lambda text: text.replace('["padding",true]', '["padding"]'),
-    lambda text: text.replace('"schema":1', '"schema":"1"')])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-20],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace('"type":"Candidate"', '"type":"X"'),
+        lambda text: text.replace('"kernel"', '"kern"'),
+        lambda text: text.replace('"sampled"', '"dreamt"'),
+        lambda text: text.replace('"parents":[]', '"parents":7'),
+        lambda text: text.replace('["padding",true]', '["padding"]'),
+        lambda text: text.replace('"schema":1', '"schema":"1"'),
+    ],
+)
 def test_a_damaged_document_is_a_fault_and_no_traceback(damage):
     document = convert.candidate_json(values.candidate(1))
     assert damage(document) != document
@@ -166,14 +237,16 @@ def test_a_field_that_is_added_with_a_default_reads_old_documents():
     assert convert.decoder(New)(convert.encode(Old("x"))) == New("x", 3)
 
 
-GOLDEN = ('{"schema":1,"candidate":{"type":"Candidate","kernel":"attention","template":"wmma","parameters":'
-          '[["tile_m",32],["padding",true],["scale",0.5]],"origin":{"type":"Origin","kind":"crossed",'
-          '"parents":["ab"],"preset":""}}}')
+GOLDEN = (
+    '{"schema":1,"candidate":{"type":"Candidate","kernel":"attention","template":"wmma","parameters":'
+    '[["tile_m",32],["padding",true],["scale",0.5]],"origin":{"type":"Origin","kind":"crossed",'
+    '"parents":["ab"],"preset":""}}}'
+)
 
 
 def test_a_document_of_schema_1_is_read_for_ever():
     found = convert.candidate_of(GOLDEN)
-    written = GOLDEN.replace('"preset":""', '"preset":"","wanted":[]')      # a field that came later
+    written = GOLDEN.replace('"preset":""', '"preset":"","wanted":[]')  # a field that came later
     assert isinstance(found, Candidate) and convert.candidate_json(found) == written
 
 
@@ -192,14 +265,20 @@ def test_a_plan_that_was_stored_before_champions_is_still_read():
 
 
 def test_a_plan_with_a_champion_comes_back_as_it_was():
-    plan = values.plan(baseline="champion s_aaaaaaaaaaaa/3", champion=values.candidate(3), compiled=(("D", 64),))
+    plan = values.plan(
+        baseline="champion s_aaaaaaaaaaaa/3", champion=values.candidate(3), compiled=(("D", 64),)
+    )
     assert convert.plan_of(convert.plan_json(plan)) == plan
 
 
 def test_a_candidate_stored_as_mutated_before_parents_were_recorded_was_repaired():
     stored = dataclasses.replace(values.candidate(1), origin=Origin(OriginKind.MUTATED))
-    assert convert.candidate_of(convert.candidate_json(stored)).origin == Origin(OriginKind.REPAIRED)
+    assert convert.candidate_of(convert.candidate_json(stored)).origin == Origin(
+        OriginKind.REPAIRED
+    )
     mutated = dataclasses.replace(stored, origin=Origin(OriginKind.MUTATED, parents=("a" * 64,)))
     assert convert.candidate_of(convert.candidate_json(mutated)) == mutated
-    repaired = dataclasses.replace(stored, origin=Origin(OriginKind.REPAIRED, ("a" * 64,), wanted=(("k_layout", "rows"),)))
+    repaired = dataclasses.replace(
+        stored, origin=Origin(OriginKind.REPAIRED, ("a" * 64,), wanted=(("k_layout", "rows"),))
+    )
     assert convert.candidate_of(convert.candidate_json(repaired)) == repaired

@@ -47,8 +47,16 @@ def older(path: Path) -> None:
         connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
     connection.execute("ALTER TABLE trials DROP COLUMN time_mode")
     connection.execute("ALTER TABLE searches DROP COLUMN manifest_digest")
-    for table in ("champions", "peers", "confirmations", "device_leases", "environments", "kernel_files",
-                  "kernel_manifests", "workers"):
+    for table in (
+        "champions",
+        "peers",
+        "confirmations",
+        "device_leases",
+        "environments",
+        "kernel_files",
+        "kernel_manifests",
+        "workers",
+    ):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.commit()
@@ -79,10 +87,18 @@ def test_the_migrations_make_what_the_models_say(path):
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
-        made = set(connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'table'").scalars())
+        made = set(
+            connection.exec_driver_sql(
+                "SELECT sql FROM sqlite_master WHERE type = 'table'"
+            ).scalars()
+        )
     engine.dispose()
-    checks = [one for table in Base.metadata.tables.values() for one in table.constraints
-              if type(one).__name__ == "CheckConstraint"]
+    checks = [
+        one
+        for table in Base.metadata.tables.values()
+        for one in table.constraints
+        if type(one).__name__ == "CheckConstraint"
+    ]
     assert checks and all(any(str(one.sqltext) in sql for sql in made) for one in checks)
 
 
@@ -91,11 +107,21 @@ def test_the_revision_in_the_code_is_the_newest_migration():
 
 
 def test_processes_that_open_a_new_database_at_once_all_succeed(path):
-    script = ("import sys; from greenfast.db.store import Store; import store_values as values\n"
-              "store = Store.open(sys.argv[1]); store.submit(values.plan()); store.close()")
-    children = [subprocess.Popen([sys.executable, "-c", script, url(path)], stderr=subprocess.PIPE,
-                                 env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}) for _ in range(5)]
-    assert [(child.communicate()[1].decode(), child.returncode) for child in children] == [("", 0)] * 5
+    script = (
+        "import sys; from greenfast.db.store import Store; import store_values as values\n"
+        "store = Store.open(sys.argv[1]); store.submit(values.plan()); store.close()"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, url(path)],
+            stderr=subprocess.PIPE,
+            env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+        )
+        for _ in range(5)
+    ]
+    assert [(child.communicate()[1].decode(), child.returncode) for child in children] == [
+        ("", 0)
+    ] * 5
     store = Store.open(url(path))
     assert store.stats()["searches"]["queued"] == 5
     store.close()
@@ -121,7 +147,7 @@ def test_an_older_database_is_copied_then_brought_up_to_date(path):
 def test_a_migration_that_fails_changes_nothing(path):
     older(path)
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE environments (digest TEXT)")     # in the way of migration 0002
+    connection.execute("CREATE TABLE environments (digest TEXT)")  # in the way of migration 0002
     connection.commit()
     connection.close()
     with pytest.raises(Fault):
@@ -159,7 +185,7 @@ def _foreign_wal(path: Path) -> None:
 def _marked_by_another(path: Path) -> None:
     path.parent.mkdir()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA application_id = 252006674")           # Fossil's
+    connection.execute("PRAGMA application_id = 252006674")  # Fossil's
     connection.execute("CREATE TABLE event (x)")
     connection.commit()
     connection.close()
@@ -184,11 +210,20 @@ def _folder(path: Path) -> None:
     path.mkdir(parents=True)
 
 
-@pytest.mark.parametrize("spoil, code", [
-    (_newer, "database_newer"), (_foreign, "database_not_ours"), (_foreign_wal, "database_not_ours"),
-    (_marked_by_another, "database_not_ours"), (_text, "database_unreadable"), (_torn, "database_unreadable"),
-    (_one_letter, "database_unreadable"),
-    (_folder, "database_unreadable")], ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize(
+    "spoil, code",
+    [
+        (_newer, "database_newer"),
+        (_foreign, "database_not_ours"),
+        (_foreign_wal, "database_not_ours"),
+        (_marked_by_another, "database_not_ours"),
+        (_text, "database_unreadable"),
+        (_torn, "database_unreadable"),
+        (_one_letter, "database_unreadable"),
+        (_folder, "database_unreadable"),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
 def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, spoil, code):
     spoil(path)
     before = contents(path.parent) if path.is_file() else None
@@ -240,7 +275,9 @@ def _overwritten_page(path: Path) -> None:
     """Zeros over the root page of a table; header and schema can still be read."""
     make(path)
     connection = sqlite3.connect(path)
-    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'trials'").fetchone()
+    (root,) = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE name = 'trials'"
+    ).fetchone()
     (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     connection.close()
     with path.open("r+b") as file:
@@ -254,17 +291,28 @@ def _without_its_end(path: Path) -> None:
         file.truncate(path.stat().st_size - 4096)
 
 
-@pytest.mark.parametrize("largest_checked_bytes, damage", [
-    (dialects.LARGEST_CHECKED_BYTES, _overwritten_page), (dialects.LARGEST_CHECKED_BYTES, _without_its_end),
-    (0, _without_its_end)])
-def test_a_damaged_database_is_refused_when_it_is_opened(path, monkeypatch, largest_checked_bytes, damage):
+@pytest.mark.parametrize(
+    "largest_checked_bytes, damage",
+    [
+        (dialects.LARGEST_CHECKED_BYTES, _overwritten_page),
+        (dialects.LARGEST_CHECKED_BYTES, _without_its_end),
+        (0, _without_its_end),
+    ],
+)
+def test_a_damaged_database_is_refused_when_it_is_opened(
+    path, monkeypatch, largest_checked_bytes, damage
+):
     monkeypatch.setattr(dialects, "LARGEST_CHECKED_BYTES", largest_checked_bytes)
     damage(path)
     before = contents(path.parent)
     with pytest.raises(GreenfastError) as refused:
         Store.open(url(path))
     assert refused.value.code in ("database_damaged", "database_unreadable")
-    assert str(path) in refused.value.message and "\n" not in refused.value.message and refused.value.mend
+    assert (
+        str(path) in refused.value.message
+        and "\n" not in refused.value.message
+        and refused.value.mend
+    )
     assert contents(path.parent) == before
 
 
@@ -281,26 +329,39 @@ def test_creating_a_database_leaves_no_other_file(path):
 
 def test_a_database_without_tables_is_a_new_one(path):
     path.parent.mkdir()
-    connection = sqlite3.connect(path)                                # killed right after switching to WAL
+    connection = sqlite3.connect(path)  # killed right after switching to WAL
     connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
     make(path)
 
 
-@pytest.mark.parametrize("wrong, code", [
-    ("nonsense", "database_url"), ("mysql://localhost/x", "database_url"), ("sqlite://", "database_url"),
-    ("sqlite:///:memory:", "database_url"), ("sqlite:///file:x?uri=true", "database_url"),
-    ("", "database_url"),
-    ("oracle+nothing://x", "database_url"),
-    ("postgresql+nothing://localhost/x", "database_driver")])
+@pytest.mark.parametrize(
+    "wrong, code",
+    [
+        ("nonsense", "database_url"),
+        ("mysql://localhost/x", "database_url"),
+        ("sqlite://", "database_url"),
+        ("sqlite:///:memory:", "database_url"),
+        ("sqlite:///file:x?uri=true", "database_url"),
+        ("", "database_url"),
+        ("oracle+nothing://x", "database_url"),
+        ("postgresql+nothing://localhost/x", "database_driver"),
+    ],
+)
 def test_a_wrong_url_is_refused(wrong, code):
     with pytest.raises(UsageError) as refused:
         Store.open(wrong)
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("wrong", ["postgresql//me:secret@host/x", "postgres://me:secret@host:port/x",
-                                   "postgres:me:secret@host/x"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "postgresql//me:secret@host/x",
+        "postgres://me:secret@host:port/x",
+        "postgres:me:secret@host/x",
+    ],
+)
 def test_the_refusal_of_a_url_does_not_show_its_password(wrong):
     with pytest.raises(UsageError) as refused:
         Store.open(wrong)
@@ -383,17 +444,25 @@ except Fault as fault:
 
 def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
     make(path)
-    done = subprocess.run([sys.executable, "-c", FULL, url(path)], capture_output=True, text=True,
-                          env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"})
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, url(path)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+    )
     first, second = done.stdout.splitlines() or [done.stderr, ""]
     code, recorded, counted = first.split()
     assert (code, recorded) == ("disk_full", counted) and int(recorded) > 3
     assert int(second) == int(recorded) + 1, "it goes on when there is room again"
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert connection.execute(
-        "SELECT (SELECT count(*) FROM evidence), (SELECT count(*) FROM trials WHERE verdict IS NOT NULL), "
-        "(SELECT trials_done FROM searches)").fetchone() == (int(second),) * 3
+    assert (
+        connection.execute(
+            "SELECT (SELECT count(*) FROM evidence), (SELECT count(*) FROM trials WHERE verdict IS NOT NULL), "
+            "(SELECT trials_done FROM searches)"
+        ).fetchone()
+        == (int(second),) * 3
+    )
     connection.close()
 
 

@@ -19,7 +19,9 @@ from greenfast.db.timeouts import Timeouts
 from greenfast.search.errors import Fault
 
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
-psycopg = pytest.importorskip("psycopg", reason="the optional driver of PostgreSQL is not installed")
+psycopg = pytest.importorskip(
+    "psycopg", reason="the optional driver of PostgreSQL is not installed"
+)
 needs_server = pytest.mark.skipif(not POSTGRES, reason="GREENFAST_TEST_POSTGRES names no server")
 PASSWORD = "hunter2hunter2"
 LONGEST_WAIT_S = 60.0
@@ -57,7 +59,11 @@ def test_a_server_that_never_answers_is_one_sentence_after_the_connect_timeout(s
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", OPEN, f"postgres://me:{PASSWORD}@127.0.0.1:{silent_port}/greenfast"],
-        env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=LONGEST_WAIT_S)
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_WAIT_S,
+    )
     assert done.stdout.startswith("database_unreachable ") and done.stdout.count("\n") == 1
     assert done.stderr == "" and PASSWORD not in done.stdout
 
@@ -124,8 +130,11 @@ def test_a_server_that_falls_silent_is_a_fault_and_not_a_hung_thread():
     """Its kernel acknowledges everything, as that of a stopped server does: only our own deadline helps."""
     url = parse_url(POSTGRES)
     relay = Relay(url.host or "127.0.0.1", url.port or 5432)
-    database = Database(make_engine(url.set(host="127.0.0.1", port=relay.port),
-                                    Timeouts(connect_s=2.0, statement_s=0.5)))
+    database = Database(
+        make_engine(
+            url.set(host="127.0.0.1", port=relay.port), Timeouts(connect_s=2.0, statement_s=0.5)
+        )
+    )
     faults: list[str] = []
 
     def ask() -> None:

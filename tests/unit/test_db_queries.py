@@ -24,17 +24,31 @@ def big(tmp_path_factory):
         values.run_trial(store, claim, 1, values.rejected())
     with store._database.writing() as session:
         columns = [row[1] for row in session.execute(text("PRAGMA table_info(trials)"))]
-        varied = {"number": "n", "time_median_us": "100.0 + (n * 7919) % 9973", "registers": "32 + n % 200",
-                  "smem_bytes": "1024 * (n % 200)", "max_abs_error": "n * 1e-7", "duration_s": "n % 97 * 0.1",
-                  "recorded_at": "recorded_at + n", "is_baseline": "0"}
+        varied = {
+            "number": "n",
+            "time_median_us": "100.0 + (n * 7919) % 9973",
+            "registers": "32 + n % 200",
+            "smem_bytes": "1024 * (n % 200)",
+            "max_abs_error": "n * 1e-7",
+            "duration_s": "n % 97 * 0.1",
+            "recorded_at": "recorded_at + n",
+            "is_baseline": "0",
+        }
         chosen = ", ".join(varied.get(one, one) for one in columns)
-        session.execute(text(
-            "WITH RECURSIVE count(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
-            f"INSERT INTO trials SELECT {chosen} FROM count JOIN trials ON trials.number = (n % 3 = 0) "
-            "WHERE trials.search_key = 2"), {"last": TRIALS - 1})
-        session.execute(text(
-            "INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details FROM trials t "
-            "JOIN evidence e ON e.search_key = 2 AND e.number = 0 WHERE t.search_key = 2 AND t.number > 1"))
+        session.execute(
+            text(
+                "WITH RECURSIVE count(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
+                f"INSERT INTO trials SELECT {chosen} FROM count JOIN trials ON trials.number = (n % 3 = 0) "
+                "WHERE trials.search_key = 2"
+            ),
+            {"last": TRIALS - 1},
+        )
+        session.execute(
+            text(
+                "INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details FROM trials t "
+                "JOIN evidence e ON e.search_key = 2 AND e.number = 0 WHERE t.search_key = 2 AND t.number > 1"
+            )
+        )
     plans: list[str] = []
 
     @event.listens_for(store._database.engine, "after_cursor_execute")
@@ -43,6 +57,7 @@ def big(tmp_path_factory):
             cursor = connection.connection.cursor()
             cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
             plans.extend(f"{row[3]}" for row in cursor.fetchall())
+
     yield store, search.id, claims[1], plans
     store.close()
 
@@ -59,9 +74,15 @@ def second_page(store, search, **order):
 
 
 READS = {
-    **{f"{way} by {sort}": (lambda store, search, claim, sort=sort, down=down: second_page(
-        store, search, sort=sort, descending=down))
-       for sort in SORTS for way, down in (("up", False), ("down", True))},
+    **{
+        f"{way} by {sort}": (
+            lambda store, search, claim, sort=sort, down=down: second_page(
+                store, search, sort=sort, descending=down
+            )
+        )
+        for sort in SORTS
+        for way, down in (("up", False), ("down", True))
+    },
     "best": lambda store, search, claim: store.best(search),
     "one search": lambda store, search, claim: store.search(search),
     "searches": lambda store, search, claim: store.searches(status="running"),
@@ -83,18 +104,24 @@ def test_no_query_scans_or_sorts_trials(big, name):
     assert not any("TEMP B-TREE" in step for step in big[3]), big[3]
 
 
-@pytest.mark.parametrize("name, work", [
-    ("counts", lambda store, search, claim: store.counts(search)),
-    ("claim", lambda store, search, claim: store.claim("idle", 1.0)),
-    ("best_so_far", lambda store, search, claim: store.best_so_far(search))])
+@pytest.mark.parametrize(
+    "name, work",
+    [
+        ("counts", lambda store, search, claim: store.counts(search)),
+        ("claim", lambda store, search, claim: store.claim("idle", 1.0)),
+        ("best_so_far", lambda store, search, claim: store.best_so_far(search)),
+    ],
+)
 def test_what_needs_every_trial_reads_an_index_of_one_search(big, name, work):
     for step in plans_of(big, work):
         assert not step.startswith("SCAN"), step
 
 
 def test_counts_come_from_the_index_alone(big):
-    assert any("COVERING INDEX ix_trials_counts" in step for step in plans_of(
-        big, lambda store, search, claim: store.counts(search)))
+    assert any(
+        "COVERING INDEX ix_trials_counts" in step
+        for step in plans_of(big, lambda store, search, claim: store.counts(search))
+    )
 
 
 def test_a_long_search_is_taken_up_again(big):

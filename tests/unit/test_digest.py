@@ -7,14 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.digest import canonical, digest
-from greenfast.search.kernels.expressions import Expression
 from greenfast.search.gates.base import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.expressions import Expression
+from greenfast.search.kernels.spec import (
+    Argument,
+    Check,
+    Constraint,
+    Dim,
+    KernelSpec,
+    LaunchSpec,
+    Option,
+    Parameter,
+    Preset,
+    TemplateSpec,
+    Workload,
+)
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
-from greenfast.search.kernels.spec import (Argument, Check, Constraint, Dim, KernelSpec, LaunchSpec, Option, Parameter, Preset,
-                         TemplateSpec, Workload)
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 
 
 def _samples() -> list[object]:
@@ -23,10 +34,25 @@ def _samples() -> list[object]:
     kernel = catalogue.kernel("attention")
     template = kernel.template("wmma")
     plan = make_plan(SearchRequest("attention", seed=1), catalogue)
-    candidate = Candidate("attention", "wmma", template.presets[0].parameters, Origin(OriginKind.PRESET))
-    return [kernel, template, plan, candidate, GateLimits(), kernel.arguments[0], kernel.checks[0],
-            template.constraints[0], kernel.dims[0], template.launches[0], kernel.options[0], template.parameters[0],
-            template.presets[0], kernel.workloads[0]]
+    candidate = Candidate(
+        "attention", "wmma", template.presets[0].parameters, Origin(OriginKind.PRESET)
+    )
+    return [
+        kernel,
+        template,
+        plan,
+        candidate,
+        GateLimits(),
+        kernel.arguments[0],
+        kernel.checks[0],
+        template.constraints[0],
+        kernel.dims[0],
+        template.launches[0],
+        kernel.options[0],
+        template.parameters[0],
+        template.presets[0],
+        kernel.workloads[0],
+    ]
 
 
 def _fields() -> list[tuple[object, str]]:
@@ -53,7 +79,11 @@ def _changed(value: object) -> object:
     return "changed"
 
 
-@pytest.mark.parametrize(("value", "name"), _fields(), ids=lambda one: one if isinstance(one, str) else type(one).__name__)
+@pytest.mark.parametrize(
+    ("value", "name"),
+    _fields(),
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
 def test_changing_any_field_changes_the_digest_unless_the_class_names_it(value, name):
     changed = dataclasses.replace(value, **{name: _changed(getattr(value, name))})
     excluded = name in getattr(type(value), "DIGEST_EXCLUDES", ())
@@ -61,13 +91,25 @@ def test_changing_any_field_changes_the_digest_unless_the_class_names_it(value, 
 
 
 def test_only_places_and_origins_are_left_out():
-    excluded = {(type(one).__name__, name) for one in _samples() for name in getattr(type(one), "DIGEST_EXCLUDES", ())}
-    assert excluded == {("KernelSpec", "folder"), ("TemplateSpec", "path"), ("TemplateSpec", "lines"),
-                        ("Candidate", "origin")}
+    excluded = {
+        (type(one).__name__, name)
+        for one in _samples()
+        for name in getattr(type(one), "DIGEST_EXCLUDES", ())
+    }
+    assert excluded == {
+        ("KernelSpec", "folder"),
+        ("TemplateSpec", "path"),
+        ("TemplateSpec", "lines"),
+        ("Candidate", "origin"),
+    }
 
 
 def test_what_may_be_absent_is_left_out_only_while_it_is():
-    when_set = {(type(one).__name__, name) for one in _samples() for name in getattr(type(one), "DIGEST_WHEN_SET", ())}
+    when_set = {
+        (type(one).__name__, name)
+        for one in _samples()
+        for name in getattr(type(one), "DIGEST_WHEN_SET", ())
+    }
     assert when_set == {("KernelSpec", "reference_uses")}
     kernel = Catalogue.from_environment().kernel("attention")
     assert "reference_uses" not in canonical(kernel)["fields"]
@@ -76,8 +118,22 @@ def test_what_may_be_absent_is_left_out_only_while_it_is():
 
 def test_samples_cover_the_spec():
     kinds = {type(one) for one in _samples()}
-    assert {KernelSpec, TemplateSpec, Workload, Check, Parameter, Constraint, LaunchSpec, Preset, Argument, Dim, Option,
-            SearchPlan, GateLimits, Candidate} <= kinds
+    assert {
+        KernelSpec,
+        TemplateSpec,
+        Workload,
+        Check,
+        Parameter,
+        Constraint,
+        LaunchSpec,
+        Preset,
+        Argument,
+        Dim,
+        Option,
+        SearchPlan,
+        GateLimits,
+        Candidate,
+    } <= kinds
 
 
 def test_equal_numbers_of_different_types_are_different_identities():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from emulator_harness import ORDERS, only_right, prepared
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.oracle.cases import derived_cases
+
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import render
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.execute import execute
@@ -36,7 +36,7 @@ def before(text, anchor, old, new=""):
     """`text` with the last `old` ahead of `anchor` replaced."""
     end = text.index(anchor)
     start = text.rindex(old, 0, end)
-    return text[:start] + new + text[start + len(old):]
+    return text[:start] + new + text[start + len(old) :]
 
 
 def anywhere(text, old, new=""):
@@ -49,29 +49,70 @@ SYNC = "__syncthreads();"
 # the text of one of the lines that must be named
 PLANTED = {
     "no barrier after P": (
-        {"pipeline_depth": 2}, lambda t: before(t, "multiply_p_v(tiles", SYNC), "race", "p[lane + i * softmax_lanes] ="),
+        {"pipeline_depth": 2},
+        lambda t: before(t, "multiply_p_v(tiles", SYNC),
+        "race",
+        "p[lane + i * softmax_lanes] =",
+    ),
     "no barrier after S": (
-        {"pipeline_depth": 2}, lambda t: before(t, "softmax(state, tiles", SYNC), "race", "store_matrix_sync(scores"),
+        {"pipeline_depth": 2},
+        lambda t: before(t, "softmax(state, tiles", SYNC),
+        "race",
+        "store_matrix_sync(scores",
+    ),
     "O not cleared": (
-        {}, lambda t: before(t, "for (int tile = 0; tile < tile_count", "clear(tiles.o);"), "uninitialised",
-        "load_matrix_sync(sum[j]"),
+        {},
+        lambda t: before(t, "for (int tile = 0; tile < tile_count", "clear(tiles.o);"),
+        "uninitialised",
+        "load_matrix_sync(sum[j]",
+    ),
     "no wait for the copy": (
-        {"pipeline_depth": 2}, lambda t: before(t, "multiply_q_k(tiles", "gf::async_copy_wait<0>();"),
-        "in_flight_read", "gf::async_copy<16>(tile"),
+        {"pipeline_depth": 2},
+        lambda t: before(t, "multiply_q_k(tiles", "gf::async_copy_wait<0>();"),
+        "in_flight_read",
+        "gf::async_copy<16>(tile",
+    ),
     "no trailing barrier": (
-        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC), "race",
-        "gf::async_copy<16>(tile"),
+        {"pipeline_depth": 1},
+        lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC),
+        "race",
+        "gf::async_copy<16>(tile",
+    ),
     "no __syncwarp before P in place": (
-        {"s_p_alias": True}, lambda t: anywhere(t, "__syncwarp();"), "race", "p[lane + i * softmax_lanes] ="),
+        {"s_p_alias": True},
+        lambda t: anywhere(t, "__syncwarp();"),
+        "race",
+        "p[lane + i * softmax_lanes] =",
+    ),
     "tail not predicated": (
-        {}, lambda t: anywhere(anywhere(t, "exists ? 16 : 0", "16"), "(exists ? first_row + row : 0)", "(first_row + row)"),
-        "out_of_bounds", "gf::async_copy<16>(tile"),
+        {},
+        lambda t: anywhere(
+            anywhere(t, "exists ? 16 : 0", "16"),
+            "(exists ? first_row + row : 0)",
+            "(first_row + row)",
+        ),
+        "out_of_bounds",
+        "gf::async_copy<16>(tile",
+    ),
     "barrier in one warp": (
-        {"pipeline_depth": 1}, lambda t: before(t, "gf::async_copy_wait<0>();\n    __syncthreads", SYNC,
-                                                "if (threadIdx.x < 32) __syncthreads();"), "divergence", "__syncthreads"),
+        {"pipeline_depth": 1},
+        lambda t: before(
+            t,
+            "gf::async_copy_wait<0>();\n    __syncthreads",
+            SYNC,
+            "if (threadIdx.x < 32) __syncthreads();",
+        ),
+        "divergence",
+        "__syncthreads",
+    ),
     "wrong shuffle mask": (
-        {}, lambda t: anywhere(t, "gf::warp_sum<softmax_lanes>(sum)", "__shfl_xor_sync(0x0fffffffu, sum, 1)"),
-        "divergence", "gf::warp_sum"),
+        {},
+        lambda t: anywhere(
+            t, "gf::warp_sum<softmax_lanes>(sum)", "__shfl_xor_sync(0x0fffffffu, sum, 1)"
+        ),
+        "divergence",
+        "gf::warp_sum",
+    ),
 }
 
 
@@ -97,16 +138,32 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, attention, name):
     parameters, change, kind, text_of_line = PLANTED[name]
-    files = {name: path.read_text().splitlines() for name, path in attention.template("wmma").files.items()}
+    files = {
+        name: path.read_text().splitlines()
+        for name, path in attention.template("wmma").files.items()
+    }
     for result in attention_runs(emulator, attention, parameters, change):
         found = [one for one in result.findings if one.kind == kind]
         assert found, (result.name, result.findings, result.faults)
         named = {where for one in found for where in (one.where, one.other_where) if where}
         assert all(file in files for file, _ in named), named
-        assert any(text_of_line in files[file][line - 1] for file, line in named), (result.name, found)
+        assert any(text_of_line in files[file][line - 1] for file, line in named), (
+            result.name,
+            found,
+        )
 
 
-@pytest.mark.parametrize("parameters", [{}, {"pipeline_depth": 1}, {"s_p_alias": True}, {"o_in": "fragments"},
-                                        {"split_kv_wait": True}, {"q_in_fragments": True}], ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"pipeline_depth": 1},
+        {"s_p_alias": True},
+        {"o_in": "fragments"},
+        {"split_kv_wait": True},
+        {"q_in_fragments": True},
+    ],
+    ids=str,
+)
 def test_no_alarm_on_the_right_attention_kernel(emulator, attention, parameters):
     only_right(attention_runs(emulator, attention, parameters))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from emulator_harness import ADD, MMA_GEMM, TEMPLATE_INCLUDE, Kernel, prepared, values, wmma_gemm
+
 from greenfast.search.targets.emulator.build import INCLUDE, ModuleFailed
 
 
@@ -95,8 +95,13 @@ extern "C" __global__ void k(float* y, int stride) {
 
 
 @pytest.mark.parametrize("element, additions", [("float", 64), ("int", 0)])
-@pytest.mark.parametrize("place, turns", [("lane", 1), ("lane * 2", 2), ("lane * 8 % 256", 8), ("lane / 4", 4), ("0", 32)])
-def test_lanes_that_add_floats_to_one_bank_or_one_element_take_turns(emulator, element, additions, place, turns):
+@pytest.mark.parametrize(
+    "place, turns",
+    [("lane", 1), ("lane * 2", 2), ("lane * 8 % 256", 8), ("lane / 4", 4), ("0", 32)],
+)
+def test_lanes_that_add_floats_to_one_bank_or_one_element_take_turns(
+    emulator, element, additions, place, turns
+):
     kernel = Kernel(
         emulator,
         f"""
@@ -170,7 +175,10 @@ extern "C" __global__ void k(float* y) {
         flavour="counted",
     )
     assert (
-        kernel({}, {"y": np.zeros(40, np.float32)}, block=40, count=True).counters.special_function_ops == 120
+        kernel(
+            {}, {"y": np.zeros(40, np.float32)}, block=40, count=True
+        ).counters.special_function_ops
+        == 120
     )
 
 
@@ -188,7 +196,10 @@ def _primitives(header: Path) -> set[str]:
     return set(functions) | set(re.findall(r"#define\s+(GF_\w+)", text))
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sm_89", "sm_90"))])
+@pytest.mark.parametrize(
+    "architecture",
+    ["sm_80", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sm_89", "sm_90"))],
+)
 def test_device_headers_compile_with_nvcc(tmp_path, architecture):
     nvcc = shutil.which("nvcc")
     if nvcc is None:
@@ -199,6 +210,14 @@ def test_device_headers_compile_with_nvcc(tmp_path, architecture):
         + '#include "gf/async_copy.cuh"\n#include "gf/reduce.cuh"\n#include "gf/dtype.cuh"\n'
     )
     subprocess.run(
-        [nvcc, f"-arch={architecture}", "-cubin", f"-I{TEMPLATE_INCLUDE}", "-o", tmp_path / "out", source],
+        [
+            nvcc,
+            f"-arch={architecture}",
+            "-cubin",
+            f"-I{TEMPLATE_INCLUDE}",
+            "-o",
+            tmp_path / "out",
+            source,
+        ],
         check=True,
     )

@@ -12,8 +12,12 @@ from emulator_harness import ADD, Kernel, prepared, values
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
 
-needs_seccomp = pytest.mark.skipif(not has_seccomp(), reason="this kernel has no seccomp: network and processes stay open")
-needs_landlock = pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock: files stay open")
+needs_seccomp = pytest.mark.skipif(
+    not has_seccomp(), reason="this kernel has no seccomp: network and processes stay open"
+)
+needs_landlock = pytest.mark.skipif(
+    not landlock_version(), reason="this kernel has no Landlock: files stay open"
+)
 
 # What a library may try before its kernel runs: a static constructor is host code.
 TRIES = """
@@ -47,7 +51,9 @@ def emulator(artifacts):
 
 def tried(emulator, expression: str) -> float:
     """The value of a host expression, evaluated where candidate code runs."""
-    return float(values(Kernel(emulator, TRIES % expression)({}, {"out": np.zeros(1, np.float32)}), "out")[0])
+    return float(
+        values(Kernel(emulator, TRIES % expression)({}, {"out": np.zeros(1, np.float32)}), "out")[0]
+    )
 
 
 def still_works(emulator) -> None:
@@ -57,23 +63,32 @@ def still_works(emulator) -> None:
 
 
 @needs_seccomp
-@pytest.mark.parametrize(("what", "expression"), [
-    ("an internet socket", "socket(2, 1, 0)"), ("a local socket", "socket(1, 1, 0)"), ("a new process", "fork()"),
-    ("another program", 'execl("/bin/true", "true", (char*)0)'), ("a signal to its parent", "kill(getppid(), 0)"),
-    ("a signal to everybody", "kill(-1, 0)"),
-])
+@pytest.mark.parametrize(
+    ("what", "expression"),
+    [
+        ("an internet socket", "socket(2, 1, 0)"),
+        ("a local socket", "socket(1, 1, 0)"),
+        ("a new process", "fork()"),
+        ("another program", 'execl("/bin/true", "true", (char*)0)'),
+        ("a signal to its parent", "kill(getppid(), 0)"),
+        ("a signal to everybody", "kill(-1, 0)"),
+    ],
+)
 def test_it_does_not_get(what, expression, emulator):
     assert tried(emulator, expression) == -1.0, what
     still_works(emulator)
 
 
 @needs_landlock
-@pytest.mark.parametrize(("what", "expression"), [
-    ("the password file", 'open("/etc/passwd", 0)'),
-    ("its own environment as a file", 'open("/proc/self/environ", 0)'),
-    ("the service's environment", 'open("/proc/{service}/environ", 0)'),
-    ("a new file elsewhere", 'open("/tmp/greenfast-must-not-be-there", 0101, 0600)'),
-])
+@pytest.mark.parametrize(
+    ("what", "expression"),
+    [
+        ("the password file", 'open("/etc/passwd", 0)'),
+        ("its own environment as a file", 'open("/proc/self/environ", 0)'),
+        ("the service's environment", 'open("/proc/{service}/environ", 0)'),
+        ("a new file elsewhere", 'open("/tmp/greenfast-must-not-be-there", 0101, 0600)'),
+    ],
+)
 def test_it_does_not_open(what, expression, emulator):
     assert tried(emulator, expression.replace("{service}", str(os.getpid()))) == -1.0, what
     assert not Path("/tmp/greenfast-must-not-be-there").exists()
@@ -105,11 +120,22 @@ def test_ten_gigabytes_are_not_given(emulator):
     still_works(emulator)
 
 
-@pytest.mark.parametrize(("what", "text", "reasons"), [
-    ("an endless loop", "volatile int again = 1; while (again) {}", ("timeout",)),
-    ("a wild write", "*reinterpret_cast<volatile int*>(0x7fff00000000ull) = 1;", ("device_fault", "out_of_bounds")),
-    ("a stack of ten gigabytes", "volatile char giant[1ull << 31]; giant[threadIdx.x] = 1;", ("device_fault",)),
-])
+@pytest.mark.parametrize(
+    ("what", "text", "reasons"),
+    [
+        ("an endless loop", "volatile int again = 1; while (again) {}", ("timeout",)),
+        (
+            "a wild write",
+            "*reinterpret_cast<volatile int*>(0x7fff00000000ull) = 1;",
+            ("device_fault", "out_of_bounds"),
+        ),
+        (
+            "a stack of ten gigabytes",
+            "volatile char giant[1ull << 31]; giant[threadIdx.x] = 1;",
+            ("device_fault",),
+        ),
+    ],
+)
 def test_what_a_kernel_does_to_itself_ends_it_and_nobody_else(what, text, reasons, emulator):
     kernel = Kernel(emulator, f'extern "C" __global__ void k(float* out) {{ {text} out[0] = 1; }}')
     job = kernel.job({}, {"out": np.zeros(1, np.float32)}, ())

@@ -8,16 +8,45 @@ import pytest
 
 from greenfast.search.devices.facts import TENSOR_FORMATS, device, device_names
 from greenfast.search.errors import UsageError
-from greenfast.search.targets.emulator.instruction_mix import CLASSES
 from greenfast.search.oracle.problem import LaunchPlan
-from greenfast.search.targets.emulator.model import BlockWork, LaunchWork, model, resource_cycles, warp_mma_rate
+from greenfast.search.targets.emulator.instruction_mix import CLASSES
+from greenfast.search.targets.emulator.model import (
+    BlockWork,
+    LaunchWork,
+    model,
+    resource_cycles,
+    warp_mma_rate,
+)
 
 # Dense TFLOP/s (int8: TOP/s) of NVIDIA's data sheets, at the clock that they state them for.
 PEAKS = {
     "a100": (1410, {"fp16": 312, "bf16": 312, "tf32": 156, "e4m3": 0, "e5m2": 0, "int8": 624}),
-    "h100": (1830, {"fp16": 989.4, "bf16": 989.4, "tf32": 494.7, "e4m3": 1978.9, "e5m2": 1978.9, "int8": 1978.9}),
-    "h200": (1830, {"fp16": 989.4, "bf16": 989.4, "tf32": 494.7, "e4m3": 1978.9, "e5m2": 1978.9, "int8": 1978.9}),
-    "l4": (2040, {"fp16": 121, "bf16": 121, "tf32": 60, "e4m3": 242.5, "e5m2": 242.5, "int8": 242.5}),
+    "h100": (
+        1830,
+        {
+            "fp16": 989.4,
+            "bf16": 989.4,
+            "tf32": 494.7,
+            "e4m3": 1978.9,
+            "e5m2": 1978.9,
+            "int8": 1978.9,
+        },
+    ),
+    "h200": (
+        1830,
+        {
+            "fp16": 989.4,
+            "bf16": 989.4,
+            "tf32": 494.7,
+            "e4m3": 1978.9,
+            "e5m2": 1978.9,
+            "int8": 1978.9,
+        },
+    ),
+    "l4": (
+        2040,
+        {"fp16": 121, "bf16": 121, "tf32": 60, "e4m3": 242.5, "e5m2": 242.5, "int8": 242.5},
+    ),
 }
 
 
@@ -45,21 +74,44 @@ def test_products_cost_by_their_format():
 
 def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     mix = {**dict.fromkeys(CLASSES, 0.0), **changes.pop("mix", {})}
-    block = BlockWork(**{**dict(warps=threads / 32, mma_flop=(), shared_wavefronts=0.0, global_sectors=0.0, barriers=0.0,
-                                mix=mix, float_atomic_turns=1.0), **changes})
+    block = BlockWork(
+        **{
+            **dict(
+                warps=threads / 32,
+                mma_flop=(),
+                shared_wavefronts=0.0,
+                global_sectors=0.0,
+                barriers=0.0,
+                mix=mix,
+                float_atomic_turns=1.0,
+            ),
+            **changes,
+        }
+    )
     return LaunchWork(LaunchPlan("k", grid, (threads, 1, 1), smem), 32, 0, (block,))
 
 
-@pytest.mark.parametrize(("resource", "changes"), [
-    ("tensor cores", {"mma_flop": (("f16", 1e9),)}), ("shared memory", {"shared_wavefronts": 1e6, "warps": 1e6}),
-    ("shared memory", {"mix": {"shuffle": 1e6}, "warps": 1e6}), ("global memory", {"global_sectors": 1e6}),
-    ("instruction issue", {"mix": {"control": 1e6}, "warps": 1e6}), ("integer", {"mix": {"int": 1e6}, "warps": 1e6}),
-    ("special functions", {"mix": {"special": 1e6}, "warps": 1e6}), ("latency", {"barriers": 1e5}),
-    ("float atomics", {"mix": {"shared float atomic": 1e5}}),
-])
+@pytest.mark.parametrize(
+    ("resource", "changes"),
+    [
+        ("tensor cores", {"mma_flop": (("f16", 1e9),)}),
+        ("shared memory", {"shared_wavefronts": 1e6, "warps": 1e6}),
+        ("shared memory", {"mix": {"shuffle": 1e6}, "warps": 1e6}),
+        ("global memory", {"global_sectors": 1e6}),
+        ("instruction issue", {"mix": {"control": 1e6}, "warps": 1e6}),
+        ("integer", {"mix": {"int": 1e6}, "warps": 1e6}),
+        ("special functions", {"mix": {"special": 1e6}, "warps": 1e6}),
+        ("latency", {"barriers": 1e5}),
+        ("float atomics", {"mix": {"shared float atomic": 1e5}}),
+    ],
+)
 def test_the_resource_that_has_most_to_do_limits_and_the_next_two_are_named(resource, changes):
     found = model(device("h200"), [work(**changes)], dram_bytes=1000)
-    assert found.limited_by == resource and resource not in found.next_limits and len(found.next_limits) == 2
+    assert (
+        found.limited_by == resource
+        and resource not in found.next_limits
+        and len(found.next_limits) == 2
+    )
     assert [us for _, us in found.limits] == sorted((us for _, us in found.limits), reverse=True)
     assert found.time_us >= found.limits[0][1]
 
@@ -67,7 +119,9 @@ def test_the_resource_that_has_most_to_do_limits_and_the_next_two_are_named(reso
 def test_more_blocks_than_fit_take_turns():
     one = work(smem=200_000, barriers=100.0)
     three = dataclasses.replace(one, launch=dataclasses.replace(one.launch, grid=(3 * 264, 1, 1)))
-    first, third = (dict(model(device("h200"), [launch], 0).limits)["latency"] for launch in (one, three))
+    first, third = (
+        dict(model(device("h200"), [launch], 0).limits)["latency"] for launch in (one, three)
+    )
     assert third == pytest.approx(3 * first)
 
 
@@ -78,14 +132,22 @@ def test_launches_take_the_sum_of_their_times():
 
 
 def test_bound_by_issue_a_block_takes_a_quarter_of_its_instructions_in_cycles():
-    assert resource_cycles(device("h200"), work(mix={"fp32": 400.0}).blocks[0])["instruction issue"] == 100
+    assert (
+        resource_cycles(device("h200"), work(mix={"fp32": 400.0}).blocks[0])["instruction issue"]
+        == 100
+    )
 
 
 def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
     alone = work(grid=(264, 1, 1), mix={"generic": 100.0})
-    pair, four = (dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(size, 1, 1)))
-                  for size in (2, 4))
-    costs = [dict(model(device("h200"), [one], 0).limits)["cluster memory"] for one in (alone, pair, four)]
+    pair, four = (
+        dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(size, 1, 1)))
+        for size in (2, 4)
+    )
+    costs = [
+        dict(model(device("h200"), [one], 0).limits)["cluster memory"]
+        for one in (alone, pair, four)
+    ]
     assert costs[0] == 0 and costs[2] == pytest.approx(2 * costs[1])
     # two blocks an SM, 100 accesses each, 20 cycles for each of two blocks
     assert costs[1] == pytest.approx(2 * 100 * 20 * 2 / 1980)
@@ -94,11 +156,18 @@ def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
 def test_warps_wait_side_by_side_for_their_float_atomics_and_blocks_that_do_not_fit_in_turns():
     def cost(**changes) -> float:
         return dict(model(device("h200"), [work(**changes)], 0).limits)["float atomics"]
+
     # 400 by the four warps of a block, 120 cycles each and turn of the lanes
     assert cost(mix={"shared float atomic": 400.0}) == pytest.approx(100 * 120 / 1980)
-    assert cost(mix={"shared float atomic": 400.0}, float_atomic_turns=8.0) == pytest.approx(100 * 8 * 120 / 1980)
-    assert cost(mix={"shared float atomic": 800.0}, threads=256) == cost(mix={"shared float atomic": 400.0})
-    assert cost(mix={"shared float atomic": 400.0}, smem=200_000) == pytest.approx(2 * 100 * 120 / 1980)
+    assert cost(mix={"shared float atomic": 400.0}, float_atomic_turns=8.0) == pytest.approx(
+        100 * 8 * 120 / 1980
+    )
+    assert cost(mix={"shared float atomic": 800.0}, threads=256) == cost(
+        mix={"shared float atomic": 400.0}
+    )
+    assert cost(mix={"shared float atomic": 400.0}, smem=200_000) == pytest.approx(
+        2 * 100 * 120 / 1980
+    )
     assert cost(mix={"shared": 400.0}) == 0
 
 
@@ -106,5 +175,7 @@ def test_float_atomics_by_generic_addresses_reach_shared_memory_in_clusters_only
     alone = work(mix={"generic float atomic": 400.0})
     pair = dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(2, 1, 1)))
     costs = [dict(model(device("h200"), [one], 0).limits) for one in (alone, pair)]
-    assert costs[0]["float atomics"] == 0 and costs[1]["float atomics"] == pytest.approx(100 * 600 / 1980)
+    assert costs[0]["float atomics"] == 0 and costs[1]["float atomics"] == pytest.approx(
+        100 * 600 / 1980
+    )
     assert costs[1]["cluster memory"] == 0, "charged once"

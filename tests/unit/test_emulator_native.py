@@ -5,9 +5,16 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from emulator_harness import ADD, MMA_GEMM, ORDERS, Kernel, prepared, values, wmma_gemm
-from greenfast.search.targets.emulator.execute import Buffer, Launch, NullArgument, PointerArgument, Run, ScalarArgument
+
+from greenfast.search.targets.emulator.execute import (
+    Buffer,
+    Launch,
+    NullArgument,
+    PointerArgument,
+    Run,
+    ScalarArgument,
+)
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +95,9 @@ extern "C" __global__ void k(const half* a, const half* b, half* c) {
     random = np.random.default_rng(3)
     a, b = random.integers(-4, 5, (2, 16, 16)).astype(np.float16)
     result = kernel({"a": a, "b": b}, {"c": a})
-    np.testing.assert_array_equal(values(result, "c", np.float16).reshape(16, 16).T, a @ b + np.float16(2))
+    np.testing.assert_array_equal(
+        values(result, "c", np.float16).reshape(16, 16).T, a @ b + np.float16(2)
+    )
 
 
 def test_wmma_accumulator_lanes_hold_the_documented_elements(emulator):
@@ -104,7 +113,9 @@ extern "C" __global__ void k(const float* matrix, float* map) {
     for (int i = 0; i < tile.num_elements; i++) map[threadIdx.x * 8 + i] = tile.x[i];
 }""",
     )
-    result = kernel({"matrix": np.arange(256, dtype=np.float32)}, {"map": np.zeros(256, np.float32)})
+    result = kernel(
+        {"matrix": np.arange(256, dtype=np.float32)}, {"map": np.zeros(256, np.float32)}
+    )
     lane, i = np.meshgrid(np.arange(32), np.arange(8), indexing="ij")
     row, column = lane // 4 + 8 * (i // 2 % 2), lane % 4 * 2 + i % 2 + 8 * (i // 4)
     np.testing.assert_array_equal(values(result, "map").reshape(32, 8), row * 16 + column)
@@ -114,10 +125,16 @@ extern "C" __global__ void k(const float* matrix, float* map) {
 OBSERVED = {
     ("matrix_a", 16, 16): ("00 01 80 81 08 09 88 89", "12 13 92 93 1a 1b 9a 9b"),
     ("matrix_b", 16, 16): ("00 10 80 90 08 18 88 98", "21 31 a1 b1 29 39 a9 b9"),
-    ("matrix_a", 32, 8): ("00 01 80 81 08 09 88 89 g0 g1 o0 o1", "12 13 92 93 1a 1b 9a 9b h2 h3 p2 p3"),
+    ("matrix_a", 32, 8): (
+        "00 01 80 81 08 09 88 89 g0 g1 o0 o1",
+        "12 13 92 93 1a 1b 9a 9b h2 h3 p2 p3",
+    ),
     ("matrix_b", 32, 8): ("00 10 80 90 00 10 80 90", "21 31 a1 b1 21 31 a1 b1"),
     ("matrix_a", 8, 32): ("00 01 08 09 00 01 08 09", "12 13 1a 1b 12 13 1a 1b"),
-    ("matrix_b", 8, 32): ("00 10 08 18 80 90 88 98 0g 1g 0o 1o", "21 31 29 39 a1 b1 a9 b9 2h 3h 2p 3p"),
+    ("matrix_b", 8, 32): (
+        "00 10 08 18 80 90 88 98 0g 1g 0o 1o",
+        "21 31 29 39 a1 b1 a9 b9 2h 3h 2p 3p",
+    ),
     ("accumulator", 32, 8): ("00 01 80 81 g0 g1 o0 o1", "12 13 92 93 h2 h3 p2 p3"),
     ("accumulator", 8, 32): ("00 10 08 18 0g 1g 0o 1o", "21 31 29 39 2h 3h 2p 3p"),
 }
@@ -150,7 +167,9 @@ def test_ldmatrix_feeds_mma(emulator, dtype, numpy_dtype):
     random = np.random.default_rng(4)
     a = random.integers(-8, 9, (16, 16)).astype(numpy_dtype)
     b = random.integers(-8, 9, (16, 8)).astype(numpy_dtype)
-    result = Kernel(emulator, MMA_GEMM % dtype)({"a": a, "b": b}, {"c": np.zeros(128, np.float32)}, smem=768)
+    result = Kernel(emulator, MMA_GEMM % dtype)(
+        {"a": a, "b": b}, {"c": np.zeros(128, np.float32)}, smem=768
+    )
     np.testing.assert_array_equal(
         values(result, "c").reshape(16, 8), a.astype(np.float32) @ b.astype(np.float32)
     )
@@ -170,9 +189,14 @@ extern "C" __global__ void k(const __half* h, const __nv_bfloat16* b, float* fro
     patterns = np.arange(65536, dtype=np.uint16)
     blank = np.zeros(65536, np.float32)
     result = kernel(
-        {"h": patterns, "b": patterns}, {"from_half": blank, "from_bfloat": blank}, grid=64, block=1024
+        {"h": patterns, "b": patterns},
+        {"from_half": blank, "from_bfloat": blank},
+        grid=64,
+        block=1024,
     )
-    np.testing.assert_array_equal(values(result, "from_half"), patterns.view(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(
+        values(result, "from_half"), patterns.view(np.float16).astype(np.float32)
+    )
     np.testing.assert_array_equal(
         values(result, "from_bfloat"), patterns.view(ml_dtypes.bfloat16).astype(np.float32)
     )
@@ -197,7 +221,10 @@ extern "C" __global__ void k(const float* x, __half* h, __nv_bfloat16* b) {
         )
         bits = np.concatenate([seeds, seeds + 1, seeds - 1]).astype(np.uint32)
         bits = np.concatenate(
-            [bits, np.random.default_rng(5).integers(0, 1 << 32, -len(bits) % 1024, dtype=np.uint32)]
+            [
+                bits,
+                np.random.default_rng(5).integers(0, 1 << 32, -len(bits) % 1024, dtype=np.uint32),
+            ]
         )
         x = bits.view(np.float32)
         want_half, want_bfloat = x.astype(np.float16), x.astype(ml_dtypes.bfloat16)
@@ -241,7 +268,10 @@ def _round_long_to_half(exact: np.ndarray) -> np.ndarray:
     for step in (-1, 1):
         other = (guess.view(np.int16) + np.int16(step)).view(np.float16)
         usable = finite & np.isfinite(other)
-        mine, its = np.abs(exact - best.astype(np.longdouble)), np.abs(exact - other.astype(np.longdouble))
+        mine, its = (
+            np.abs(exact - best.astype(np.longdouble)),
+            np.abs(exact - other.astype(np.longdouble)),
+        )
         better = usable & ((its < mine) | ((its == mine) & (other.view(np.uint16) % 2 == 0)))
         best = np.where(better, other, best)
     return best
@@ -273,9 +303,9 @@ extern "C" __global__ void k(int* out) {
     mine[14] = int(__shfl_xor_sync(all, (double)lane, 1) * 2.0);
 }""",
     )
-    out = values(kernel({}, {"out": np.zeros(512, np.int32)}, order="seeded:3"), "out", np.int32).reshape(
-        32, 16
-    )
+    out = values(
+        kernel({}, {"out": np.zeros(512, np.int32)}, order="seeded:3"), "out", np.int32
+    ).reshape(32, 16)
     lane = np.arange(32)
     expected = [
         50 + 0 * lane,
@@ -315,7 +345,9 @@ extern "C" __global__ void k(unsigned* out, float* sum) {
     do { seen = old; old = atomicCAS(out + 2, seen, seen + 2); } while (old != seen);
 }""",
     )
-    job = kernel.job({}, {"out": np.zeros(3, np.uint32), "sum": np.zeros(1, np.float32)}, grid=50, block=96)
+    job = kernel.job(
+        {}, {"out": np.zeros(3, np.uint32), "sum": np.zeros(1, np.float32)}, grid=50, block=96
+    )
     zeroed = tuple(Buffer(one.name, one.role, one.image, "zero") for one in job.buffers)
     result = kernel.run(Run("zeroed", job.launches, zeroed, job.arguments))[0]
     assert values(result, "out", np.uint32).tolist() == [4800, 4799, 9600]
@@ -398,7 +430,9 @@ def test_an_async_copy_fills_the_invalid_bytes_with_zero(emulator):
     half = values(kernel({"x": x}, {"y": x}, 8, smem=512), "y").reshape(32, 4)
     np.testing.assert_array_equal(half[:, :2], x.reshape(32, 4)[:, :2])
     np.testing.assert_array_equal(half[:, 2:], 0)
-    assert not values(kernel({"x": x[:4]}, {"y": x}, 0, smem=512), "y").any()  # the source is not read
+    assert not values(
+        kernel({"x": x[:4]}, {"y": x}, 0, smem=512), "y"
+    ).any()  # the source is not read
 
 
 def test_an_async_copy_that_nobody_waits_for_is_noted(emulator):

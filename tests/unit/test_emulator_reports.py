@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 import pytest
-
 from emulator_harness import ADD, Kernel, kinds, prepared, values
+
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.targets.emulator.execute import ScalarArgument, execute, interrupt
 
@@ -30,7 +30,8 @@ extern "C" __global__ void k(float* y) {
     )
     blank = np.zeros(64, np.float32)
     forward, reverse = (
-        values(kernel({}, {"y": blank}, block=64, order=order), "y") for order in ("forward", "reverse")
+        values(kernel({}, {"y": blank}, block=64, order=order), "y")
+        for order in ("forward", "reverse")
     )
     assert not np.array_equal(forward, reverse, equal_nan=True)
     assert np.isnan(forward).any() and np.isnan(reverse).any()  # read before written: poison
@@ -51,7 +52,10 @@ extern "C" __global__ void k(float* y) {
     result = kernel({}, {"y": np.zeros(64, np.float32)}, block=64)
     assert result.status == "fault" and kinds(result) == ["deadlock"]
     sentence = result.faults[0].sentence
-    assert "__syncwarp with mask 0xffffffff at test.cu:4" in sentence and "64 of 64 threads" in sentence
+    assert (
+        "__syncwarp with mask 0xffffffff at test.cu:4" in sentence
+        and "64 of 64 threads" in sentence
+    )
 
 
 def test_exited_threads_are_not_waited_for(emulator):
@@ -66,14 +70,18 @@ extern "C" __global__ void k(float* y, int n) {
 }""",
     )
     np.testing.assert_array_equal(
-        values(kernel({}, {"y": np.zeros(40, np.float32)}, 40, block=64), "y"), np.repeat([0, 32], [32, 8])
+        values(kernel({}, {"y": np.zeros(40, np.float32)}, 40, block=64), "y"),
+        np.repeat([0, 32], [32, 8]),
     )
 
 
 @pytest.mark.parametrize(
     "body, words",
     [
-        ("if (threadIdx.x < 16) __syncwarp(); else __shfl_sync(0xffffffffu, 1, 0);", "while other lanes"),
+        (
+            "if (threadIdx.x < 16) __syncwarp(); else __shfl_sync(0xffffffffu, 1, 0);",
+            "while other lanes",
+        ),
         ("__syncwarp(0xfffffffeu);", "does not name the lane itself"),
         (
             "if (threadIdx.x < 32) __syncthreads(); else __syncthreads_count(1);",
@@ -86,9 +94,9 @@ extern "C" __global__ void k(float* y, int n) {
     ],
 )
 def test_divergent_collectives_are_reported(emulator, body, words):
-    result = Kernel(emulator, f'extern "C" __global__ void k(float* y) {{\n{body}\ny[threadIdx.x] = 1;\n}}')(
-        {}, {"y": np.zeros(64, np.float32)}, block=64
-    )
+    result = Kernel(
+        emulator, f'extern "C" __global__ void k(float* y) {{\n{body}\ny[threadIdx.x] = 1;\n}}'
+    )({}, {"y": np.zeros(64, np.float32)}, block=64)
     assert result.status == "fault" and kinds(result) == ["divergence"]
     assert words in result.faults[0].sentence
 
@@ -119,7 +127,10 @@ extern "C" __global__ void k(const half* a, float* c) {
     [
         ("*reinterpret_cast<float4*>(y + 1) = make_float4(0, 0, 0, 0);", "multiple of 16"),
         ("*reinterpret_cast<float2*>(y + 1) = make_float2(0, 0);", "multiple of 8"),
-        ("atomicAdd(reinterpret_cast<unsigned*>(reinterpret_cast<char*>(y) + 2), 1u);", "multiple of 4"),
+        (
+            "atomicAdd(reinterpret_cast<unsigned*>(reinterpret_cast<char*>(y) + 2), 1u);",
+            "multiple of 4",
+        ),
         ("GF_DYNAMIC_SHARED(float, s); gf::async_copy<8>(s + 1, y);", "not multiples of 8"),
     ],
 )
@@ -149,14 +160,18 @@ extern "C" __global__ void k(float* y, int n) {
     )
     result = kernel({}, {"y": np.zeros(30, np.float32)}, 30, block=2)
     assert result.status == "fault" and kinds(result) == ["out_of_bounds", "out_of_bounds"]
-    assert [(one.buffer, one.side, one.damaged_bytes, one.first_offset_bytes) for one in result.canary] == [
+    assert [
+        (one.buffer, one.side, one.damaged_bytes, one.first_offset_bytes) for one in result.canary
+    ] == [
         ("y", "before", 8, 1),
         ("y", "behind", 8, 0),
     ]
 
 
 def test_a_written_input_is_reported(emulator):
-    kernel = Kernel(emulator, 'extern "C" __global__ void k(float* x, float* y) { x[3] = y[0] = 5; }')
+    kernel = Kernel(
+        emulator, 'extern "C" __global__ void k(float* x, float* y) { x[3] = y[0] = 5; }'
+    )
     result = kernel({"x": np.zeros(8, np.float32)}, {"y": np.zeros(1, np.float32)}, block=1)
     assert result.input_changed == ("x",) and kinds(result) == ["input_changed"]
 
@@ -181,7 +196,12 @@ def test_a_wild_access_is_named_and_other_runs_are_unharmed(emulator, offset, ki
     kernel = Kernel(emulator, WILD)
     runs = [
         kernel.job(
-            {}, {"y": np.zeros(64, np.float32)}, (ScalarArgument("int64", one),), grid=4, block=64, name=name
+            {},
+            {"y": np.zeros(64, np.float32)},
+            (ScalarArgument("int64", one),),
+            grid=4,
+            block=64,
+            name=name,
         )
         for name, one in (("first", 0), ("wild", offset), ("last", 1))
     ]
@@ -194,11 +214,23 @@ def test_a_wild_access_is_named_and_other_runs_are_unharmed(emulator, offset, ki
 
 
 def test_two_workers_that_crash_at_once_are_one_report(emulator):
-    kernel = Kernel(emulator, 'extern "C" __global__ void k(float* y, long long offset) { y[offset] = 1; }')
-    runs = [kernel.job({}, {"y": np.zeros(64, np.float32)}, (ScalarArgument("int64", 64 + 12),), grid=8, name=str(number))
-            for number in range(40)]
+    kernel = Kernel(
+        emulator, 'extern "C" __global__ void k(float* y, long long offset) { y[offset] = 1; }'
+    )
+    runs = [
+        kernel.job(
+            {},
+            {"y": np.zeros(64, np.float32)},
+            (ScalarArgument("int64", 64 + 12),),
+            grid=8,
+            name=str(number),
+        )
+        for number in range(40)
+    ]
     results = kernel.run(*runs)
-    assert [(one.status, kinds(one)) for one in results] == [("crash", ["out_of_bounds"])] * len(runs)
+    assert [(one.status, kinds(one)) for one in results] == [("crash", ["out_of_bounds"])] * len(
+        runs
+    )
 
 
 @pytest.mark.parametrize(
@@ -249,7 +281,10 @@ extern "C" __global__ void k(int* y, int turns) {
     y[threadIdx.x] = turns;
 }""",
     )
-    jobs = [kernel.job({}, {"y": np.zeros(32, np.int32)}, (turns,), name=str(turns)) for turns in (5, -1, 7)]
+    jobs = [
+        kernel.job({}, {"y": np.zeros(32, np.int32)}, (turns,), name=str(turns))
+        for turns in (5, -1, 7)
+    ]
     begin = time.monotonic()
     good, endless, after = kernel.run(*jobs, deadline_s=1.0)
     assert time.monotonic() - begin < 30
@@ -286,7 +321,9 @@ def test_too_little_memory_is_a_fault_of_ours(emulator, memory_bytes):
 
 
 def test_an_interrupted_run_is_a_fault_of_ours(emulator):
-    kernel = Kernel(emulator, 'extern "C" __global__ void k(volatile int* y) { while (y[0] != 5) {} }')
+    kernel = Kernel(
+        emulator, 'extern "C" __global__ void k(volatile int* y) { while (y[0] != 5) {} }'
+    )
     timer = threading.Timer(0.3, interrupt)
     timer.start()
     with pytest.raises(Fault):

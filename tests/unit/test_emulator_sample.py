@@ -7,21 +7,21 @@ import math
 import pytest
 
 from greenfast.db.figures import figures
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.oracle.cases import workload_case
 from greenfast.search.devices.facts import device
-from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
-from greenfast.search.targets.emulator.instruction_mix import CLASSES
-from greenfast.search.oracle.problem import LaunchPlan, problem
+from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import told_of
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.problem import LaunchPlan, problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import render
-from greenfast.search.loop.run import told_of
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.bound import tensor_peak
+from greenfast.search.targets.emulator.instruction_mix import CLASSES
 from greenfast.search.targets.emulator.model import BlockWork, LaunchWork
 from greenfast.search.targets.emulator.sample import sampled_clusters
 from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
@@ -29,8 +29,18 @@ from greenfast.search.targets.emulator.work import block_weights, sampled_blocks
 from greenfast.search.verdict import Green, Outcome, Trial, gate_result, performance_of
 
 ALONE = (1, 1, 1)
-GRIDS = [(8, 32, 1), (1, 64, 2), (512, 1, 1), (3, 1, 1), (3, 32, 1), (5, 7, 1), (2, 3, 3), (17, 1, 1), (4, 8, 2),
-         (2**31 - 1, 65535, 65535)]
+GRIDS = [
+    (8, 32, 1),
+    (1, 64, 2),
+    (512, 1, 1),
+    (3, 1, 1),
+    (3, 32, 1),
+    (5, 7, 1),
+    (2, 3, 3),
+    (17, 1, 1),
+    (4, 8, 2),
+    (2**31 - 1, 65535, 65535),
+]
 
 
 def coordinates(number: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -54,17 +64,23 @@ def test_a_sample_meets_both_ends_of_every_axis_and_stands_for_all_blocks(grid):
 @pytest.mark.parametrize("axis", range(3))
 def test_a_cost_that_rises_evenly_along_an_axis_has_its_exact_sum(grid, axis):
     sample = sampled_clusters(grid, ALONE, SAMPLED_BLOCKS)
-    total = math.fsum(cluster.weight * coordinates(cluster.number, grid)[axis] for cluster in sample)
+    total = math.fsum(
+        cluster.weight * coordinates(cluster.number, grid)[axis] for cluster in sample
+    )
     # short axes are evened out one by one, which leaves something where several are short
     assert total == pytest.approx(math.prod(grid) * (grid[axis] - 1) / 2, rel=0.05)
 
 
-@pytest.mark.parametrize(("grid", "cluster"), [((16, 8, 2), (2, 1, 1)), ((64, 4, 1), (8, 1, 1)), ((8, 8, 8), (2, 2, 2))])
+@pytest.mark.parametrize(
+    ("grid", "cluster"), [((16, 8, 2), (2, 1, 1)), ((64, 4, 1), (8, 1, 1)), ((8, 8, 8), (2, 2, 2))]
+)
 def test_whole_clusters_are_sampled(grid, cluster):
     launch = LaunchPlan("k", grid, (32, 1, 1), 0, cluster=cluster)
     blocks = sampled_blocks(launch, SAMPLED_BLOCKS)
     weights = block_weights(launch, SAMPLED_BLOCKS)
-    assert len(set(blocks)) == len(blocks) == len(weights) and sum(weights) == pytest.approx(math.prod(grid))
+    assert len(set(blocks)) == len(blocks) == len(weights) and sum(weights) == pytest.approx(
+        math.prod(grid)
+    )
     assert {0, math.prod(grid) - 1} <= set(blocks)
     of_cluster: dict[tuple[int, ...], int] = {}
     for block in blocks:
@@ -76,6 +92,7 @@ def test_whole_clusters_are_sampled(grid, cluster):
 def test_the_heaviest_block_ends_last_and_blocks_alike_take_their_turns():
     def block(barriers: float, weight: float) -> BlockWork:
         return BlockWork(4, (), 0.0, 0.0, barriers, dict.fromkeys(CLASSES, 0.0), 1.0, weight)
+
     launch = LaunchPlan("k", (10, 1, 1), (128, 1, 1), 0)
     unequal = LaunchWork(launch, 32, 0, (block(10.0, 8), block(60.0, 2)))
     assert unequal.in_turn(1, lambda one: one.barriers) == 60
@@ -100,6 +117,7 @@ def modelled_us(catalogue, toolchain, artifacts):
         cubin = toolchain.compile(source, "sm_90")
         (timing,) = target.measure(target.load(source, cubin), cubin, [made])
         return timing.time_median_us, bound_of(timing)
+
     yield measure
     target.close()
 
@@ -113,14 +131,24 @@ def test_causal_tiles_along_blockidx_x_take_about_half_of_all_tiles(modelled_us,
     assert 0.5 < causal_us / none_us < 1.05
 
 
-def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_nothing(broken_kernel, artifacts, toolchain):
+def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_nothing(
+    broken_kernel, artifacts, toolchain
+):
     """It claims more work than an H200 does in that time: 2e6 flop an element."""
     catalogue = broken_kernel("kernel.toml", 'flop = "2 * N"', 'flop = "2000000 * N"')
     kernel = catalogue.kernel("axpy")
     workload = kernel.workload("line")
     target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-    bench = Bench(kernel, workload.compile_time(kernel), (workload,), target, toolchain, catalogue.include_dirs,
-                  GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        workload.compile_time(kernel),
+        (workload,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
     candidate = preset_candidate(kernel.template("right"), "plain", bench.compiled)
     verdict = evaluate(candidate, bench).verdict
     target.close()
@@ -129,11 +157,16 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
     assert result.outcome is Outcome.UNAVAILABLE
     assert result.sentence.startswith("implausible, so not ranked: the modelled time of line, ")
     # 4096 * 2e6 flop at 132 SMs, 4096 flop a cycle and 1980 MHz
-    assert "is below the 7.65 us that its compulsory work takes at the peaks of NVIDIA H200" in result.sentence
+    assert (
+        "is below the 7.65 us that its compulsory work takes at the peaks of NVIDIA H200"
+        in result.sentence
+    )
     assert "a fault of the model, not of the candidate" in result.sentence
     assert performance_of(verdict) is None
     trial = Trial(3, candidate, verdict, "digest", 1.0)
-    plan = make_plan(SearchRequest("axpy", workloads=("line",), target="emulator:h200", trials=4), catalogue)
+    plan = make_plan(
+        SearchRequest("axpy", workloads=("line",), target="emulator:h200", trials=4), catalogue
+    )
     assert told_of(trial, plan) is None, "a strategy hears no objective"
     shown = figures(trial, (), "right:plain")
     assert shown.get("time_median_us") is None and shown["sentence"] == result.sentence
@@ -147,6 +180,12 @@ def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):
         kernel = catalogue.kernel(name)
         template, shape = kernel.templates[0], kernel.workload("mission")
         compiled, case = shape.compile_time(kernel), workload_case(shape, 0)
-        point = resolve(template, preset_candidate(template, template.presets[0].name, compiled).parameters, compiled)
-        peaks[name] = tensor_peak(device_facts, problem(kernel, template, point, case, answer(kernel, case)))
+        point = resolve(
+            template,
+            preset_candidate(template, template.presets[0].name, compiled).parameters,
+            compiled,
+        )
+        peaks[name] = tensor_peak(
+            device_facts, problem(kernel, template, point, case, answer(kernel, case))
+        )
     assert peaks == {"attention": 4096, "attention_fp8": 8192}

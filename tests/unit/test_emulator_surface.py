@@ -13,8 +13,8 @@ from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
 from bench.correctness.conformance import cases
 from bench.correctness.gpu_conformance import emulated, flattened
 from greenfast.search.digest import text_digest
-from greenfast.search.render import RenderedSource
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.render import RenderedSource
 from greenfast.search.toolchain import Cubin
 
 CASES = {case.name: case for case in cases()}
@@ -48,7 +48,8 @@ def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architectu
             text = flattened(case.source)
             lines = tuple(Line(case.name, number) for number, _ in enumerate(text.splitlines(), 1))
             made = toolchain.compile(
-                RenderedSource(text, text_digest(text), lines, text, ("k",), False), f"sm_{architecture}"
+                RenderedSource(text, text_digest(text), lines, text, ("k",), False),
+                f"sm_{architecture}",
             )
             assert isinstance(made, Cubin), (case.name, made)
 
@@ -107,7 +108,8 @@ def test_wmma_tf32_operands_are_those_of_mma(outputs):
 def mma_answer(a: np.ndarray, b: np.ndarray, c: np.ndarray, neighbours: int) -> np.ndarray:
     """What each lane holds of C + A B, from the registers' elements; `neighbours` of them in each."""
     whole_a, whole_b, whole_c = (
-        np.zeros(shape, np.float64) for shape in ((16, 8 * neighbours), (8 * neighbours, 8), (16, 8))
+        np.zeros(shape, np.float64)
+        for shape in ((16, 8 * neighbours), (8 * neighbours, 8), (16, 8))
     )
     for lane in range(32):
         g, t = lane // 4, lane % 4
@@ -141,7 +143,9 @@ def test_mma_multiplies_by_the_documented_lane_map(outputs, name, type_a, type_b
     inputs = CASES[f"mma {name}"].inputs
     a, b = inputs["a"].view(type_a).astype(np.float64), inputs["b"].view(type_b).astype(np.float64)
     assert np.abs(a).max() > 4 and np.abs(b).max() > 4
-    np.testing.assert_array_equal(outputs(f"mma {name}")["d"], mma_answer(a, b, inputs["c"], neighbours))
+    np.testing.assert_array_equal(
+        outputs(f"mma {name}")["d"], mma_answer(a, b, inputs["c"], neighbours)
+    )
 
 
 def test_mma_drops_what_tf32_does_not_hold(outputs):
@@ -165,12 +169,16 @@ def test_ldmatrix_and_stmatrix_move_the_documented_elements(outputs, count):
     low, high = GROUP * 8 + 2 * POSITION, GROUP * 8 + 2 * POSITION + 1
     low_turned, high_turned = 2 * POSITION * 8 + GROUP, (2 * POSITION + 1) * 8 + GROUP
     for m in range(count):
-        np.testing.assert_array_equal(loaded[f"x{count}"][:, m], (m * 64 + high) << 16 | (m * 64 + low))
+        np.testing.assert_array_equal(
+            loaded[f"x{count}"][:, m], (m * 64 + high) << 16 | (m * 64 + low)
+        )
         np.testing.assert_array_equal(
             loaded[f"x{count}t"][:, m], (m * 64 + high_turned) << 16 | (m * 64 + low_turned)
         )
         registers = CASES["stmatrix"].inputs["registers"][:, m]
-        plain, turned = (stored[name][m * 64 : (m + 1) * 64] for name in (f"x{count}", f"x{count}t"))
+        plain, turned = (
+            stored[name][m * 64 : (m + 1) * 64] for name in (f"x{count}", f"x{count}t")
+        )
         for matrix, at_low, at_high in ((plain, low, high), (turned, low_turned, high_turned)):
             np.testing.assert_array_equal(matrix[at_low], registers & 0xFFFF)
             np.testing.assert_array_equal(matrix[at_high], registers >> 16)
@@ -179,7 +187,9 @@ def test_ldmatrix_and_stmatrix_move_the_documented_elements(outputs, count):
 
 def test_asynchronous_copies_fill_the_rest_with_zeros(outputs):
     source = CASES["cp.async with zero fill"].inputs["source"].reshape(32, 16)
-    for size, made in ((size, outputs("cp.async with zero fill")[f"of{size}"]) for size in (4, 8, 16)):
+    for size, made in (
+        (size, outputs("cp.async with zero fill")[f"of{size}"]) for size in (4, 8, 16)
+    ):
         valid = np.arange(size) < (LANE % (size + 1))[:, None]
         np.testing.assert_array_equal(made, np.where(valid, source[:, :size], 0))
 
@@ -227,7 +237,9 @@ def test_floats_round_to_fp8_as_ml_dtypes_rounds_them(outputs):
     same(made["pair_open"].view(np.uint8).reshape(-1, 2), both.astype(E5M2))
     four = np.stack([x[np.arange(x.size) ^ i] for i in range(4)], axis=1)
     same(made["four"].view(np.uint8).reshape(-1, 4), saturated(four, E4M3))
-    assert set(made["e4m3"][np.isnan(x)]) == {0x7F} and set(made["e5m2_open"][np.isnan(x)]) == {0x7F}
+    assert set(made["e4m3"][np.isnan(x)]) == {0x7F} and set(made["e5m2_open"][np.isnan(x)]) == {
+        0x7F
+    }
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -250,7 +262,9 @@ def test_packed_registers_and_tf32(outputs):
         outputs("float to tf32 and packed registers"),
     )
     bits = x.view(np.uint32)
-    rounding = np.where(np.isnan(x), np.uint32(0), np.uint32(0x1000))  # a NaN keeps its leading bits
+    rounding = np.where(
+        np.isnan(x), np.uint32(0), np.uint32(0x1000)
+    )  # a NaN keeps its leading bits
     want = (bits + rounding) & np.uint32(0xFFFFE000)
     np.testing.assert_array_equal(made["tf32"], want)
     both = np.stack([x, x.reshape(-1, 2)[:, ::-1].reshape(-1)], axis=1)
@@ -275,7 +289,9 @@ def test_half_arithmetic_rounds_once(outputs):
 def test_16_bit_atomics_sum(outputs):
     x, made = CASES["16-bit atomics"].inputs["x"], outputs("16-bit atomics")
     np.testing.assert_array_equal(made["half_sum"].view(np.float16), [1 + x.sum(), 62])
-    np.testing.assert_array_equal(made["bfloat_sum"].view(BFLOAT).astype(np.float32), [64, 4 - x.sum()])
+    np.testing.assert_array_equal(
+        made["bfloat_sum"].view(BFLOAT).astype(np.float32), [64, 4 - x.sum()]
+    )
     np.testing.assert_array_equal(made["one"].view(np.float16), [x.sum() + 0.5])
 
 
@@ -317,7 +333,9 @@ def test_approximations_stay_within_their_stated_error(outputs, name, function):
     relative, absolute = CASES["approximations"].bounds[name]
     flushed = x if name == "tanh" else np.where(np.abs(x) < 2.0**-126, np.copysign(0, x), x)
     want, made = function(flushed.astype(np.float64)), outputs("approximations")[name]
-    finite = np.isfinite(want) & (np.abs(want) >= 2.0**-126) & (np.abs(want) <= np.finfo(np.float32).max)
+    finite = (
+        np.isfinite(want) & (np.abs(want) >= 2.0**-126) & (np.abs(want) <= np.finfo(np.float32).max)
+    )
     assert (np.abs(made - want)[finite] <= relative * np.abs(want[finite]) + absolute).all()
     np.testing.assert_array_equal(np.isnan(made), np.isnan(want))
     if name != "tanh":

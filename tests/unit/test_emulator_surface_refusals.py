@@ -54,12 +54,18 @@ def only_fault(result):
         ),
         ("gf::cluster_wait();", "divergence", "without having arrived"),
         ("*gf::map_shared_rank(&x, 2) = 1;", "out_of_bounds", "block 2 of a cluster of 2"),
-        ("*gf::map_shared_rank(out, 1) = 1;", "device_fault", "outside its own block's shared memory"),
+        (
+            "*gf::map_shared_rank(out, 1) = 1;",
+            "device_fault",
+            "outside its own block's shared memory",
+        ),
     ],
 )
 def test_misuse_of_a_cluster_is_named(emulator, order, body, kind, words):
     result = run_cluster(
-        emulator, f'extern "C" __global__ void k(int* out) {{ __shared__ int x; {body} }}', order=order
+        emulator,
+        f'extern "C" __global__ void k(int* out) {{ __shared__ int x; {body} }}',
+        order=order,
     )
     fault = only_fault(result)
     assert fault.kind == kind and words in fault.sentence
@@ -131,8 +137,14 @@ extern "C" __global__ void k(int* out) {
 @pytest.mark.parametrize(
     "body, kinds",
     [
-        ("own[i] = i; gf::cluster_sync(); out[i] = gf::map_shared_rank(own, other)[31 - i];", set()),
-        ("gf::map_shared_rank(own, other)[31 - i] = i; gf::cluster_sync(); out[i] = own[i];", set()),
+        (
+            "own[i] = i; gf::cluster_sync(); out[i] = gf::map_shared_rank(own, other)[31 - i];",
+            set(),
+        ),
+        (
+            "gf::map_shared_rank(own, other)[31 - i] = i; gf::cluster_sync(); out[i] = own[i];",
+            set(),
+        ),
         (
             "own[i] = i; __syncthreads(); out[i] = gf::map_shared_rank(own, other)[31 - i];",
             {"race", "uninitialised"},
@@ -141,7 +153,10 @@ extern "C" __global__ void k(int* out) {
             "own[i] = i; gf::cluster_sync(); gf::map_shared_rank(own, other)[i] = 5; out[i] = own[i];",
             {"race"},
         ),
-        ("gf::cluster_sync(); out[i] = gf::map_shared_rank(own, other)[31 - i];", {"uninitialised"}),
+        (
+            "gf::cluster_sync(); out[i] = gf::map_shared_rank(own, other)[31 - i];",
+            {"uninitialised"},
+        ),
     ],
 )
 def test_checks_see_through_distributed_shared_memory(emulator, order, body, kinds):
@@ -149,7 +164,10 @@ def test_checks_see_through_distributed_shared_memory(emulator, order, body, kin
     result = run_cluster(emulator, EXCHANGE % body, order=order, flavour="checked")
     assert result.status == "finished"
     assert {finding.kind for finding in result.findings} == kinds
-    assert all(finding.where == ("test.cu", 6) and finding.memory == "shared" for finding in result.findings)
+    assert all(
+        finding.where == ("test.cu", 6) and finding.memory == "shared"
+        for finding in result.findings
+    )
 
 
 def test_what_is_read_of_a_block_that_ended_is_poison(emulator):
@@ -229,7 +247,9 @@ extern "C" __global__ void k(int* out) {
 )
 def test_a_launch_with_an_impossible_cluster_is_refused(emulator, cluster, grid, words):
     with pytest.raises(UsageError, match=words):
-        run_cluster(emulator, 'extern "C" __global__ void k(int* out) {}', cluster=cluster, grid=grid)
+        run_cluster(
+            emulator, 'extern "C" __global__ void k(int* out) {}', cluster=cluster, grid=grid
+        )
 
 
 STMATRIX = """

@@ -27,12 +27,25 @@ def test_vectors_are_added_element_by_element(emulator, n, flavour):
     x = np.arange(192 * n, dtype=np.float32).reshape(192, n)
     for order in ORDERS:
         kernel = Kernel(emulator, TEXT.format(n=n), flavour=flavour)
-        job = kernel.job({"x": x}, {"before": np.zeros_like(x), "sums": np.zeros((3, n), np.float32)}, grid=3, block=64,
-                         order=order, check=flavour == "checked")
-        filled = tuple(replace(one, fill="zero") if one.name == "sums" else one for one in job.buffers)
+        job = kernel.job(
+            {"x": x},
+            {"before": np.zeros_like(x), "sums": np.zeros((3, n), np.float32)},
+            grid=3,
+            block=64,
+            order=order,
+            check=flavour == "checked",
+        )
+        filled = tuple(
+            replace(one, fill="zero") if one.name == "sums" else one for one in job.buffers
+        )
         (result,) = kernel.run(replace(job, buffers=filled))
-        sums, before = values(result, "sums").reshape(3, n), values(result, "before").reshape(192, n)
+        sums, before = (
+            values(result, "sums").reshape(3, n),
+            values(result, "before").reshape(192, n),
+        )
         assert not result.findings
         np.testing.assert_array_equal(sums, [x[first::3].sum(axis=0) for first in range(3)])
-        for first in range(3):               # some order of additions gave each value before
-            assert np.isin(before[first::3, 0] + x[first::3, 0], [*before[first::3, 0], sums[first, 0]]).all()
+        for first in range(3):  # some order of additions gave each value before
+            assert np.isin(
+                before[first::3, 0] + x[first::3, 0], [*before[first::3, 0], sums[first, 0]]
+            ).all()

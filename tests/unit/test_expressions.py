@@ -8,20 +8,52 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression, require_names
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("ceil_div(S_q, tile_m)", 5), ("round_up(S_q, 16)", 144), ("tile_m * 2 if mask == 'none' else 0", 64),
-    ("mask in ('none', 'causal')", True), ("not (tile_m < 32 or S_q > 200)", True), ("1 < tile_m <= 32", True),
-    ("D ** -0.5", 0.125), ("min(tile_m, 7) + max(1, 2) - abs(-3)", 6), ("S_q // 10 % 7", 5), ("42", 42),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ceil_div(S_q, tile_m)", 5),
+        ("round_up(S_q, 16)", 144),
+        ("tile_m * 2 if mask == 'none' else 0", 64),
+        ("mask in ('none', 'causal')", True),
+        ("not (tile_m < 32 or S_q > 200)", True),
+        ("1 < tile_m <= 32", True),
+        ("D ** -0.5", 0.125),
+        ("min(tile_m, 7) + max(1, 2) - abs(-3)", 6),
+        ("S_q // 10 % 7", 5),
+        ("42", 42),
+    ],
+)
 def test_allowed_expressions_have_their_value(text, value):
     assert expression(text, "here")({"S_q": 129, "tile_m": 32, "mask": "none", "D": 64}) == value
 
 
-@pytest.mark.parametrize("text", [
-    "__import__('os').system('true')", "tile_m.__class__", "[1, 2]", "lambda: 1", "9 ** 9 ** 9", "2 ** tile_m",
-    "(2 ** 60) ** 60", "'a' * 10", "10 ** 100000", "open('x')", "min(a=1)", "f'{tile_m}'", "tile_m if", "x := 3",
-    "(lambda: 1)()", "min.__self__", "1 if True else (yield)", "x" * 2000, "1e400", "b'x'", "{1: 2}", "a[0]",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "tile_m.__class__",
+        "[1, 2]",
+        "lambda: 1",
+        "9 ** 9 ** 9",
+        "2 ** tile_m",
+        "(2 ** 60) ** 60",
+        "'a' * 10",
+        "10 ** 100000",
+        "open('x')",
+        "min(a=1)",
+        "f'{tile_m}'",
+        "tile_m if",
+        "x := 3",
+        "(lambda: 1)()",
+        "min.__self__",
+        "1 if True else (yield)",
+        "x" * 2000,
+        "1e400",
+        "b'x'",
+        "{1: 2}",
+        "a[0]",
+    ],
+)
 def test_everything_else_is_refused_at_load_with_its_place(text):
     with pytest.raises(SpecError) as refused:
         expression(text, "wmma.toml, tile_m")

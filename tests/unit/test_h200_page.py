@@ -16,7 +16,11 @@ def made():
 
 
 def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
-    stale = [path.name for path, content in made.items() if not path.is_file() or path.read_text() != content]
+    stale = [
+        path.name
+        for path, content in made.items()
+        if not path.is_file() or path.read_text() != content
+    ]
     assert not stale, f"{', '.join(stale)}: run `python bench/pages/h200_page.py --save`"
 
 
@@ -42,8 +46,13 @@ def test_axes_hold_all_values():
 
 def test_a_plot_is_xml_with_every_point_and_escaped_names():
     x = Axis("a < b", 0.0, 1.0, (0.0, 1.0), names=("<one>", "two"))
-    text = plot("T & t", x, linear_axis("y", 0, 2, 1), [Series("s&s", ((0.0, 1.0), (1.0, 2.0)), ((0.5, 1.5), (1.0, 2.0)))],
-                guides=((1.0, 0.0),))
+    text = plot(
+        "T & t",
+        x,
+        linear_axis("y", 0, 2, 1),
+        [Series("s&s", ((0.0, 1.0), (1.0, 2.0)), ((0.5, 1.5), (1.0, 2.0)))],
+        guides=((1.0, 0.0),),
+    )
     root = ElementTree.fromstring(text)
     circles = [one for one in root.iter("{http://www.w3.org/2000/svg}circle")]
     assert len(circles) == 3 and "a &lt; b" in text

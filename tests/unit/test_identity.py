@@ -9,23 +9,41 @@ import pytest
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
-from greenfast.search.kernels.identity import earlier_form, kernel_identity, newer_checks, passed_checks, semantics_digest
+from greenfast.search.kernels.identity import (
+    earlier_form,
+    kernel_identity,
+    newer_checks,
+    passed_checks,
+    semantics_digest,
+)
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.scope import Scope, scope_of
 
-WORKLOAD = '\n[workloads.added]\ndims = { N = 77 }\n'
+WORKLOAD = "\n[workloads.added]\ndims = { N = 77 }\n"
 CHECK = '\n[[checks]]\nname = "added"\ndims = { N = "tile_q + 7" }\ninputs = "normal"\nseeds = 1\n'
-SAME = {                             # file, what is replaced, by what
-    "a workload": ("kernel.toml", "[[checks]]\nname = \"one\"", WORKLOAD + "\n[[checks]]\nname = \"one\""),
+SAME = {  # file, what is replaced, by what
+    "a workload": (
+        "kernel.toml",
+        '[[checks]]\nname = "one"',
+        WORKLOAD + '\n[[checks]]\nname = "one"',
+    ),
     "a check": ("kernel.toml", "[workloads.line]", CHECK + "\n[workloads.line]"),
     "a check's name": ("kernel.toml", 'name = "one"', 'name = "single"'),
     "a workload's name": ("kernel.toml", "[workloads.odd]", "[workloads.uneven]"),
     "a title": ("kernel.toml", 'title = "y =', 'title = "Y ='),
-    "a preset": ("right.toml", "[presets.plain]", "[presets.also]\nparameters = {}\n\n[presets.plain]"),
+    "a preset": (
+        "right.toml",
+        "[presets.plain]",
+        "[presets.also]\nparameters = {}\n\n[presets.plain]",
+    ),
 }
 ANOTHER = {
-    "a dim": ("kernel.toml", '[constants]', 'M = { time = "run", default = "N" }\n\n[constants]'),
-    "an argument": ("kernel.toml", 'name = "b"\nkind = "scalar"\ndtype = "float32"', 'name = "b"\nkind = "scalar"\ndtype = "int32"'),
+    "a dim": ("kernel.toml", "[constants]", 'M = { time = "run", default = "N" }\n\n[constants]'),
+    "an argument": (
+        "kernel.toml",
+        'name = "b"\nkind = "scalar"\ndtype = "float32"',
+        'name = "b"\nkind = "scalar"\ndtype = "int32"',
+    ),
     "an option": ("kernel.toml", 'values = ["fp16", "bf16"]', 'values = ["fp16"]'),
     "the reference": ("reference.py", "A, B = 2.5", "A, B = 2.25"),
     "a tolerance": ("reference.py", "+ 1e-5", "+ 1e-4"),
@@ -44,25 +62,45 @@ class TestIdentity:
     @pytest.mark.parametrize("what", SAME)
     def test_it_stays_with(self, broken_kernel, kernel, what):
         edited = broken_kernel(*SAME[what]).kernel("axpy")
-        assert kernel_identity(edited) == kernel_identity(kernel) and digest(edited) != digest(kernel)
+        assert kernel_identity(edited) == kernel_identity(kernel) and digest(edited) != digest(
+            kernel
+        )
 
     @pytest.mark.parametrize("what", ANOTHER)
     def test_it_is_another_with(self, broken_kernel, kernel, what):
         edited = broken_kernel(*ANOTHER[what]).kernel("axpy")
         assert kernel_identity(edited) != kernel_identity(kernel)
-        assert (semantics_digest(edited) == semantics_digest(kernel)) is (ANOTHER[what][0].startswith("right"))
+        assert (semantics_digest(edited) == semantics_digest(kernel)) is (
+            ANOTHER[what][0].startswith("right")
+        )
 
-    def test_a_kernel_that_grew_is_still_known_by_the_digest_of_its_earlier_form(self, broken_kernel, kernel):
+    def test_a_kernel_that_grew_is_still_known_by_the_digest_of_its_earlier_form(
+        self, broken_kernel, kernel
+    ):
         grown = broken_kernel("kernel.toml", "[work]", WORKLOAD + "[work]").kernel("axpy")
         assert digest(earlier_form(grown, digest(kernel))) == digest(kernel)
-        assert earlier_form(broken_kernel("reference.py", "A, B = 2.5", "A, B = 2.25").kernel("axpy"), digest(kernel)) is None
+        assert (
+            earlier_form(
+                broken_kernel("reference.py", "A, B = 2.5", "A, B = 2.25").kernel("axpy"),
+                digest(kernel),
+            )
+            is None
+        )
 
     def test_a_check_is_newer_by_its_content_not_by_its_name(self, broken_kernel, kernel):
         passed = passed_checks(kernel)
         assert newer_checks(kernel, passed) == ()
-        assert newer_checks(broken_kernel("kernel.toml", 'name = "one"', 'name = "single"').kernel("axpy"), passed) == ()
-        assert newer_checks(broken_kernel("kernel.toml", 'N = "tile_q + 1"', 'N = "tile_q + 2"').kernel("axpy"),
-                            passed) == ("tile_plus_one",)
+        assert (
+            newer_checks(
+                broken_kernel("kernel.toml", 'name = "one"', 'name = "single"').kernel("axpy"),
+                passed,
+            )
+            == ()
+        )
+        assert newer_checks(
+            broken_kernel("kernel.toml", 'N = "tile_q + 1"', 'N = "tile_q + 2"').kernel("axpy"),
+            passed,
+        ) == ("tile_plus_one",)
 
 
 class TestScope:
@@ -73,13 +111,27 @@ class TestScope:
     def test_workloads_count_by_their_values(self, broken_kernel, album):
         line = self.scope(album, "line")
         assert self.scope(album, "odd").digest != line.digest
-        assert self.scope(broken_kernel("kernel.toml", "[workloads.line]", "[workloads.row]"), "row").digest == line.digest
-        assert self.scope(broken_kernel("kernel.toml", "N = 4096", "N = 4097"), "row").digest != line.digest
+        assert (
+            self.scope(
+                broken_kernel("kernel.toml", "[workloads.line]", "[workloads.row]"), "row"
+            ).digest
+            == line.digest
+        )
+        assert (
+            self.scope(broken_kernel("kernel.toml", "N = 4096", "N = 4097"), "row").digest
+            != line.digest
+        )
 
     def test_a_scope_of_an_earlier_version_keeps_its_digest(self):
         """The digest of the champion in tests/data/release_0004.sqlite3.gz."""
-        scope = Scope("axpy", "01015df06817bfd53bbb07d52f0822335a39a07daf9808301dcf697c7687f64f", ("line",),
-                      (("dtype", "fp16"),), "h200", "nvrtc 13.0")
+        scope = Scope(
+            "axpy",
+            "01015df06817bfd53bbb07d52f0822335a39a07daf9808301dcf697c7687f64f",
+            ("line",),
+            (("dtype", "fp16"),),
+            "h200",
+            "nvrtc 13.0",
+        )
         assert scope.digest == "51212746a8771e8ba0df3df79e03b3932f202791bc93c15380f24c90ab89358e"
 
     def test_every_other_field_counts(self, album):
@@ -108,9 +160,14 @@ class TestFrozenFiles:
         assert digest(frozen_catalogue(files, tmp_path).kernel("axpy")) == digest(kernel)
 
     def test_headers_are_shared_by_kernels_and_frozen(self, album, tmp_path, kernel):
-        first, second = (frozen_catalogue(kernel_files(album.kernel(name), album.include_dirs), tmp_path)
-                         for name in ("axpy", "rmsnorm"))
-        assert first.include_dirs == second.include_dirs and (first.include_dirs[0] / "gf" / "dtype.cuh").is_file()
+        first, second = (
+            frozen_catalogue(kernel_files(album.kernel(name), album.include_dirs), tmp_path)
+            for name in ("axpy", "rmsnorm")
+        )
+        assert (
+            first.include_dirs == second.include_dirs
+            and (first.include_dirs[0] / "gf" / "dtype.cuh").is_file()
+        )
 
     def test_a_path_that_leads_outside_is_refused(self, tmp_path):
         with pytest.raises(Fault, match="outside"):

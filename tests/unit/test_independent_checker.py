@@ -12,19 +12,34 @@ import pytest
 import bench.correctness.independent
 from bench.correctness.independent import CHECKERS, attention
 from bench.correctness.independent.attention import visible
-from bench.correctness.independent.memory import NUMBERS, STORED, UNIT, decoded, elements, encoded, numbers
+from bench.correctness.independent.memory import (
+    NUMBERS,
+    STORED,
+    UNIT,
+    decoded,
+    elements,
+    encoded,
+    numbers,
+)
 from bench.correctness.independent_check import Work, outcome
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 TILES = {"tile_q": 16, "tile_kv": 24, "depth": 2}
 ROW_TILES = {"tile_rows": 2, "tile_columns": 256, "kept_columns": 512}
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
-MEMBER = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+MEMBER = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
 
 
 def rounded(values, type_, scale=1.0):
     """To a type and back, by a library that the checker does not use."""
-    return (values * scale).astype(np.float32).astype(MEMBER[type_]).astype(np.float32) / np.float32(scale)
+    return (values * scale).astype(np.float32).astype(MEMBER[type_]).astype(
+        np.float32
+    ) / np.float32(scale)
 
 
 def fp8_attention(case, found, **wrong):
@@ -35,30 +50,46 @@ def fp8_attention(case, found, **wrong):
         if "scale_of_head_0" in wrong:
             scales = np.broadcast_to(scales[:, :1], scales.shape)
         codes = np.ascontiguousarray(elements(found[name], case["tensors"][name]))
-        values = codes - np.float32(127.0 if "midpoint" in wrong else 128.0) if form == "sim" else codes.view(MEMBER[form])
+        values = (
+            codes - np.float32(127.0 if "midpoint" in wrong else 128.0)
+            if form == "sim"
+            else codes.view(MEMBER[form])
+        )
         factors.append(values.astype(np.float32) * scales[..., None, None])
     if form == "sim":
         kept = lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
     else:
-        kept = lambda p: rounded(p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form])
+        kept = lambda p: rounded(
+            p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
+        )
     return answer(case, found, factors, kept, wrong)
 
 
 def half_attention(case, found, **wrong):
     """A right float32 kernel with P in the storage type."""
     factors = [numbers(found[name], case["tensors"][name]).astype(np.float32) for name in "qkv"]
-    return answer(case, found, factors, lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"]), wrong)
+    return answer(
+        case,
+        found,
+        factors,
+        lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"]),
+        wrong,
+    )
 
 
 def answer(case, found, factors, kept_as, wrong):
     """What a kernel leaves that multiplies kept_as(P) by V; `wrong` plants one mistake."""
     dtype, heads = case["dtype"], case["H"]
     q, k, v = factors
-    head = np.arange(heads) // (heads // case["H_kv"]) if "head" not in wrong else np.arange(heads) % case["H_kv"]
+    head = (
+        np.arange(heads) // (heads // case["H_kv"])
+        if "head" not in wrong
+        else np.arange(heads) % case["H_kv"]
+    )
     k, v = k[:, head], v[:, head]
     seen = visible(case)
     if "mask" in wrong and case["mask"] != "none":
-        seen = np.pad(seen, ((0, 0), (1, 0)), constant_values=True)[:, :-1]       # one key too many
+        seen = np.pad(seen, ((0, 0), (1, 0)), constant_values=True)[:, :-1]  # one key too many
     if "last" in wrong and case["S_kv"] > 1:
         seen = seen & (np.arange(case["S_kv"]) < case["S_kv"] - 1)
     scale = np.float32(case["D"] ** -0.5) * np.float32(wrong.get("scale", 1.0))
@@ -70,17 +101,19 @@ def answer(case, found, factors, kept_as, wrong):
     total = p.sum(3)
     kept = kept_as(p)
     if "rescale" in wrong:
-        kept[..., :case["S_kv"] // 2] *= wrong["rescale"]
+        kept[..., : case["S_kv"] // 2] *= wrong["rescale"]
     if "swapped" in wrong and case["S_kv"] > 2:
-        v = v[:, :, np.r_[1, 0, 2:case["S_kv"]]]
+        v = v[:, :, np.r_[1, 0, 2 : case["S_kv"]]]
     o = (kept @ v) / np.where(total > 0, total, 1.0)[..., None] * wrong.get("factor", 1.0)
     if "row" in wrong and case["S_q"] > 3:
         o[:, :, 2] = o[:, :, 3]
     after = {name: image.copy() for name, image in found.items()}
     elements(after["o"], case["tensors"]["o"])[...] = encoded(o.astype(np.float64), dtype)
     with np.errstate(divide="ignore"):
-        lse = np.where(some, top + np.log(total) + wrong.get("lse", 0.0), -np.inf).astype(np.float32)
-    after["lse"][:lse.size] = lse.reshape(-1).view(np.uint32)
+        lse = np.where(some, top + np.log(total) + wrong.get("lse", 0.0), -np.inf).astype(
+            np.float32
+        )
+    after["lse"][: lse.size] = lse.reshape(-1).view(np.uint32)
     if "input" in wrong:
         after["k"][0] ^= 1
     if "beyond" in wrong:
@@ -92,18 +125,27 @@ def answer(case, found, factors, kept_as, wrong):
 
 def norm(case, found, **wrong):
     """A right float32 kernel; h is rounded before it is squared, or not."""
-    x, residual, weight = (numbers(found[name], case["tensors"][name]).astype(np.float32) for name in ("x", "residual", "weight"))
+    x, residual, weight = (
+        numbers(found[name], case["tensors"][name]).astype(np.float32)
+        for name in ("x", "residual", "weight")
+    )
     h = x + residual
     kept = rounded(h, case["dtype"])
     used = h if "of_exact" in wrong else kept
     squares = used * used
     if "last" in wrong and case["N"] > 1:
         squares[:, -1] = 0.0
-    mean = squares.sum(1, keepdims=True, dtype=np.float32) / np.float32(case["N"] + wrong.get("columns", 0))
+    mean = squares.sum(1, keepdims=True, dtype=np.float32) / np.float32(
+        case["N"] + wrong.get("columns", 0)
+    )
     y = used / np.sqrt(mean + np.float32(wrong.get("eps", 1e-6)))
     if "twice" in wrong:
         y = rounded(y, case["dtype"])
-    y = y * (np.roll(weight, 1) if "shifted" in wrong else weight) * np.float32(wrong.get("factor", 1.0))
+    y = (
+        y
+        * (np.roll(weight, 1) if "shifted" in wrong else weight)
+        * np.float32(wrong.get("factor", 1.0))
+    )
     if "row" in wrong and case["M"] > 1:
         y[1] = y[0]
     after = {name: image.copy() for name, image in found.items()}
@@ -120,10 +162,24 @@ def norm(case, found, **wrong):
 
 
 KERNELS = {
-    "attention": (half_attention, TILES, [{"D": 64, "dtype": dtype, "mask": mask} for dtype in ("fp16", "bf16") for mask in MASKS]),
-    "attention_fp8": (fp8_attention, TILES, [{"D": 32, "dtype": dtype, "mask": mask, "format": form}
-                                             for form in ("sim", "e4m3", "e5m2")
-                                             for dtype, mask in (("fp16", "none"), ("bf16", "causal_bottom_right"), ("fp16", "causal_top_left"))]),
+    "attention": (
+        half_attention,
+        TILES,
+        [{"D": 64, "dtype": dtype, "mask": mask} for dtype in ("fp16", "bf16") for mask in MASKS],
+    ),
+    "attention_fp8": (
+        fp8_attention,
+        TILES,
+        [
+            {"D": 32, "dtype": dtype, "mask": mask, "format": form}
+            for form in ("sim", "e4m3", "e5m2")
+            for dtype, mask in (
+                ("fp16", "none"),
+                ("bf16", "causal_bottom_right"),
+                ("fp16", "causal_top_left"),
+            )
+        ],
+    ),
     "rmsnorm": (norm, ROW_TILES, [{"dtype": "fp16"}, {"dtype": "bf16"}]),
 }
 
@@ -145,23 +201,61 @@ def test_a_right_kernel_is_right_with_some_of_what_the_mean_allows_to_spare(name
         assert ratio < 0.7 * attention.RMS_FACTOR, case
 
 
-@pytest.mark.parametrize("wrong", [{"of_exact": True}, {"twice": True}, {"of_exact": True, "twice": True}],
-                         ids=lambda one: " ".join(one))
+@pytest.mark.parametrize(
+    "wrong",
+    [{"of_exact": True}, {"twice": True}, {"of_exact": True, "twice": True}],
+    ids=lambda one: " ".join(one),
+)
 def test_rmsnorm_may_be_made_of_the_exact_h_and_rounded_before_its_weight(wrong):
     assert [why for _, (why, _) in judgements("rmsnorm", wrong) if why] == []
 
 
-ATTENTION_MISTAKES = [{"scale": 1.02}, {"mask": True}, {"last": True}, {"head": True}, {"rescale": 1.02}, {"swapped": True}, {"factor": 1.01},
-                      {"row": True}, {"lse": 0.05}, {"input": True}, {"beyond": True}, {"unwritten": True}, {"coarse": True}]
-FP8_MISTAKES = [*(one for one in ATTENTION_MISTAKES if "rescale" not in one), {"rescale": 1.1}, {"scale_of_head_0": True}, {"midpoint": True},
-                {"no_p_scale": True}]
-NORM_MISTAKES = [{"eps": 0.0}, {"eps": 1e-5}, {"last": True}, {"columns": 1}, {"factor": 1.01}, {"shifted": True}, {"row": True},
-                 {"last_bit": True}, {"input": True}, {"beyond": True}, {"unwritten": True}]
+ATTENTION_MISTAKES = [
+    {"scale": 1.02},
+    {"mask": True},
+    {"last": True},
+    {"head": True},
+    {"rescale": 1.02},
+    {"swapped": True},
+    {"factor": 1.01},
+    {"row": True},
+    {"lse": 0.05},
+    {"input": True},
+    {"beyond": True},
+    {"unwritten": True},
+    {"coarse": True},
+]
+FP8_MISTAKES = [
+    *(one for one in ATTENTION_MISTAKES if "rescale" not in one),
+    {"rescale": 1.1},
+    {"scale_of_head_0": True},
+    {"midpoint": True},
+    {"no_p_scale": True},
+]
+NORM_MISTAKES = [
+    {"eps": 0.0},
+    {"eps": 1e-5},
+    {"last": True},
+    {"columns": 1},
+    {"factor": 1.01},
+    {"shifted": True},
+    {"row": True},
+    {"last_bit": True},
+    {"input": True},
+    {"beyond": True},
+    {"unwritten": True},
+]
 
 
-@pytest.mark.parametrize(("name", "wrong"), [
-    *(("attention", one) for one in ATTENTION_MISTAKES), *(("attention_fp8", one) for one in FP8_MISTAKES),
-    *(("rmsnorm", one) for one in NORM_MISTAKES)], ids=lambda one: one if isinstance(one, str) else next(iter(one)))
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("attention", one) for one in ATTENTION_MISTAKES),
+        *(("attention_fp8", one) for one in FP8_MISTAKES),
+        *(("rmsnorm", one) for one in NORM_MISTAKES),
+    ],
+    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
+)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_each_mistake_is_seen(name, wrong):
     assert any(why for _, (why, _) in judgements(name, wrong))
@@ -184,7 +278,9 @@ def test_its_eight_bit_numbers_are_the_formats(form):
     assert np.array_equal(NUMBERS[form], np.where(np.isinf(theirs), np.nan, theirs), equal_nan=True)
     values = np.random.default_rng(0).normal(size=1000) * 50.0
     error = np.abs(decoded(encoded(values, form), form) - values)
-    assert np.array_equal(error, np.abs(values.astype(np.float32).astype(MEMBER[form]).astype(np.float64) - values))
+    assert np.array_equal(
+        error, np.abs(values.astype(np.float32).astype(MEMBER[form]).astype(np.float64) - values)
+    )
     assert error.max() <= UNIT[form] * np.abs(values).max()
 
 
@@ -195,7 +291,8 @@ def test_it_hands_a_kernel_what_kernel_toml_says(name):
     case = checker.draw_cases(np.random.default_rng(0), tiles, groups[0])[0]
     given = checker.arguments(case)
     assert [value if type_ == "tensor" else type_ for type_, value in given] == [
-        one.dtype if one.kind == "scalar" else one.name for one in kernel.arguments]
+        one.dtype if one.kind == "scalar" else one.name for one in kernel.arguments
+    ]
     assert {one.name for one in kernel.arguments if one.kind == "output"} == set(checker.OUTPUTS)
 
 
@@ -204,17 +301,31 @@ def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(one.split(".")[0] in ("search", "kernel_templates", "app", "db") for one in names), path.name
+            assert not any(
+                one.split(".")[0] in ("search", "kernel_templates", "app", "db") for one in names
+            ), path.name
 
 
 def test_every_kernel_of_the_repository_has_a_checker():
-    assert set(CHECKERS) == {one.name for one in Catalogue([REPOSITORY_TEMPLATES]).kernels()} == set(KERNELS)
+    assert (
+        set(CHECKERS)
+        == {one.name for one in Catalogue([REPOSITORY_TEMPLATES]).kernels()}
+        == set(KERNELS)
+    )
 
 
-@pytest.mark.parametrize(("gate", "checker", "safety", "planted", "expected"), [
-    ("", "", "", "", "both accept"), ("wrong", "wrong", "", "", "both reject"), ("wrong", "", "", "", "right rejected"),
-    ("wrong", "", "", "drop a mask: a -> b", "only the gate rejects"), ("", "wrong", "", "", "wrong accepted"),
-    ("", "wrong", "a race", "remove __syncthreads: a -> b", "only safety rejects"), (None, None, "", "", "not compiled")])
+@pytest.mark.parametrize(
+    ("gate", "checker", "safety", "planted", "expected"),
+    [
+        ("", "", "", "", "both accept"),
+        ("wrong", "wrong", "", "", "both reject"),
+        ("wrong", "", "", "", "right rejected"),
+        ("wrong", "", "", "drop a mask: a -> b", "only the gate rejects"),
+        ("", "wrong", "", "", "wrong accepted"),
+        ("", "wrong", "a race", "remove __syncthreads: a -> b", "only safety rejects"),
+        (None, None, "", "", "not compiled"),
+    ],
+)
 def test_what_gate_checker_and_safety_said_makes_one_word(gate, checker, safety, planted, expected):
     work = Work(0, None, (), None, planted, gate=gate, checker=checker, safety=safety)
     assert outcome(work) == expected

@@ -6,22 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_gpu import DrawnGpu
+from test_run import ListSink
 
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
-from drawn_gpu import DrawnGpu
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters, preset_candidate
-from greenfast.search.loop.confirmation import prepared
-from greenfast.search.loop.evaluate import Bench
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import ENOUGH_CASES, differing_outputs
 from greenfast.search.gates.promises import promised
+from greenfast.search.loop.confirmation import prepared
+from greenfast.search.loop.evaluate import Bench
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
 from greenfast.search.strategies import Proposal
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Outcome, Reason, Rejected, Stage, gate_result
-from test_run import ListSink
 
 
 class DriftingGpu(DrawnGpu):
@@ -36,56 +42,93 @@ class DriftingGpu(DrawnGpu):
             values = y.view(found["y"])
             exact = np.float64(2.5) * x.view(x.image).astype(np.float64) - 0.75
             if values.size > 1:
-                values[0] = np.nextafter(values[0], np.float16(np.inf if exact[0] > values[0] else -np.inf))
+                values[0] = np.nextafter(
+                    values[0], np.float16(np.inf if exact[0] > values[0] else -np.inf)
+                )
         return found
 
 
 @pytest.fixture
 def start(album, toolchain):
     def run(sink, history=History(), window=1, gpu=None, catalogue=album, **request):
-        plan = replace(make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random",
-                                                          "workloads": ("odd",), "trials": 50, **request}), catalogue),
-                       window=window)
+        plan = replace(
+            make_plan(
+                SearchRequest(
+                    "axpy",
+                    **{
+                        "templates": ("right",),
+                        "seed": 3,
+                        "strategy": "random",
+                        "workloads": ("odd",),
+                        "trials": 50,
+                        **request,
+                    },
+                ),
+                catalogue,
+            ),
+            window=window,
+        )
         kernel = catalogue.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, gpu or DriftingGpu(), toolchain,
-                      catalogue.include_dirs, plan.limits, plan.seed)
+        bench = Bench(
+            kernel,
+            workloads[0].compile_time(kernel),
+            workloads,
+            gpu or DriftingGpu(),
+            toolchain,
+            catalogue.include_dirs,
+            plan.limits,
+            plan.seed,
+        )
         search = SearchRun(plan, bench, sink, history)
         return search, search.run()
+
     return run
 
 
 def broken(trials):
     """Number -> its correctness gate, of those that were rejected there."""
-    return {one.number: gate_result(one.verdict, Stage.CORRECTNESS) for one in trials
-            if isinstance(one.verdict, Rejected) and one.verdict.stage is Stage.CORRECTNESS}
+    return {
+        one.number: gate_result(one.verdict, Stage.CORRECTNESS)
+        for one in trials
+        if isinstance(one.verdict, Rejected) and one.verdict.stage is Stage.CORRECTNESS
+    }
 
 
 def drifting(trials):
     return {one.number for one in trials if one.candidate.values()["per_thread"] == 4}
 
 
-def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_and_the_evidence(start):
+def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_and_the_evidence(
+    start,
+):
     sink = ListSink()
     start(sink)
     found = broken(sink.trials)
     assert set(found) == drifting(sink.trials) and len(found) >= 2
     assert all(isinstance(one.verdict, Green) for one in sink.trials if one.number not in found)
     for number, result in found.items():
-        assert result.reason is Reason.WRONG_VALUES and "y is not bit for bit what trial " in result.sentence
+        assert (
+            result.reason is Reason.WRONG_VALUES
+            and "y is not bit for bit what trial " in result.sentence
+        )
         assert "per_thread=4" in result.sentence and "says that" in result.sentence
-        assert [one.sentence for one in result.evidence.checks if not one.passed] == [result.sentence]
+        assert [one.sentence for one in result.evidence.checks if not one.passed] == [
+            result.sentence
+        ]
         assert {one.outcome for one in sink.trials[number].verdict.gates[2:]} == {Outcome.SKIPPED}
 
 
 def test_siblings_with_other_lengths_still_have_cases_in_common(start):
     sink = ListSink()
     start(sink)
+
     def places(trial):
         checks = gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
         return {(one.output, one.shape, one.input_digest) for one in checks}
+
     for one in sink.trials[1:]:
-        assert len(places(one) & places(sink.trials[0])) > ENOUGH_CASES          # and the workload itself
+        assert len(places(one) & places(sink.trials[0])) > ENOUGH_CASES  # and the workload itself
 
 
 def test_the_same_candidates_are_rejected_however_many_are_in_flight(start):
@@ -97,7 +140,9 @@ def test_the_same_candidates_are_rejected_however_many_are_in_flight(start):
     assert said[0] == said[1]
 
 
-def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_stored(start, tmp_path):
+def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_stored(
+    start, tmp_path
+):
     whole = ListSink()
     search, _ = start(whole)
     store = Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")
@@ -111,9 +156,15 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
             sink.record(replace(one, number=number), search.bench.render(one.candidate))
         second = ListSink()
         history = store.history(claim)
-        assert all(gate_result(one.verdict, Stage.CORRECTNESS).evidence.checks == () for one in history.trials)
+        assert all(
+            gate_result(one.verdict, Stage.CORRECTNESS).evidence.checks == ()
+            for one in history.trials
+        )
         _, result = start(second, history)
-        assert result.ended is Ended.COMPLETED and set(broken(second.trials)) == drifting(second.trials) != set()
+        assert (
+            result.ended is Ended.COMPLETED
+            and set(broken(second.trials)) == drifting(second.trials) != set()
+        )
     finally:
         store.close()
 
@@ -131,25 +182,35 @@ def test_wrong_candidates_set_nothing_for_the_right_ones(start):
     class Wrong(DriftingGpu):
         def _outputs(self, program, problem):
             found = super()._outputs(program, problem)
-            if "constexpr int threads = 128;" in program.text:          # the baseline among them
+            if "constexpr int threads = 128;" in program.text:  # the baseline among them
                 found["y"][:] = 0
             return found
+
     sink = ListSink()
     start(sink, gpu=Wrong())
     right = [one for one in sink.trials if isinstance(one.verdict, Green)]
     assert right and 128 not in {one.candidate.values()["threads"] for one in right}
-    assert len({one.candidate.values()["per_thread"] == 4 for one in right}) == 1      # the first one says which
+    assert (
+        len({one.candidate.values()["per_thread"] == 4 for one in right}) == 1
+    )  # the first one says which
 
 
 def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kernel):
-    broken_kernel("right.toml", 'doc = "threads a block"\nnumerics = "same"', 'doc = "threads a block"')
-    own = broken_kernel("right.toml", 'doc = "elements a thread"\nnumerics = "same"', 'doc = "elements a thread"')
+    broken_kernel(
+        "right.toml", 'doc = "threads a block"\nnumerics = "same"', 'doc = "threads a block"'
+    )
+    own = broken_kernel(
+        "right.toml", 'doc = "elements a thread"\nnumerics = "same"', 'doc = "elements a thread"'
+    )
     sink = ListSink()
     search, _ = start(sink, catalogue=own)
     assert promised(own.kernel("axpy").template("right")) == frozenset()
     assert all(isinstance(one.verdict, Green) for one in sink.trials)
-    assert not any(one.input_digest for trial in sink.trials
-                   for one in gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks)
+    assert not any(
+        one.input_digest
+        for trial in sink.trials
+        for one in gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
+    )
 
 
 def test_a_template_that_is_not_deterministic_can_promise_nothing(album):
@@ -159,7 +220,9 @@ def test_a_template_that_is_not_deterministic_can_promise_nothing(album):
 
 
 def test_a_point_that_is_not_deterministic_is_held_to_nothing(start, broken_kernel):
-    doubtful = broken_kernel("right.toml", 'name = "right"', 'name = "right"\ndeterministic_when = "per_thread != 4"')
+    doubtful = broken_kernel(
+        "right.toml", 'name = "right"', 'name = "right"\ndeterministic_when = "per_thread != 4"'
+    )
     sink = ListSink()
     start(sink, catalogue=doubtful)
     assert drifting(sink.trials) and all(isinstance(one.verdict, Green) for one in sink.trials)
@@ -167,9 +230,12 @@ def test_a_point_that_is_not_deterministic_is_held_to_nothing(start, broken_kern
 
 # ---- the shipped templates' promises, on the emulator ----
 
+
 @pytest.fixture(scope="module")
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
+    )
 
 
 def changed(bench, template, preset, **changes):
@@ -177,19 +243,43 @@ def changed(bench, template, preset, **changes):
 
 
 PROMISES = [
-    pytest.param("wmma", "stage2", {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True}, marks=pytest.mark.slow),
-    ("wmma", "stage2", {"o_in": "fragments", "split_kv_wait": True, "q_in_fragments": True, "persistent": True}),
+    pytest.param(
+        "wmma",
+        "stage2",
+        {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True},
+        marks=pytest.mark.slow,
+    ),
+    (
+        "wmma",
+        "stage2",
+        {"o_in": "fragments", "split_kv_wait": True, "q_in_fragments": True, "persistent": True},
+    ),
     ("mma", "fa2", {"pipeline_depth": 3, "swizzle": "pad", "q_in": "shared", "epilogue": "shared"}),
-    pytest.param("mma", "fa2", {"q_in": "direct", "split_kv_wait": False, "min_blocks": 2}, marks=pytest.mark.slow),
+    pytest.param(
+        "mma",
+        "fa2",
+        {"q_in": "direct", "split_kv_wait": False, "min_blocks": 2},
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=lambda one: str(one))
-def test_a_shipped_template_keeps_its_promises(template, preset, changes, catalogue, emulator, toolchain):
+def test_a_shipped_template_keeps_its_promises(
+    template, preset, changes, catalogue, emulator, toolchain
+):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("small")
-    bench = Bench(kernel, workload.compile_time(kernel), (workload,), emulator, toolchain, catalogue.include_dirs,
-                  GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        workload.compile_time(kernel),
+        (workload,),
+        emulator,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
     first, second = (changed(bench, template, preset, **each) for each in ({}, changes))
     assert set(changes) <= promised(kernel.template(template))
     one, other = prepared(bench, first), prepared(bench, second)
@@ -199,11 +289,30 @@ def test_a_shipped_template_keeps_its_promises(template, preset, changes, catalo
 def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain):
     kernel = album.kernel("reduce")
     workload = kernel.workload("rows")
-    bench = Bench(kernel, workload.compile_time(kernel), (workload,), emulator, toolchain, album.include_dirs,
-                  GateLimits(), 0)
+    bench = Bench(
+        kernel,
+        workload.compile_time(kernel),
+        (workload,),
+        emulator,
+        toolchain,
+        album.include_dirs,
+        GateLimits(),
+        0,
+    )
     template, defect = kernel.template("broken"), {"defect": "sums_in_another_order"}
-    one, other = (prepared(bench, Candidate("reduce", "broken", complete_parameters(
-        template, defect | {"neighbours": neighbours}, bench.compiled), Origin(OriginKind.SEEDED)))
-        for neighbours in (False, True))
-    assert all(each.endswith(": y") for each in differing_outputs(one, other)) and differing_outputs(one, other)
+    one, other = (
+        prepared(
+            bench,
+            Candidate(
+                "reduce",
+                "broken",
+                complete_parameters(template, defect | {"neighbours": neighbours}, bench.compiled),
+                Origin(OriginKind.SEEDED),
+            ),
+        )
+        for neighbours in (False, True)
+    )
+    assert all(
+        each.endswith(": y") for each in differing_outputs(one, other)
+    ) and differing_outputs(one, other)
     assert differing_outputs(one, one) == ()

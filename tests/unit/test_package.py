@@ -41,7 +41,11 @@ def test_the_public_names_are_there_and_unknown_ones_are_refused_with_the_known(
 
 
 def test_importing_greenfast_loads_nothing_heavy():
-    script = ("import sys, greenfast; print(*sorted({name.partition('.')[0] for name in sys.modules} & "
-              "{'numpy', 'httpx', 'sqlalchemy', 'fastapi', 'optuna', 'typer', 'rich', 'jinja2', 'pydantic'}))")
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    script = (
+        "import sys, greenfast; print(*sorted({name.partition('.')[0] for name in sys.modules} & "
+        "{'numpy', 'httpx', 'sqlalchemy', 'fastapi', 'optuna', 'typer', 'rich', 'jinja2', 'pydantic'}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert loaded.split() == []

@@ -7,13 +7,16 @@ import random
 import pytest
 
 from greenfast.search.devices.facts import device
+from greenfast.search.kernels.spec import Parameter
 from greenfast.search.space.points import Points
 from greenfast.search.space.space import Space
-from greenfast.search.kernels.spec import Parameter
 
 
 def parameters(count, values=(0, 1, 2, 3)):
-    return tuple(Parameter(f"p{number}", "int", values, values[0], "", False, None) for number in range(count))
+    return tuple(
+        Parameter(f"p{number}", "int", values, values[0], "", False, None)
+        for number in range(count)
+    )
 
 
 def point(of, values):
@@ -32,7 +35,10 @@ def test_what_is_not_among_the_points_has_no_position():
     of = parameters(3)
     points = Points(of, [point(of, (0, 1, 2)), point(of, (3, 3, 3))])
     assert points.position(point(of, (3, 3, 3))) == 1
-    assert points.position(point(of, (3, 3, 2))) is None and points.position(point(of, (0, 0, 0))) is None
+    assert (
+        points.position(point(of, (3, 3, 2))) is None
+        and points.position(point(of, (0, 0, 0))) is None
+    )
     assert points.position(point(of, (9, 3, 3))) is None, "a value that the parameter does not have"
     assert Points(of, []).position(point(of, (0, 1, 2))) is None
 
@@ -47,18 +53,28 @@ def test_points_of_more_combinations_than_a_number_tells_apart_are_told_apart(co
 
 
 @pytest.mark.parametrize("template", ["wmma", "mma", "scalar"])
-def test_distances_are_steps_between_ordered_values_and_one_for_each_other_difference(catalogue, template):
+def test_distances_are_steps_between_ordered_values_and_one_for_each_other_difference(
+    catalogue, template
+):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload("mission").compile_time(kernel)
-    points, rng = Space(kernel.template(template), compiled, device("h200")).points, random.Random(3)
+    points, rng = (
+        Space(kernel.template(template), compiled, device("h200")).points,
+        random.Random(3),
+    )
     for _ in range(3):
-        wanted = tuple((one.name, rng.choice(one.values)) for one in points.parameters)     # mostly no valid point
+        wanted = tuple(
+            (one.name, rng.choice(one.values)) for one in points.parameters
+        )  # mostly no valid point
         distances = points.distances(wanted)
         assert len(distances) == len(points)
         for position in rng.sample(range(len(points)), min(100, len(points))):
             assert distances[position] == sum(
-                abs(one.values.index(have) - one.values.index(want)) if one.type == "int" else have != want
-                for one, (_, have), (_, want) in zip(points.parameters, points[position], wanted))
+                abs(one.values.index(have) - one.values.index(want))
+                if one.type == "int"
+                else have != want
+                for one, (_, have), (_, want) in zip(points.parameters, points[position], wanted)
+            )
 
 
 @pytest.mark.parametrize("count", [256, 257, 70_000])
@@ -74,7 +90,7 @@ def test_every_position_of_a_value_has_room(count):
 
 
 def test_distances_of_many_parameters_and_of_no_points():
-    of = parameters(20)                                                # 4^20 combinations: three tables
+    of = parameters(20)  # 4^20 combinations: three tables
     rows = [tuple(random.Random(seed).choices(range(4), k=20)) for seed in range(50)]
     points = Points(of, [point(of, row) for row in rows])
     assert points.distances(point(of, (0,) * 20)).tolist() == [sum(row) for row in rows]

@@ -6,39 +6,89 @@ from contextlib import contextmanager
 
 import pytest
 
-from greenfast.search.errors import UsageError
 from greenfast.search.diagnose.profile import ncu_command, parse_ncu, parse_sanitizer, run_tool
+from greenfast.search.errors import UsageError
 
-NCU_NAMES = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
-             "Device", "CC", "gpu__time_duration.sum", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-             "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-             "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", "launch__registers_per_thread",
-             "lts__t_sector_hit_rate.pct", "smsp__issue_active.avg.pct_of_peak_sustained_active",
-             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-             "sm__throughput.avg.pct_of_peak_sustained_elapsed", "sm__warps_active.avg.pct_of_peak_sustained_active",
-             "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
-             "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
-             "smsp__average_warps_issue_stalled_selected_per_issue_active.ratio",
-             "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
-             "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio")
-NCU_UNITS = ("",) * 11 + ("ns", "%", "", "", "register/thread", "%", "%", "%", "%", "%") + ("inst",) * 5
+NCU_NAMES = (
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+    "gpu__time_duration.sum",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "launch__registers_per_thread",
+    "lts__t_sector_hit_rate.pct",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_selected_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio",
+)
+NCU_UNITS = (
+    ("",) * 11 + ("ns", "%", "", "", "register/thread", "%", "%", "%", "%", "%") + ("inst",) * 5
+)
 # The layout, names, units and the first of the values are those of a log from an H200 (Nsight Compute 2025.3).
-NCU_VALUES = ("0", "2645", "python3.12", "127.0.0.1", "attention_wmma", "1", "7", "(128, 1, 1)", "(8, 8, 2)", "0", "9.0",
-              "10,880", "3.17", "1,024", "16", "129", "97.40", "24.39", "6.32", "18.94", "6.23", "0.75", "1.5", "1.0",
-              "2.25", "0.5")
+NCU_VALUES = (
+    "0",
+    "2645",
+    "python3.12",
+    "127.0.0.1",
+    "attention_wmma",
+    "1",
+    "7",
+    "(128, 1, 1)",
+    "(8, 8, 2)",
+    "0",
+    "9.0",
+    "10,880",
+    "3.17",
+    "1,024",
+    "16",
+    "129",
+    "97.40",
+    "24.39",
+    "6.32",
+    "18.94",
+    "6.23",
+    "0.75",
+    "1.5",
+    "1.0",
+    "2.25",
+    "0.5",
+)
 
 
 def csv(*rows: tuple[str, ...]) -> str:
     return "\n".join(",".join(f'"{one}"' for one in row) for row in rows) + "\n"
 
 
-NCU_LOG = ("==PROF== Connected to process 2645 (/usr/bin/python3.12)\n==PROF== Disconnected from process 2645\n" + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES))
+NCU_LOG = (
+    "==PROF== Connected to process 2645 (/usr/bin/python3.12)\n==PROF== Disconnected from process 2645\n"
+    + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES)
+)
 
 
 def test_counters_become_named_fields():
     (one,) = parse_ncu(NCU_LOG)
     assert one.entry == "attention_wmma" and one.duration_us == pytest.approx(10.88)
-    assert (one.sm_throughput_percent, one.dram_throughput_percent, one.occupancy_percent) == (18.94, 3.17, 6.23)
+    assert (one.sm_throughput_percent, one.dram_throughput_percent, one.occupancy_percent) == (
+        18.94,
+        3.17,
+        6.23,
+    )
     assert (one.registers, one.shared_bank_conflicts, one.l2_hit_percent) == (129, 1040, 97.4)
     assert (one.tensor_pipe_percent, one.issue_slots_percent) == (6.32, 24.39)
     assert one.stalls == (("short_scoreboard", 2.25), ("long_scoreboard", 1.5), ("barrier", 0.75))
@@ -46,17 +96,28 @@ def test_counters_become_named_fields():
 
 def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
     short = [number for number, name in enumerate(NCU_NAMES) if "tensor" not in name]
-    rows = [tuple(row[number] for number in short) for row in (NCU_NAMES, NCU_UNITS, NCU_VALUES, NCU_VALUES)]
+    rows = [
+        tuple(row[number] for number in short)
+        for row in (NCU_NAMES, NCU_UNITS, NCU_VALUES, NCU_VALUES)
+    ]
     found = parse_ncu(csv(*rows))
     assert len(found) == 2 and found[0].tensor_pipe_percent is None and found[0].registers == 129
 
 
-@pytest.mark.parametrize(("log", "code"), [
-    ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
-     "target device 0.", "counters_not_permitted"),
-    ("==ERROR== Profiling is not supported on device 0.", "profiling_unsupported"),
-    ("==WARNING== No kernels were profiled.", "nothing_profiled"),
-    ("==ERROR== The application returned an error code (1).", "nothing_profiled"), ("", "nothing_profiled")])
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
+            "target device 0.",
+            "counters_not_permitted",
+        ),
+        ("==ERROR== Profiling is not supported on device 0.", "profiling_unsupported"),
+        ("==WARNING== No kernels were profiled.", "nothing_profiled"),
+        ("==ERROR== The application returned an error code (1).", "nothing_profiled"),
+        ("", "nothing_profiled"),
+    ],
+)
 def test_a_log_without_counters_is_one_sentence(log, code):
     with pytest.raises(UsageError) as refused:
         parse_ncu(log)
@@ -64,9 +125,14 @@ def test_a_log_without_counters_is_one_sentence(log, code):
 
 
 def test_the_launches_of_one_warm_pass_are_profiled(tmp_path):
-    command = ncu_command("python", tmp_path / "d.py", tmp_path, tmp_path / "log", ["split", "combine"], "mission")
+    command = ncu_command(
+        "python", tmp_path / "d.py", tmp_path, tmp_path / "log", ["split", "combine"], "mission"
+    )
     pairs = dict(zip(command, command[1:]))
-    assert pairs["--kernel-name"] == "regex:^(split|combine)$" and pairs["--launch-skip"] == pairs["--launch-count"] == "2"
+    assert (
+        pairs["--kernel-name"] == "regex:^(split|combine)$"
+        and pairs["--launch-skip"] == pairs["--launch-count"] == "2"
+    )
 
 
 MEMCHECK = """\
@@ -101,10 +167,18 @@ INITCHECK = """\
 def test_reports_become_findings_with_lines_of_the_source():
     first, second = parse_sanitizer(MEMCHECK)
     assert (first.kind, first.entry, first.source_line) == ("out_of_bounds", "attention", 12)
-    assert first.sentence == "Invalid __global__ write of size 4 bytes by thread (64,0,0) in block (3,0,0)"
+    assert (
+        first.sentence
+        == "Invalid __global__ write of size 4 bytes by thread (64,0,0) in block (3,0,0)"
+    )
     assert second.kind == "error" and second.source_line is None and "719" in second.sentence
     (race,) = parse_sanitizer(RACECHECK)
-    assert (race.kind, race.entry, race.source_line, race.other_source_line) == ("race", "attention", 20, 25)
+    assert (race.kind, race.entry, race.source_line, race.other_source_line) == (
+        "race",
+        "attention",
+        20,
+        25,
+    )
     (one,) = parse_sanitizer(INITCHECK)
     assert (one.kind, one.entry, one.source_line) == ("uninitialised", "attention", None)
 
@@ -112,7 +186,9 @@ def test_reports_become_findings_with_lines_of_the_source():
 def test_a_clean_log_has_no_findings_and_an_unfinished_one_is_refused():
     assert parse_sanitizer("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ()
     with pytest.raises(UsageError, match="did not come to its end: Error: No attachable process"):
-        parse_sanitizer("========= COMPUTE-SANITIZER\n========= Error: No attachable process found. timed out.\n")
+        parse_sanitizer(
+            "========= COMPUTE-SANITIZER\n========= Error: No attachable process found. timed out.\n"
+        )
 
 
 def test_a_tool_runs_while_nobody_else_has_its_gpu():
@@ -124,6 +200,9 @@ def test_a_tool_runs_while_nobody_else_has_its_gpu():
             self.held.append("taken")
             yield
             self.held.append("given back")
+
     gpu = Gpu()
-    assert run_tool(["sh", "-c", "echo first; echo on GPU $CUDA_VISIBLE_DEVICES"], gpu) == "on GPU 3"
+    assert (
+        run_tool(["sh", "-c", "echo first; echo on GPU $CUDA_VISIBLE_DEVICES"], gpu) == "on GPU 3"
+    )
     assert gpu.held == ["taken", "given back"]

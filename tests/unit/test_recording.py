@@ -8,16 +8,16 @@ import threading
 from dataclasses import replace
 
 import pytest
-
 from drawn_gpu import DrawnGpu, law_us
+
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.loop.sweep import Sweep, SweepOrder
+from greenfast.search.loop.sweep_journal import finish, journal_path
 from greenfast.search.recordings.contents import Times, operation_digest
 from greenfast.search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
-from greenfast.search.loop.sweep_journal import finish, journal_path
 from greenfast.search.recordings.lattice import lattice_of
 from greenfast.search.recordings.rules import standing, time_us
 from greenfast.search.recordings.shelf import SHIPPED
-from greenfast.search.loop.sweep import Sweep, SweepOrder
 from greenfast.search.verdict import Reason
 
 SETTINGS = ("threads=all", "per_thread=1,2")
@@ -26,11 +26,19 @@ SETTINGS = ("threads=all", "per_thread=1,2")
 @pytest.fixture
 def sweep(album, toolchain):
     """`sweep(target)`: one of axpy's small lattice."""
+
     def make(target, **changes):
         kernel = album.kernel("axpy")
-        order = SweepOrder("axpy-test", kernel, (kernel.workload("odd"),), "right",
-                           lattice_of(kernel.template("right"), SETTINGS), "right:plain")
+        order = SweepOrder(
+            "axpy-test",
+            kernel,
+            (kernel.workload("odd"),),
+            "right",
+            lattice_of(kernel.template("right"), SETTINGS),
+            "right:plain",
+        )
         return Sweep(replace(order, **changes), target, toolchain, album.include_dirs, "test")
+
     return make
 
 
@@ -49,14 +57,20 @@ def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_pat
     assert [one.number for one in recording.rows] == list(range(8))
     assert {recording.parameters(one) for one in recording.rows} == set(made.points)
     assert dict(recording.parameters(recording.rows[0])) == {"threads": 128, "per_thread": 1}
-    assert recording.rows[0].times[0].baseline_samples == () and all(one.times for one in recording.rows)
+    assert recording.rows[0].times[0].baseline_samples == () and all(
+        one.times for one in recording.rows
+    )
 
 
 def test_a_file_gives_back_what_was_written_and_is_the_same_each_time(sweep, tmp_path):
     first = tmp_path / f"a{SUFFIX}"
     recording = sweep(DrawnGpu()).run(first, 2).recording
     again = read(first)
-    assert again.heading == recording.heading and again.rows == recording.rows and len(again.sha256) == 64
+    assert (
+        again.heading == recording.heading
+        and again.rows == recording.rows
+        and len(again.sha256) == 64
+    )
     write(tmp_path / "b", again)
     assert (tmp_path / "b").read_bytes() == first.read_bytes()
     assert read_heading(first) == recording.heading
@@ -78,22 +92,32 @@ def test_the_law_behind_the_times_is_found_again(sweep, tmp_path):
 
 def test_a_wrong_and_a_breaking_candidate_have_rows_without_times(sweep, sources, tmp_path):
     wrong, broken = list(sources.values())[2:4]
-    recording = sweep(DrawnGpu(wrong=[wrong], broken=[broken])).run(tmp_path / f"a{SUFFIX}", 2).recording
+    recording = (
+        sweep(DrawnGpu(wrong=[wrong], broken=[broken])).run(tmp_path / f"a{SUFFIX}", 2).recording
+    )
     by_source = {one.source_digest: one for one in recording.rows}
     assert (by_source[wrong].stage, by_source[wrong].reason) == ("correctness", "wrong_values")
     assert by_source[wrong].worst.passed is False and by_source[wrong].times == ()
-    assert by_source[broken].reason == "device_fault" and "illegal address" in by_source[broken].sentence
+    assert (
+        by_source[broken].reason == "device_fault"
+        and "illegal address" in by_source[broken].sentence
+    )
     assert by_source[broken].ptxas.registers > 0 and recording.heading.timed == 6
 
 
 def test_faults_of_ours_leave_no_row_and_the_same_order_goes_on(sweep, sources, tmp_path):
     out, lost = tmp_path / f"a{SUFFIX}", list(sources.values())[4]
     left = sweep(DrawnGpu(lost=[lost])).run(out, 2)
-    assert left.recording is None and left.done == 7 and "was lost" in left.faults[0] and not out.exists()
+    assert (
+        left.recording is None
+        and left.done == 7
+        and "was lost" in left.faults[0]
+        and not out.exists()
+    )
     second = DrawnGpu()
     left = sweep(second).run(out, 2)
     assert left.recording.heading.complete and left.done == 8 and not journal_path(out).exists()
-    assert len(second.measured) == 2                     # the baseline, which every process needs, and what lacked
+    assert len(second.measured) == 2  # the baseline, which every process needs, and what lacked
     assert sorted({one.run for one in left.recording.rows}) == [0, 1]
 
 
@@ -107,7 +131,11 @@ def test_time_may_run_out_and_what_is_there_may_be_written(sweep, tmp_path):
     out = tmp_path / f"a{SUFFIX}"
     left = sweep(DrawnGpu()).run(out, 1, seconds=0.0)
     assert left.recording is None and left.done == 1
-    assert not finish(out).heading.complete and len(read(out).rows) == 1 and not journal_path(out).exists()
+    assert (
+        not finish(out).heading.complete
+        and len(read(out).rows) == 1
+        and not journal_path(out).exists()
+    )
     for again in (out, tmp_path / f"b{SUFFIX}"):
         with pytest.raises(UsageError):
             finish(again)
@@ -157,7 +185,9 @@ def test_modelled_times_are_nothing_to_record(sweep):
 def test_progress_counts_up_to_the_total(sweep, tmp_path):
     seen = []
     sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2, on_progress=seen.append)
-    assert [one.done for one in seen] == sorted(one.done for one in seen) and seen[-1].done == seen[-1].total == 8
+    assert [one.done for one in seen] == sorted(one.done for one in seen) and seen[-1].done == seen[
+        -1
+    ].total == 8
     assert seen[-1].timed == 8 and seen[-1].per_second > 0
 
 
@@ -165,8 +195,9 @@ def test_ctrl_c_keeps_what_was_measured(sweep, tmp_path):
     out, target = tmp_path / f"a{SUFFIX}", DrawnGpu()
 
     def stop(progress):
-        if progress.done >= 3:               # several may have ended at once
+        if progress.done >= 3:  # several may have ended at once
             raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
         sweep(target).run(out, 1, on_progress=stop)
     left = sweep(DrawnGpu()).run(out, 1)
@@ -175,10 +206,17 @@ def test_ctrl_c_keeps_what_was_measured(sweep, tmp_path):
 
 def test_lattices_name_what_is_wrong_with_them(album):
     template = album.kernel("axpy").template("right")
-    assert dict(lattice_of(template, ["threads=256,32"])) == {"threads": (32, 256), "per_thread": (1,)}
+    assert dict(lattice_of(template, ["threads=256,32"])) == {
+        "threads": (32, 256),
+        "per_thread": (1,),
+    }
     assert dict(lattice_of(template, [], {"per_thread": 4}))["per_thread"] == (4,)
-    for text, code in (("threads", "bad_setting"), ("threads=", "bad_setting"), ("warps=1", "unknown_parameter"),
-                       ("threads=31", "unknown_value")):
+    for text, code in (
+        ("threads", "bad_setting"),
+        ("threads=", "bad_setting"),
+        ("warps=1", "unknown_parameter"),
+        ("threads=31", "unknown_value"),
+    ):
         with pytest.raises(UsageError) as refused:
             lattice_of(template, [text])
         assert refused.value.code == code
@@ -202,10 +240,19 @@ def _with(old: bytes, new: bytes):
     return lambda data: gzip.compress(gzip.decompress(data).replace(old, new))
 
 
-@pytest.mark.parametrize("damage", [
-    lambda data: data[:-20], lambda data: data[:10], lambda data: b"", lambda data: b"not gzip at all",
-    lambda data: data[:200] + b"\0" + data[201:], lambda data: gzip.compress(gzip.decompress(data)[:-40]),
-    _with(b'"end":true', b'"end":1'), _with(b'"device":', b'"gpu":')])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-20],
+        lambda data: data[:10],
+        lambda data: b"",
+        lambda data: b"not gzip at all",
+        lambda data: data[:200] + b"\0" + data[201:],
+        lambda data: gzip.compress(gzip.decompress(data)[:-40]),
+        _with(b'"end":true', b'"end":1'),
+        _with(b'"device":', b'"gpu":'),
+    ],
+)
 def test_a_damaged_file_is_refused_in_one_sentence(written, damage):
     written.write_bytes(damage(written.read_bytes()))
     assert _refusal(written) == "recording_damaged"
@@ -223,7 +270,7 @@ def test_evidence_with_fewer_fields_than_today_is_still_read(written):
     """A later greenfast adds fields with defaults: files say which ones they hold."""
     head, *lines = gzip.decompress(written.read_bytes()).decode().splitlines()
     heading = json.loads(head)
-    del heading["device"]["l2_bytes"]                    # as if it had not been a fact then
+    del heading["device"]["l2_bytes"]  # as if it had not been a fact then
     written.write_bytes(gzip.compress("\n".join([json.dumps(heading), *lines, ""]).encode()))
     assert read(written).heading.device.l2_bytes > 0
 
@@ -257,7 +304,7 @@ def test_each_shipped_verdict_follows_from_its_stored_samples(path):
     _require_verdicts(recording)
     assert recording.heading.name == path.name.removesuffix(SUFFIX)
     times = [one for row in recording.rows for one in row.times]
-    assert all(0 < value for one in times for value in (*one.samples, *one.baseline_samples))
+    assert all(value > 0 for one in times for value in (*one.samples, *one.baseline_samples))
     assert len(row_json(recording.rows[-1])) < 20_000
 
 
@@ -283,4 +330,6 @@ def test_implausible_times_are_no_times(sweep, tmp_path):
 def test_a_screened_candidate_is_slower_without_an_interval():
     times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
     said = standing((times,), 0.01)
-    assert (said.reason, said.interval) == (Reason.SLOWER, None) and said.ratio == pytest.approx(1.4)
+    assert (said.reason, said.interval) == (Reason.SLOWER, None) and said.ratio == pytest.approx(
+        1.4
+    )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from greenfast.search import compute_turns
+from greenfast.search.errors import SpecError
 from greenfast.search.oracle import reference
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.errors import SpecError
 from greenfast.search.oracle.reference import Answers, _computed
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
@@ -34,6 +34,7 @@ def here(monkeypatch):
     def noted(kernel, case, by):
         seen.append(case)
         return compute(kernel, case, by)
+
     monkeypatch.setattr(reference, "_computed", noted)
     return seen
 
@@ -46,18 +47,29 @@ def cases_of(kernel, workload=None, tiles=TILES):
 def same(one, other):
     """Inputs bit for bit; float64 results up to the order in which this machine's BLAS adds up."""
     for name, array in other.inputs.items():
-        assert one.inputs[name].dtype == array.dtype and one.inputs[name].tobytes() == array.tobytes()
+        assert (
+            one.inputs[name].dtype == array.dtype and one.inputs[name].tobytes() == array.tobytes()
+        )
     for name, right in other.outputs.items():
         for field in ("value", "bound", "rounded"):
             mine, theirs = getattr(one.outputs[name], field), getattr(right, field)
             assert (mine is None) == (theirs is None)
             if mine is not None:
                 assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
-                np.testing.assert_allclose(mine, theirs, rtol=1e-4 if field == "bound" else 1e-10, atol=1e-10)
+                np.testing.assert_allclose(
+                    mine, theirs, rtol=1e-4 if field == "bound" else 1e-10, atol=1e-10
+                )
 
 
-@pytest.mark.parametrize(("name", "workload"), [
-    ("attention", "mission_bf16"), ("attention", "mission_causal"), ("attention_fp8", None), ("rmsnorm", None)])
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [
+        ("attention", "mission_bf16"),
+        ("attention", "mission_causal"),
+        ("attention_fp8", None),
+        ("rmsnorm", None),
+    ],
+)
 def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, workload):
     kernel = catalogue.kernel(name)
     cases, answers = cases_of(kernel, workload), Answers(2**30, children)
@@ -65,18 +77,26 @@ def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, wo
     assert here == [] and len(cases) > 5
     for case in cases:
         same(answers.get(kernel, case, None), _computed(kernel, case, None))
-    assert len(here) == 0                    # `_computed` above is not the one that answers ask
+    assert len(here) == 0  # `_computed` above is not the one that answers ask
 
 
 def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, here, monkeypatch):
     kernel, asked = catalogue.kernel("attention"), []
     cases, answers = cases_of(kernel, "mission_bf16"), Answers(2**30, children)
-    monkeypatch.setattr(compute_turns, "LARGE_BYTES", sorted(reference._size_bytes(kernel, one) for one in cases)[-1])
+    monkeypatch.setattr(
+        compute_turns,
+        "LARGE_BYTES",
+        sorted(reference._size_bytes(kernel, one) for one in cases)[-1],
+    )
     compute = children.computed
-    monkeypatch.setattr(children, "computed", lambda kernel, cases: asked.extend(cases) or compute(kernel, cases))
+    monkeypatch.setattr(
+        children, "computed", lambda kernel, cases: asked.extend(cases) or compute(kernel, cases)
+    )
     answers.get(kernel, cases[0], None)
     answers.fill(kernel, cases)
-    largest = [one for one in cases[1:] if reference._size_bytes(kernel, one) >= compute_turns.LARGE_BYTES]
+    largest = [
+        one for one in cases[1:] if reference._size_bytes(kernel, one) >= compute_turns.LARGE_BYTES
+    ]
     assert largest and set(asked) == set(cases[1:]) - set(largest)
     answers.fill(kernel, cases)
     assert len(asked) == len(set(asked)) and here == cases[:1]
@@ -88,7 +108,9 @@ def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue
     answers.fill(kernel, cases[:1])
     child = children._idle.get()
     children._idle.put(child)
-    os.kill(child.process.pid, signal.SIGSTOP)           # alive when it is asked, and dead before it can answer
+    os.kill(
+        child.process.pid, signal.SIGSTOP
+    )  # alive when it is asked, and dead before it can answer
     killer = threading.Timer(0.5, os.kill, (child.process.pid, signal.SIGKILL))
     killer.start()
     answers.fill(kernel, cases[:4])
@@ -104,7 +126,10 @@ def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children,
     cases, answers, found = cases_of(kernel, "mission_bf16"), Answers(2**30, children), []
     filling = threading.Thread(target=answers.fill, args=(kernel, cases))
     filling.start()
-    waiting = [threading.Thread(target=lambda one=one: found.append(answers.get(kernel, one, None))) for one in cases[-6:]]
+    waiting = [
+        threading.Thread(target=lambda one=one: found.append(answers.get(kernel, one, None)))
+        for one in cases[-6:]
+    ]
     for one in (*waiting, filling):
         if one is not filling:
             one.start()
@@ -113,10 +138,20 @@ def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children,
     assert len(found) == 6 and all(one.outputs["o"].value.size >= 0 for one in found)
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
-    ("return {\"y\"", "raise ValueError('no such thing'); return {\"y\"", "ValueError: no such thing"),
-    ("return {\"y\"", "return {\"z\"", "gave y another shape")])
-def test_what_is_wrong_with_a_reference_is_said_as_if_no_child_were_there(broken_kernel, children, old, new, said):
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'return {"y"',
+            "raise ValueError('no such thing'); return {\"y\"",
+            "ValueError: no such thing",
+        ),
+        ('return {"y"', 'return {"z"', "gave y another shape"),
+    ],
+)
+def test_what_is_wrong_with_a_reference_is_said_as_if_no_child_were_there(
+    broken_kernel, children, old, new, said
+):
     kernel = broken_kernel("reference.py", old, new).kernel("axpy")
     cases, answers = cases_of(kernel, tiles={}), Answers(2**30, children)
     answers.fill(kernel, cases)

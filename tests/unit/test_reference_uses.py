@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from greenfast.search.digest import digest
 from greenfast.search.errors import SpecError
-from greenfast.search.recordings.contents import checks_digest
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.reference import answer, kernel_module
+from greenfast.search.recordings.contents import checks_digest
 from greenfast.search.targets.cuda.large_reference import computed, described
 
 ALBUM = Path(__file__).resolve().parents[1] / "kernels"
@@ -33,6 +33,7 @@ def reference(dims, options, inputs, xp=None):
 @pytest.fixture
 def kernels(tmp_path):
     """Copies of the album's axpy: kernels(name, uses, reference) writes one and gives its folder."""
+
     def written(name: str, uses: tuple[str, ...] = (), reference: str = "") -> Path:
         folder = tmp_path / "templates" / name
         shutil.copytree(ALBUM / "axpy", folder)
@@ -40,20 +41,33 @@ def kernels(tmp_path):
             path.write_text(path.read_text().replace('"axpy"', f'"{name}"'))
         if uses:
             toml = folder / "kernel.toml"
-            toml.write_text(toml.read_text().replace("[options]", f"reference_uses = {json.dumps(uses)}\n[options]", 1))
+            toml.write_text(
+                toml.read_text().replace(
+                    "[options]", f"reference_uses = {json.dumps(uses)}\n[options]", 1
+                )
+            )
         if reference:
             (folder / "reference.py").write_text(reference)
         return folder
+
     return written
 
 
 def test_the_reference_beside_it_is_imported_by_a_plain_name(kernels):
-    plain, user = load_kernel(kernels("axpy")), load_kernel(kernels("user", ("axpy",), BUILDS_ON_AXPY))
-    assert user.reference_files == {"reference.py": BUILDS_ON_AXPY, "axpy_reference.py": plain.reference_text}
+    plain, user = (
+        load_kernel(kernels("axpy")),
+        load_kernel(kernels("user", ("axpy",), BUILDS_ON_AXPY)),
+    )
+    assert user.reference_files == {
+        "reference.py": BUILDS_ON_AXPY,
+        "axpy_reference.py": plain.reference_text,
+    }
     case = workload_case(user.workload("odd"), 1)
     found, right = answer(user, case).outputs["y"], answer(plain, case).outputs["y"]
-    assert np.array_equal(found.value, right.value) and np.array_equal(found.bound, right.bound * 2.5)
-    sent = json.loads(json.dumps(described(user, case)))                     # to a child on a GPU
+    assert np.array_equal(found.value, right.value) and np.array_equal(
+        found.bound, right.bound * 2.5
+    )
+    sent = json.loads(json.dumps(described(user, case)))  # to a child on a GPU
     assert np.array_equal(computed(sent, np)["y"]["bound"], found.bound)
 
 
@@ -62,7 +76,9 @@ def test_a_kernel_elsewhere_builds_on_a_shipped_one_and_what_is_beside_it_comes_
     shipped = (REPOSITORY_TEMPLATES / "rmsnorm" / "reference.py").read_text()
     assert load_kernel(user).reference_uses == (("rmsnorm", shipped),)
     kernels("rmsnorm")
-    assert load_kernel(user).reference_uses == (("rmsnorm", (ALBUM / "axpy" / "reference.py").read_text()),)
+    assert load_kernel(user).reference_uses == (
+        ("rmsnorm", (ALBUM / "axpy" / "reference.py").read_text()),
+    )
 
 
 def test_a_folder_that_carries_what_it_builds_on_needs_nothing_beside_it(kernels):
@@ -76,29 +92,59 @@ def test_a_folder_that_carries_what_it_builds_on_needs_nothing_beside_it(kernels
 def test_what_is_built_on_is_part_of_every_identity(kernels):
     kernels("axpy")
     user = load_kernel(kernels("user", ("axpy",), BUILDS_ON_AXPY))
-    other = replace(user, reference_uses=(("axpy", user.reference_uses[0][1].replace("2.5", "3.5")),))
+    other = replace(
+        user, reference_uses=(("axpy", user.reference_uses[0][1].replace("2.5", "3.5")),)
+    )
     assert digest(other) != digest(user) and checks_digest(other) != checks_digest(user)
-    assert kernel_module(other).axpy_reference.A == 3.5 and kernel_module(user).axpy_reference.A == 2.5
+    assert (
+        kernel_module(other).axpy_reference.A == 3.5 and kernel_module(user).axpy_reference.A == 2.5
+    )
     assert kernel_module(other).__name__ != kernel_module(user).__name__
 
 
-@pytest.mark.parametrize(("uses", "code", "says"), [
-    (("axpi",), "unknown_kernel", "reference_uses names 'axpi', and no such kernel is beside it or shipped"),
-    (("../axpy",), "bad_spec", "the name '../axpy'"),
-    (("user",), "nested_reference", "names 'user', whose reference.py builds on another itself"),
-    (("back",), "nested_reference", "names 'back', whose reference.py builds on another itself"),
-    (("attention_fp8",), "nested_reference", "names 'attention_fp8', whose reference.py builds on another itself")])
+@pytest.mark.parametrize(
+    ("uses", "code", "says"),
+    [
+        (
+            ("axpi",),
+            "unknown_kernel",
+            "reference_uses names 'axpi', and no such kernel is beside it or shipped",
+        ),
+        (("../axpy",), "bad_spec", "the name '../axpy'"),
+        (
+            ("user",),
+            "nested_reference",
+            "names 'user', whose reference.py builds on another itself",
+        ),
+        (
+            ("back",),
+            "nested_reference",
+            "names 'back', whose reference.py builds on another itself",
+        ),
+        (
+            ("attention_fp8",),
+            "nested_reference",
+            "names 'attention_fp8', whose reference.py builds on another itself",
+        ),
+    ],
+)
 def test_what_is_missing_or_goes_in_a_circle_is_refused(kernels, uses, code, says):
     kernels("axpy")
     kernels("back", ("user",))
     with pytest.raises(SpecError, match=says) as refused:
         load_kernel(kernels("user", uses))
-    assert refused.value.code == code and "user/kernel.toml" in refused.value.message and "\n" not in str(refused.value)
+    assert (
+        refused.value.code == code
+        and "user/kernel.toml" in refused.value.message
+        and "\n" not in str(refused.value)
+    )
 
 
 def test_only_what_is_named_can_be_imported(kernels):
     kernels("axpy")
     user = load_kernel(kernels("user", (), BUILDS_ON_AXPY))
-    with pytest.raises(SpecError, match="user/reference.py does not load: ModuleNotFoundError") as refused:
+    with pytest.raises(
+        SpecError, match="user/reference.py does not load: ModuleNotFoundError"
+    ) as refused:
         answer(user, workload_case(user.workload("odd"), 1))
     assert refused.value.code == "reference_failed"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from greenfast.app.views.confirmations import champion_out
 from greenfast.app.bundle.download import bundle
-from greenfast.app.views.progress import search_detail
 from greenfast.app.settings import Settings
+from greenfast.app.views.confirmations import champion_out
+from greenfast.app.views.progress import search_detail
 from greenfast.app.wiring import Services
 from greenfast.db.models import REVISION
 from greenfast.search.errors import UsageError
@@ -43,7 +43,9 @@ def opened(tmp_path, templates):
     """Services on a fresh copy of the database, opened when a test first needs them."""
     data = tmp_path / "data"
     data.mkdir()
-    (data / "greenfast.sqlite3").write_bytes(gzip.decompress((DATA / "release_0004.sqlite3.gz").read_bytes()))
+    (data / "greenfast.sqlite3").write_bytes(
+        gzip.decompress((DATA / "release_0004.sqlite3.gz").read_bytes())
+    )
     services = Services(Settings.from_environment({"GREENFAST_DATA": str(data)}))
     yield services
     services.close()
@@ -61,7 +63,11 @@ def ids(services: Services) -> dict[str, str]:
 def test_it_is_migrated_and_everything_in_it_can_be_read(opened):
     found = {one.name: one.status for one in opened.store.searches().items}
     assert opened.store.stats()["revision"] == REVISION
-    assert found == {"release before": "completed", "measured elsewhere": "completed", "not begun": "paused"}
+    assert found == {
+        "release before": "completed",
+        "measured elsewhere": "completed",
+        "not begun": "paused",
+    }
     for search_id in ids(opened).values():
         detail = search_detail(opened.store, search_id)
         for trial in opened.store.trials(search_id).items:
@@ -72,21 +78,41 @@ def test_it_is_migrated_and_everything_in_it_can_be_read(opened):
     assert len(copies) == 1, "the file as it was is kept"
 
 
-@pytest.mark.parametrize("added", ["", WORKLOAD, WORKLOAD + CHECK], ids=["as it was", "a workload", "a workload and a check"])
+@pytest.mark.parametrize(
+    "added",
+    ["", WORKLOAD, WORKLOAD + CHECK],
+    ids=["as it was", "a workload", "a workload and a check"],
+)
 def test_it_is_bundled_resumed_and_confirmed_with_the_files_on_disk(opened, templates, added):
     append(templates, added)
-    with zipfile.ZipFile(io.BytesIO(bundle(opened, ids(opened)["release before"]).content)) as packed:
+    with zipfile.ZipFile(
+        io.BytesIO(bundle(opened, ids(opened)["release before"]).content)
+    ) as packed:
         assert {"kernel.cu", "reference.py", "template.cu.j2"} <= set(packed.namelist())
     for name in ("measured elsewhere", "not begun"):
         assert "axpy" in opened.catalogue_of(ids(opened)[name]).names()
     plan = opened.store.plan(ids(opened)["not begun"])
-    assert opened.store.request_control(ids(opened)["not begun"], "resume").status == "queued" and plan.trials == 2
+    assert (
+        opened.store.request_control(ids(opened)["not begun"], "resume").status == "queued"
+        and plan.trials == 2
+    )
 
 
-@pytest.mark.parametrize(("file", "old", "new", "named"), [
-    ("right.cu.j2", "using Element =", "// edited\nusing Element =", "axpy/right.toml, its .cu.j2 or a header"),
-    ("reference.py", "A, B = 2.5", "A, B = 2.25", "axpy/kernel.toml, reference.py")])
-def test_what_is_another_kernel_today_is_refused_with_the_file_that_differs(opened, templates, file, old, new, named):
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        (
+            "right.cu.j2",
+            "using Element =",
+            "// edited\nusing Element =",
+            "axpy/right.toml, its .cu.j2 or a header",
+        ),
+        ("reference.py", "A, B = 2.5", "A, B = 2.25", "axpy/kernel.toml, reference.py"),
+    ],
+)
+def test_what_is_another_kernel_today_is_refused_with_the_file_that_differs(
+    opened, templates, file, old, new, named
+):
     path = templates / file
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(UsageError) as refused:
@@ -106,7 +132,9 @@ class TestItsChampion:
         append(templates, WORKLOAD)
         plan = opened.plan(SearchRequest("axpy", workloads=("line",), seed=1))
         champion = opened.store.champion(scope_of(plan, ENVIRONMENT))
-        assert champion is not None and champion.trial.search_id == ids(opened)["measured elsewhere"]
+        assert (
+            champion is not None and champion.trial.search_id == ids(opened)["measured elsewhere"]
+        )
         assert champion.scope.shapes and champion_out(champion, opened.catalogue).recheck == ""
 
     def test_its_own_search_still_names_it(self, opened):
@@ -119,8 +147,10 @@ class TestItsChampion:
     def test_a_check_that_is_newer_asks_for_a_recheck(self, opened, templates):
         append(templates, CHECK)
         (champion,) = opened.store.champions().items
-        assert champion_out(champion, opened.catalogue).recheck == \
-            "recheck asked: 1 check is newer than this confirmation"
+        assert (
+            champion_out(champion, opened.catalogue).recheck
+            == "recheck asked: 1 check is newer than this confirmation"
+        )
 
     def test_of_another_kernel_it_stays_listed_as_it_was(self, opened, templates):
         path = templates / "reference.py"

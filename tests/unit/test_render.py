@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.errors import SpecError
-from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
-from greenfast.search.space.space import resolve
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.space.space import resolve
 
 
 def _render(catalogue, kernel_name, preset, workload=None):
@@ -16,11 +16,18 @@ def _render(catalogue, kernel_name, preset, workload=None):
     template, point = kernel.preset(preset)
     compiled = (kernel.workload(workload) if workload else kernel.workloads[0]).compile_time(kernel)
     candidate = preset_candidate(template, point.name, compiled)
-    return render(kernel, template, candidate, resolve(template, candidate.parameters, compiled),
-                  catalogue.include_dirs)
+    return render(
+        kernel,
+        template,
+        candidate,
+        resolve(template, candidate.parameters, compiled),
+        catalogue.include_dirs,
+    )
 
 
-@pytest.mark.parametrize("preset", ["scalar:minimal", "scalar:vec", "wmma:stage2", "wmma:flashcore_a64"])
+@pytest.mark.parametrize(
+    "preset", ["scalar:minimal", "scalar:vec", "wmma:stage2", "wmma:flashcore_a64"]
+)
 def test_the_source_is_the_device_form_with_nothing_left_of_the_template(catalogue, preset):
     source = _render(catalogue, "attention", preset)
     assert isinstance(source, RenderedSource)
@@ -51,7 +58,14 @@ def test_every_line_maps_to_the_line_it_came_from(catalogue):
 def test_markers_name_a_line_wherever_the_origin_jumps():
     lines = [Line("a", 1), Line("a", 2), Line("a", 7), Line("b", 1)]
     assert with_markers(["one", "two", "seven", "b"], lines).splitlines() == [
-        '#line 1 "a"', "one", "two", '#line 7 "a"', "seven", '#line 1 "b"', "b"]
+        '#line 1 "a"',
+        "one",
+        "two",
+        '#line 7 "a"',
+        "seven",
+        '#line 1 "b"',
+        "b",
+    ]
 
 
 def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(catalogue):
@@ -60,13 +74,16 @@ def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(ca
     assert _render(catalogue, "attention", "wmma:stage2", "mission_bf16").digest != first.digest
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
-    ("{{ threads }}", "{{ thread }}", "'thread' is undefined"),
-    ("{{ threads }}", "{{ lipsum() }}", "'lipsum' is undefined"),
-    ("{{ threads }}", "{{ threads.__class__ }}", "unsafe"),
-    ("{{ threads }}", "{{ 1 // 0 }}", "ZeroDivisionError"),
-    ("{{ threads }}", "{% if %}", "TemplateSyntaxError"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{{ threads }}", "{{ thread }}", "'thread' is undefined"),
+        ("{{ threads }}", "{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{{ threads }}", "{{ threads.__class__ }}", "unsafe"),
+        ("{{ threads }}", "{{ 1 // 0 }}", "ZeroDivisionError"),
+        ("{{ threads }}", "{% if %}", "TemplateSyntaxError"),
+    ],
+)
 def test_a_template_that_does_not_render_says_where(broken_kernel, old, new, said):
     failed = _render(broken_kernel("right.cu.j2", old, new), "axpy", "right:plain")
     assert isinstance(failed, RenderFailed)
@@ -75,17 +92,23 @@ def test_a_template_that_does_not_render_says_where(broken_kernel, old, new, sai
 
 
 def test_a_text_without_end_is_stopped(broken_kernel):
-    failed = _render(broken_kernel("right.cu.j2", "{{ threads }}", "{{ 'a' * 5000000 }}"), "axpy", "right:plain")
+    failed = _render(
+        broken_kernel("right.cu.j2", "{{ threads }}", "{{ 'a' * 5000000 }}"), "axpy", "right:plain"
+    )
     assert isinstance(failed, RenderFailed) and "longer than" in failed.message
 
 
 def test_an_unknown_header_is_the_authors_error(broken_kernel):
-    with pytest.raises(SpecError, match="axpy/right.cu.j2: line 5: the header 'gf/dtipe.cuh' does not exist"):
+    with pytest.raises(
+        SpecError, match="axpy/right.cu.j2: line 5: the header 'gf/dtipe.cuh' does not exist"
+    ):
         _render(broken_kernel("right.cu.j2", "gf/dtype.cuh", "gf/dtipe.cuh"), "axpy", "right:plain")
 
 
 def test_raw_assembly_in_a_template_is_seen(broken_kernel, catalogue):
     made = broken_kernel("right.cu.j2", '#include "gf/dtype.cuh"', "")
     assert not _render(made, "axpy", "right:plain").raw_asm
-    made = broken_kernel("right.cu.j2", "    for (int step", '    asm volatile("");\n    for (int step')
+    made = broken_kernel(
+        "right.cu.j2", "    for (int step", '    asm volatile("");\n    for (int step'
+    )
     assert _render(type(made)(made._roots), "axpy", "right:plain").raw_asm

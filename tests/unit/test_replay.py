@@ -7,23 +7,31 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from drawn_gpu import DrawnGpu, law_us
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.spec import Parameter
+from greenfast.search.loop.evaluate import Bench, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.loop.sweep import Sweep, SweepOrder
 from greenfast.search.recordings.file import SUFFIX, read, write
 from greenfast.search.recordings.lattice import lattice_of
 from greenfast.search.recordings.shelf import PATH_VARIABLE, SHIPPED, recording_names
 from greenfast.search.recordings.space import RecordedSpace
-from greenfast.search.loop.sweep import Sweep, SweepOrder
-from greenfast.search.loop.run import Control, Ended, History, SearchRun
-from greenfast.search.kernels.spec import Parameter
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
 from greenfast.search.targets.replay import require_current
-from greenfast.search.verdict import Green, Outcome, Rejected, TimeKind, gate_result, performance_of, verdict_name
+from greenfast.search.verdict import (
+    Green,
+    Outcome,
+    Rejected,
+    TimeKind,
+    gate_result,
+    performance_of,
+    verdict_name,
+)
 
 SETTINGS = ("threads=32,128,256", "per_thread=1,2")
 
@@ -57,11 +65,23 @@ def recorded(album, toolchain, tmp_path_factory):
     """(folder, recording) of axpy: one candidate wrong, one that breaks."""
     folder = tmp_path_factory.mktemp("recordings")
     kernel = album.kernel("axpy")
-    order = SweepOrder("axpy-small", kernel, (kernel.workload("odd"),), "right",
-                       lattice_of(kernel.template("right"), SETTINGS), "right:plain")
+    order = SweepOrder(
+        "axpy-small",
+        kernel,
+        (kernel.workload("odd"),),
+        "right",
+        lattice_of(kernel.template("right"), SETTINGS),
+        "right:plain",
+    )
     first = Sweep(order, DrawnGpu(), toolchain, album.include_dirs, "test")
     digests = [first._bench.render(one).digest for one in first._others()]
-    sweep = Sweep(order, DrawnGpu(wrong=digests[:1], broken=digests[1:2]), toolchain, album.include_dirs, "test")
+    sweep = Sweep(
+        order,
+        DrawnGpu(wrong=digests[:1], broken=digests[1:2]),
+        toolchain,
+        album.include_dirs,
+        "test",
+    )
     return folder, sweep.run(folder / f"axpy-small{SUFFIX}", 2).recording
 
 
@@ -82,24 +102,48 @@ def target(shelf, tmp_path):
 def bench(target, shelf, album):
     kernel = album.kernel("axpy")
     workloads = (kernel.workload("odd"),)
-    return Bench(kernel, workloads[0].compile_time(kernel), workloads, target, NoToolchain(), album.include_dirs,
-                 GateLimits(), 0, baseline=shelf.candidate(shelf.rows[0]), min_gain=0.01)
+    return Bench(
+        kernel,
+        workloads[0].compile_time(kernel),
+        workloads,
+        target,
+        NoToolchain(),
+        album.include_dirs,
+        GateLimits(),
+        0,
+        baseline=shelf.candidate(shelf.rows[0]),
+        min_gain=0.01,
+    )
 
 
 def _search(album, bench, strategy="random", trials=None, **more):
-    request = SearchRequest("axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more)
+    request = SearchRequest(
+        "axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more
+    )
     plan = make_plan(request, album)
     sink = Kept()
-    return plan, SearchRun(plan, replace(bench, limits=plan.limits), sink, History()).run(), sink.trials
+    return (
+        plan,
+        SearchRun(plan, replace(bench, limits=plan.limits), sink, History()).run(),
+        sink.trials,
+    )
 
 
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2"])
-def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(strategy, shelf, album, bench):
+def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
+    strategy, shelf, album, bench
+):
     plan, result, trials = _search(album, bench, strategy)
     assert result.ended is Ended.COMPLETED and result.why == "every valid candidate was tried"
-    assert plan.workloads == ("odd",) and plan.templates == ("right",) and plan.baseline == "right:plain"
+    assert (
+        plan.workloads == ("odd",)
+        and plan.templates == ("right",)
+        and plan.baseline == "right:plain"
+    )
     tried = [one.candidate.parameters for one in trials]
-    assert sorted(tried) == sorted(map(shelf.parameters, shelf.rows)) and tried[0] == shelf.parameters(shelf.rows[0])
+    assert sorted(tried) == sorted(map(shelf.parameters, shelf.rows)) and tried[
+        0
+    ] == shelf.parameters(shelf.rows[0])
 
 
 def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album, bench):
@@ -109,12 +153,19 @@ def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album
     for one in trials:
         for gate in one.verdict.gates:
             if gate.outcome in (Outcome.PASSED, Outcome.FAILED):
-                assert gate.gate != "performance" and gate.sentence.startswith("replayed from axpy-small")
+                assert gate.gate != "performance" and gate.sentence.startswith(
+                    "replayed from axpy-small"
+                )
         if isinstance(one.verdict, Green):
             gate = gate_result(one.verdict, "performance")
-            assert gate.outcome is Outcome.UNAVAILABLE and gate.sentence.startswith("replayed, not measured now")
+            assert gate.outcome is Outcome.UNAVAILABLE and gate.sentence.startswith(
+                "replayed, not measured now"
+            )
             assert {timing.time_kind for timing in gate.evidence.timings} == {TimeKind.REPLAYED}
-            assert all(timing.samples == () and "axpy-small" in timing.note for timing in gate.evidence.timings)
+            assert all(
+                timing.samples == () and "axpy-small" in timing.note
+                for timing in gate.evidence.timings
+            )
             assert gate_result(one.verdict, "safety").outcome is Outcome.UNAVAILABLE
         else:
             assert isinstance(one.verdict, Rejected) and "replayed from" in one.verdict.sentence
@@ -127,73 +178,124 @@ def test_ratios_are_those_of_the_recorded_blocks(shelf, bench):
         if evidence is not None:
             true = law_us(row.source_digest) / law_us(shelf.rows[0].source_digest)
             assert abs(evidence.ratio_to_baseline / true - 1) < 0.004
-            assert evidence.ratio_interval[0] <= evidence.ratio_to_baseline <= evidence.ratio_interval[1]
+            assert (
+                evidence.ratio_interval[0]
+                <= evidence.ratio_to_baseline
+                <= evidence.ratio_interval[1]
+            )
 
 
 def test_another_baseline_is_compared_by_medians(shelf, bench):
     other = next(one for one in shelf.rows[1:] if one.times)
     bench = replace(bench, baseline=shelf.candidate(other))
     baseline = performance_of(evaluate(bench.baseline, bench).verdict).timings
-    evidence = performance_of(evaluate(shelf.candidate(shelf.rows[0]), bench, lambda: baseline).verdict)
+    evidence = performance_of(
+        evaluate(shelf.candidate(shelf.rows[0]), bench, lambda: baseline).verdict
+    )
     true = law_us(shelf.rows[0].source_digest) / law_us(other.source_digest)
     assert abs(evidence.ratio_to_baseline / true - 1) < 0.006 and evidence.ratio_interval is None
 
 
-def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(shelf, album, bench):
+def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(
+    shelf, album, bench
+):
     verdict = evaluate(bench.baseline, replace(bench, limits=GateLimits(max_registers=1))).verdict
-    assert (verdict.stage, verdict.reason) == ("ptxas", "over_request_limit") and "1 are allowed" in verdict.sentence
+    assert (verdict.stage, verdict.reason) == (
+        "ptxas",
+        "over_request_limit",
+    ) and "1 are allowed" in verdict.sentence
     with pytest.raises(UsageError, match="spill more than 0 bytes"):
-        make_plan(SearchRequest("axpy", target="replay:axpy-small", gates={"ptxas": {"max_spill_bytes": None}}), album)
+        make_plan(
+            SearchRequest(
+                "axpy", target="replay:axpy-small", gates={"ptxas": {"max_spill_bytes": None}}
+            ),
+            album,
+        )
 
 
-@pytest.mark.parametrize("request_, code", [
-    ({"workloads": ("line",)}, "unknown_workload"), ({"templates": ("broken",)}, "unknown_template"),
-    ({"kernel": "scan"}, "not_recorded"), ({"mode": "cold"}, "not_recorded"),
-    ({"target": "replay:nothing"}, "unknown_target"),
-    ({"target": "replay:"}, "unknown_target"), ({"target": "replay:../axpy-small"}, "unknown_target")])
+@pytest.mark.parametrize(
+    "request_, code",
+    [
+        ({"workloads": ("line",)}, "unknown_workload"),
+        ({"templates": ("broken",)}, "unknown_template"),
+        ({"kernel": "scan"}, "not_recorded"),
+        ({"mode": "cold"}, "not_recorded"),
+        ({"target": "replay:nothing"}, "unknown_target"),
+        ({"target": "replay:"}, "unknown_target"),
+        ({"target": "replay:../axpy-small"}, "unknown_target"),
+    ],
+)
 def test_what_a_record_does_not_hold_is_refused(shelf, album, request_, code):
     with pytest.raises(UsageError) as refused:
-        make_plan(SearchRequest(**{"kernel": "axpy", "target": "replay:axpy-small", **request_}), album)
+        make_plan(
+            SearchRequest(**{"kernel": "axpy", "target": "replay:axpy-small", **request_}), album
+        )
     assert refused.value.code == code
 
 
 def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album):
     kernel = album.kernel("axpy")
     require_current(shelf, kernel, album.include_dirs)
-    for text, stands in (("{# a remark #}" + kernel.template("right").text, True),
-                         (kernel.template("right").text.replace("a * ", "b * ", 1), False)):
-        changed = replace(kernel, templates=tuple(replace(one, text=text) if one.name == "right" else one
-                                                  for one in kernel.templates))
+    for text, stands in (
+        ("{# a remark #}" + kernel.template("right").text, True),
+        (kernel.template("right").text.replace("a * ", "b * ", 1), False),
+    ):
+        changed = replace(
+            kernel,
+            templates=tuple(
+                replace(one, text=text) if one.name == "right" else one for one in kernel.templates
+            ),
+        )
         if stands:
             require_current(shelf, changed, album.include_dirs)
             continue
-        with pytest.raises(UsageError, match=r"another template right \(\w{12} then, \w{12} now\)") as refused:
+        with pytest.raises(
+            UsageError, match=r"another template right \(\w{12} then, \w{12} now\)"
+        ) as refused:
             require_current(shelf, changed, album.include_dirs)
         assert refused.value.code == "recording_stale"
-    with pytest.raises(UsageError, match=r"another form of kernel axpy \(\w{12} then, \w{12} now\)"):
+    with pytest.raises(
+        UsageError, match=r"another form of kernel axpy \(\w{12} then, \w{12} now\)"
+    ):
         require_current(shelf, replace(kernel, stride_elements=16), album.include_dirs)
     # Other checks today: a recording says what was found then.
-    require_current(shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs)
+    require_current(
+        shelf, replace(kernel, reference_text=kernel.reference_text + "#"), album.include_dirs
+    )
 
 
-def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_changes_nothing(shelf, album, bench):
+def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_changes_nothing(
+    shelf, album, bench
+):
     kernel = album.kernel("axpy")
     right = kernel.template("right")
     unroll = Parameter("unroll", "int", (1, 2), 1, "", False, None)
     text = "{% if unroll == 2 %}// two{% endif %}" + right.text
     changed = replace(right, parameters=(unroll, *right.parameters), text=text)
-    newer = replace(kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates))
+    newer = replace(
+        kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates)
+    )
     require_current(shelf, newer, album.include_dirs)
     space = RecordedSpace(changed, bench.compiled, shelf)
-    assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(shelf.rows)
+    assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(
+        shelf.rows
+    )
     candidate = Candidate("axpy", "right", space.points[0], Origin(OriginKind.SAMPLED))
     newer_bench = replace(bench, kernel=newer)
     assert verdict_name(evaluate(candidate, newer_bench).verdict) == verdict_name(
-        evaluate(shelf.candidate(shelf.row_of(candidate)), bench).verdict)
+        evaluate(shelf.candidate(shelf.row_of(candidate)), bench).verdict
+    )
     other = replace(candidate, parameters=(("unroll", 2), *candidate.parameters[1:]))
     assert evaluate(other, newer_bench).verdict.code == "recording_stale"
-    fewer = replace(right, parameters=right.parameters[:1], constraints=(), text=right.text.replace("per_thread", "1"))
-    gone = replace(kernel, templates=tuple(fewer if one.name == "right" else one for one in kernel.templates))
+    fewer = replace(
+        right,
+        parameters=right.parameters[:1],
+        constraints=(),
+        text=right.text.replace("per_thread", "1"),
+    )
+    gone = replace(
+        kernel, templates=tuple(fewer if one.name == "right" else one for one in kernel.templates)
+    )
     with pytest.raises(UsageError, match="unknown parameter 'per_thread'") as refused:
         require_current(shelf, gone, album.include_dirs)
     assert refused.value.code == "recording_stale"
@@ -208,8 +310,11 @@ def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf
 
 
 def test_it_runs_nothing_and_says_so(target, bench):
-    for call in (lambda: target.load(None, None), lambda: target.execute(None, ()),
-                 lambda: target.measure(None, None, ())):
+    for call in (
+        lambda: target.load(None, None),
+        lambda: target.execute(None, ()),
+        lambda: target.measure(None, None, ()),
+    ):
         with pytest.raises(UsageError, match="answers from a record and runs nothing"):
             call()
 
@@ -223,7 +328,9 @@ def test_its_identity_is_that_of_the_recording(target, shelf):
 
 def test_the_nearest_recorded_point_takes_the_place_of_any_other(shelf, album):
     kernel = album.kernel("axpy")
-    space = RecordedSpace(kernel.template("right"), kernel.workload("odd").compile_time(kernel), shelf)
+    space = RecordedSpace(
+        kernel.template("right"), kernel.workload("odd").compile_time(kernel), shelf
+    )
     assert set(space.points) == {shelf.parameters(one) for one in shelf.rows}
     assert [one.values for one in space.template.parameters] == [(32, 128, 256), (1, 2)]
     allowed = np.array([one != space.points[-1] for one in space.points])
@@ -237,7 +344,10 @@ def test_a_file_that_another_folder_holds_too_comes_from_the_first(recorded, tmp
     other.mkdir()
     write(other / f"axpy-small{SUFFIX}", replace(recorded[1], rows=recorded[1].rows[:2]))
     monkeypatch.setenv(PATH_VARIABLE, f"{other}:{recorded[0]}:{tmp_path / 'not there'}")
-    assert "axpy-small" in recording_names() and check_target_name("replay:axpy-small") == ("replay", "axpy-small")
+    assert "axpy-small" in recording_names() and check_target_name("replay:axpy-small") == (
+        "replay",
+        "axpy-small",
+    )
     target = open_target("replay:axpy-small", TargetSettings(tmp_path, (), 1))
     assert len(target._recording.rows) == 2
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.space.space import resolve
@@ -24,16 +24,30 @@ def cases_of(kernel, preset):
     template, found = kernel.preset(preset)
     compiled = kernel.workloads[0].compile_time(kernel)
     point = resolve(template, found.parameters, compiled)
-    return template, point, {one.name: one for one in derived_cases(kernel, compiled, point.tiles, 0)}
+    return (
+        template,
+        point,
+        {one.name: one for one in derived_cases(kernel, compiled, point.tiles, 0)},
+    )
 
 
-@pytest.mark.parametrize(("preset", "rows", "columns", "kept"), [
-    ("row:plain", 1, 2048, 8192), ("row:warps", 4, 256, 1024), ("row:twice", 1, 2048, 2048),
-    ("split:cluster", 1, 4096, 8192), ("split:two_kernels", 1, 4096, 4096)])
+@pytest.mark.parametrize(
+    ("preset", "rows", "columns", "kept"),
+    [
+        ("row:plain", 1, 2048, 8192),
+        ("row:warps", 4, 256, 1024),
+        ("row:twice", 1, 2048, 2048),
+        ("split:cluster", 1, 4096, 8192),
+        ("split:two_kernels", 1, 4096, 4096),
+    ],
+)
 def test_lengths_sit_on_the_edges_of_a_candidates_own_tiles(kernel, preset, rows, columns, kept):
     _, _, cases = cases_of(kernel, preset)
     sizes = {name: (dict(one.dims)["M"], dict(one.dims)["N"]) for name, one in cases.items()}
-    assert sizes["tile_exact"] == (rows, columns) and sizes["tile_plus_vector"] == (rows + 1, columns + 8)
+    assert sizes["tile_exact"] == (rows, columns) and sizes["tile_plus_vector"] == (
+        rows + 1,
+        columns + 8,
+    )
     assert sizes["tile_plus_one"] == (rows + 1, columns + 1) and sizes["kept_exact"] == (1, kept)
     assert sizes["more_than_is_kept"] == (2, kept + columns + 8) and sizes["one_element"] == (1, 1)
 
@@ -55,9 +69,15 @@ def test_a_tile_that_no_template_declares_is_refused_with_those_that_are(tmp_pat
     (folder / "kernel.toml").write_text(text.replace('N = "tile_columns"', 'N = "tile_q"'))
     with pytest.raises(SpecError, match="tile_q") as refused:
         Catalogue([tmp_path]).kernel("rmsnorm")
-    assert {"tile_rows", "tile_columns", "kept_columns"} <= set(str(refused.value.mend).replace("known: ", "").split(", "))
+    assert {"tile_rows", "tile_columns", "kept_columns"} <= set(
+        str(refused.value.mend).replace("known: ", "").split(", ")
+    )
 
 
 def test_the_small_case_that_a_gpus_reference_is_tried_on_is_the_kernels_own(kernel):
     small = small_case(kernel, next(iter(cases_of(kernel, "row:plain")[2].values())))
-    assert small.name == "more_than_is_kept" and set(dict(small.tiles)) == {"tile_rows", "tile_columns", "kept_columns"}
+    assert small.name == "more_than_is_kept" and set(dict(small.tiles)) == {
+        "tile_rows",
+        "tile_columns",
+        "kept_columns",
+    }

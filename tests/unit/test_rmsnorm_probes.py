@@ -6,40 +6,70 @@ import shutil
 
 import pytest
 
-from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import Bench
-from greenfast.search.gates import GateLimits
-from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 
 STAGES = ["residual", "sum_of_squares", "row_scale", "output"]
 FAULTS = {
     "the residual of the vector after it": (
-        "row", "plain", "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + first);",
-        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + (first + 8) % row.length);", "residual"),
+        "row",
+        "plain",
+        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + first);",
+        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + (first + 8) % row.length);",
+        "residual",
+    ),
     "one warp's sum only": (
-        "row", "plain", "gf::warp_sum<row_warps>(warp_sums[row][lane % row_warps])", "warp_sums[row][0]", "sum_of_squares"),
+        "row",
+        "plain",
+        "gf::warp_sum<row_warps>(warp_sums[row][lane % row_warps])",
+        "warp_sums[row][0]",
+        "sum_of_squares",
+    ),
     "no eps": ("row", "warps", "sum / row.length + eps", "sum / row.length", "row_scale"),
     "weights of other columns": (
-        "row", "plain", '"gf::load_vector<Vector>(row.weight + first)"',
-        '"gf::load_vector<Vector>(row.weight + (first + 8) % row.length)"', "output"),
+        "row",
+        "plain",
+        '"gf::load_vector<Vector>(row.weight + first)"',
+        '"gf::load_vector<Vector>(row.weight + (first + 8) % row.length)"',
+        "output",
+    ),
     "a block's sum left out": (
-        "split", "cluster", "for (int rank = 0; rank < split;", "for (int rank = 1; rank < split;", "sum_of_squares"),
+        "split",
+        "cluster",
+        "for (int rank = 0; rank < split;",
+        "for (int rank = 1; rank < split;",
+        "sum_of_squares",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
+    )
 
 
 def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
     kernel = catalogue.kernel("rmsnorm")
     chosen = kernel.workload(workload)
-    bench = Bench(kernel, chosen.compile_time(kernel), (chosen,), emulator, toolchain, catalogue.include_dirs,
-                  GateLimits(), 0)
-    return probe_candidate(bench, preset_candidate(kernel.template(template), preset, bench.compiled))
+    bench = Bench(
+        kernel,
+        chosen.compile_time(kernel),
+        (chosen,),
+        emulator,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+    )
+    return probe_candidate(
+        bench, preset_candidate(kernel.template(template), preset, bench.compiled)
+    )
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -50,13 +80,25 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     text = (folder / f"{template}.cu.j2").read_text()
     assert text.count(old) == 1
     (folder / f"{template}.cu.j2").write_text(text.replace(old, new))
-    found = first_wrong(probed(Catalogue([REPOSITORY_TEMPLATES, tmp_path]), emulator, toolchain, template, preset))
+    found = first_wrong(
+        probed(Catalogue([REPOSITORY_TEMPLATES, tmp_path]), emulator, toolchain, template, preset)
+    )
     assert found is not None and found.probe == stage, found
 
 
-@pytest.mark.parametrize(("template", "preset", "workload"), [
-    ("row", "plain", "decode_bf16"), ("row", "warps", "decode"), ("split", "cluster", "decode"),
-    ("split", "two_kernels", "decode_bf16")])
-def test_every_stage_of_the_right_templates_is_right(template, preset, workload, catalogue, emulator, toolchain):
+@pytest.mark.parametrize(
+    ("template", "preset", "workload"),
+    [
+        ("row", "plain", "decode_bf16"),
+        ("row", "warps", "decode"),
+        ("split", "cluster", "decode"),
+        ("split", "two_kernels", "decode_bf16"),
+    ],
+)
+def test_every_stage_of_the_right_templates_is_right(
+    template, preset, workload, catalogue, emulator, toolchain
+):
     reports = probed(catalogue, emulator, toolchain, template, preset, workload)
-    assert [(one.probe, one.outcome) for one in reports] == [(name, "right") for name in STAGES], reports
+    assert [(one.probe, one.outcome) for one in reports] == [(name, "right") for name in STAGES], (
+        reports
+    )

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.errors import Fault
+from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.evaluate import Bench
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun, failure_sentence
@@ -51,26 +51,45 @@ class ListSink:
 
     def history(self):
         done = {one.number for one in self.trials}
-        pending = tuple(Pending(number, one.candidate, one.sampler, 1) for number, one in self.begun if number not in done)
+        pending = tuple(
+            Pending(number, one.candidate, one.sampler, 1)
+            for number, one in self.begun
+            if number not in done
+        )
         return History(tuple(self.trials), pending, 1.0)
 
 
 @pytest.fixture(scope="module")
 def emulator(artifacts, catalogue):
-    return open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=8.0))
+    return open_target(
+        "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=8.0)
+    )
 
 
 @pytest.fixture
 def start(album, emulator, toolchain):
     def run(sink, history=History(), catalogue=album, **request) -> tuple[SearchRun, object]:
-        plan = make_plan(SearchRequest("axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", **request}),
-                         catalogue)
+        plan = make_plan(
+            SearchRequest(
+                "axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", **request}
+            ),
+            catalogue,
+        )
         kernel = catalogue.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(kernel, workloads[0].compile_time(kernel), workloads, emulator, toolchain, catalogue.include_dirs,
-                      plan.limits, plan.seed)
+        bench = Bench(
+            kernel,
+            workloads[0].compile_time(kernel),
+            workloads,
+            emulator,
+            toolchain,
+            catalogue.include_dirs,
+            plan.limits,
+            plan.seed,
+        )
         search = SearchRun(plan, bench, sink, history)
         return search, search.run()
+
     return run
 
 
@@ -90,7 +109,7 @@ def test_a_small_space_ends_when_every_candidate_was_tried(start, album):
     sink = ListSink()
     _, result = start(sink, trials=100)
     assert (result.ended, result.why) == (Ended.COMPLETED, "every valid candidate was tried")
-    assert len(sink.trials) == 11            # 4 x 3 points, one of them excluded by a constraint
+    assert len(sink.trials) == 11  # 4 x 3 points, one of them excluded by a constraint
 
 
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2"])
@@ -105,7 +124,7 @@ def test_the_same_plan_makes_the_same_choices_however_fast_each_was(start, strat
 
 def test_time_is_a_budget_too(start):
     sink = ListSink()
-    _, result = start(sink, History(spent_s=60.0), seconds=60.001)       # what was spent before counts
+    _, result = start(sink, History(spent_s=60.0), seconds=60.001)  # what was spent before counts
     assert (result.ended, result.why) == (Ended.COMPLETED, "the budget is spent")
     assert len(sink.trials) <= 2
 
@@ -124,18 +143,22 @@ def test_a_pause_lets_what_is_in_flight_finish_and_a_resumed_search_goes_on(star
 
 
 def test_a_cancel_ends_what_is_in_flight_at_once(start, album, broken_kernel):
-    endless = broken_kernel("right.cu.j2", "for (int step", "volatile int on = 1; while (on) { }\n    for (int step")
+    endless = broken_kernel(
+        "right.cu.j2", "for (int step", "volatile int on = 1; while (on) { }\n    for (int step"
+    )
     cancel_at = time.monotonic() + 3.0
     sink = ListSink(lambda sink: Control.CANCEL if time.monotonic() > cancel_at else Control.RUN)
     begun = time.monotonic()
     _, result = start(sink, catalogue=endless, trials=4)
     assert result.ended is Ended.CANCELLED
     assert sink.trials == [] and sink.begun
-    assert time.monotonic() - begun < 15          # not the 20 s that a run without end is given
+    assert time.monotonic() - begun < 15  # not the 20 s that a run without end is given
     assert threading.active_count() < 10
 
 
-def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(start, emulator, monkeypatch):
+def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(
+    start, emulator, monkeypatch
+):
     execute, measure, beside, waited = emulator.execute, emulator.measure, threading.Event(), []
     executed: set[str] = set()
 
@@ -148,6 +171,7 @@ def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(start, 
     def measures(*args, **more):
         waited.append(beside.wait(20.0))
         return measure(*args, **more)
+
     monkeypatch.setattr(emulator, "execute", executes)
     monkeypatch.setattr(emulator, "measure", measures)
     sink = ListSink()
@@ -161,18 +185,23 @@ def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(start, 
 def test_who_waits_for_the_baseline_is_let_go_by_a_cancel(start, emulator, monkeypatch):
     timing, interrupted = threading.Event(), threading.Event()
 
-    def measures(*args, **more):             # the baseline: it comes to no end of its own
+    def measures(*args, **more):  # the baseline: it comes to no end of its own
         timing.set()
         assert interrupted.wait(20.0)
         raise Fault("interrupted", code="interrupted")
+
     monkeypatch.setattr(emulator, "measure", measures)
     monkeypatch.setattr(emulator, "interrupt", interrupted.set)
-    sink = ListSink(lambda sink: Control.CANCEL if timing.is_set() and len(sink.begun) > 1 else Control.RUN)
+    sink = ListSink(
+        lambda sink: Control.CANCEL if timing.is_set() and len(sink.begun) > 1 else Control.RUN
+    )
     _, result = start(sink, trials=4)
     assert result.ended is Ended.CANCELLED and sink.trials == []
 
 
-def test_without_a_right_baseline_the_others_are_compared_with_nothing(start, emulator, monkeypatch):
+def test_without_a_right_baseline_the_others_are_compared_with_nothing(
+    start, emulator, monkeypatch
+):
     known, measure = ListSink(), emulator.measure
     start(known, trials=1)
 
@@ -180,11 +209,17 @@ def test_without_a_right_baseline_the_others_are_compared_with_nothing(start, em
         if program.source.digest == known.trials[0].source_digest:
             raise Fault("the clock is gone", code="clock_gone")
         return measure(program, *args, **more)
+
     monkeypatch.setattr(emulator, "measure", measures)
     sink = ListSink()
     start(sink, trials=3)
-    assert isinstance(sink.trials[0].verdict, Faulted) and sink.trials[0].verdict.code == "clock_gone"
-    assert [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials[1:]] == [None, None]
+    assert (
+        isinstance(sink.trials[0].verdict, Faulted) and sink.trials[0].verdict.code == "clock_gone"
+    )
+    assert [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials[1:]] == [
+        None,
+        None,
+    ]
 
 
 def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(start):
@@ -195,7 +230,9 @@ def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(sta
     second = ListSink()
     start(second, History(tuple(kept), tuple(lost), 0.5), trials=6)
     assert [one.number for one in second.trials] == [3, 4, 5]
-    assert [one.candidate.digest for one in second.trials[:2]] == [one.candidate.digest for one in lost]
+    assert [one.candidate.digest for one in second.trials[:2]] == [
+        one.candidate.digest for one in lost
+    ]
 
 
 def test_a_candidate_that_killed_three_workers_is_set_aside_as_our_fault(start):
@@ -204,7 +241,10 @@ def test_a_candidate_that_killed_three_workers_is_set_aside_as_our_fault(start):
     deadly = Pending(2, whole.trials[2].candidate, {}, 3)
     second = ListSink()
     start(second, History(tuple(whole.trials[:2]), (deadly,), 0.0), trials=3)
-    assert isinstance(second.trials[0].verdict, Faulted) and second.trials[0].verdict.code == "worker_died"
+    assert (
+        isinstance(second.trials[0].verdict, Faulted)
+        and second.trials[0].verdict.code == "worker_died"
+    )
 
 
 def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, broken_kernel):
@@ -217,12 +257,16 @@ def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, b
 def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, monkeypatch):
     def broken(*_):
         raise Fault("the disk is gone", code="disk_gone")
+
     monkeypatch.setattr(toolchain, "compile", broken)
     sink = ListSink()
     search, result = start(sink, trials=9)
     assert result.ended is Ended.FAILED
     assert [type(one.verdict) for one in sink.trials] == [Faulted] * 5
-    assert result.why == "The search failed after 5 faults in a row. Last fault (disk_gone): the disk is gone."
+    assert (
+        result.why
+        == "The search failed after 5 faults in a row. Last fault (disk_gone): the disk is gone."
+    )
     assert failure_sentence(result.why) == result.why
     assert failure_sentence("no compiler") == "The search failed: no compiler"
     assert search.strategy._best == {}
@@ -230,7 +274,9 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
 
 def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):
     sink = ListSink()
-    search, result = start(sink, templates=("broken",), baseline="right:plain", trials=6, seed=2)     # none of these is endless
+    search, result = start(
+        sink, templates=("broken",), baseline="right:plain", trials=6, seed=2
+    )  # none of these is endless
     assert result.ended is Ended.COMPLETED
     rejected = [one for one in sink.trials if isinstance(one.verdict, Rejected)]
     assert rejected and all(one.verdict.sentence for one in rejected)

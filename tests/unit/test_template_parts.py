@@ -9,18 +9,18 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.diagnose.album import FOLDER, Entry, catalogue_of, entries, judge
-from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.kernels.catalogue import Catalogue, load_kernel
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError
+from greenfast.search.kernels.catalogue import Catalogue, load_kernel
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.template_text import Line, TemplateText, read_template_text
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.render import RenderedSource, RenderFailed, render
+from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Resolved, resolve
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.kernels.template_text import Line, TemplateText, read_template_text
 from greenfast.search.toolchain import CompileFailed
 
 PARTED = ("mma", "wmma")
@@ -38,6 +38,7 @@ def written(tmp_path):
         for name, part in parts.items():
             (folder / "one" / f"{name}.cu.j2").write_text(part)
         return read_template_text(folder, "one")
+
     return write
 
 
@@ -55,6 +56,7 @@ def parted(tmp_path):
         assert text.count(old) == 1
         (folder / "right" / "steps.cu.j2").write_text(text.replace(old, new))
         return Catalogue([tmp_path / "templates"])
+
     return change
 
 
@@ -80,8 +82,17 @@ def rendered(catalogue: Catalogue) -> RenderedSource | RenderFailed:
 
 # ---- what the text is, and where its lines stand ----
 
-@pytest.mark.parametrize(("part", "whole"), [
-    ("p\nq\n", "a\np\nq\nb\n"), ("p\nq", "a\np\nq\nb\n"), ("p\n\n", "a\np\n\nb\n"), ("", "a\nb\n"), ("\n", "a\n\nb\n")])
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("p\nq\n", "a\np\nq\nb\n"),
+        ("p\nq", "a\np\nq\nb\n"),
+        ("p\n\n", "a\np\n\nb\n"),
+        ("", "a\nb\n"),
+        ("\n", "a\n\nb\n"),
+    ],
+)
 def test_the_lines_of_a_part_take_the_place_of_its_include(written, part, whole):
     assert written('a\n{% include "one/p.cu.j2" %}\nb\n', p=part).text == whole
 
@@ -92,16 +103,27 @@ def test_a_part_may_be_the_first_line_the_last_and_come_twice(written):
 
 
 def test_every_line_knows_its_file_and_its_number_there(written):
-    found = written('a\n{% include "one/p.cu.j2" %}\nb\n{% include "one/q.cu.j2" %}\n', p="p1\np2\n", q="q1\n")
-    places = [(text, line.file, line.number) for text, line in zip(found.text.split("\n"), found.lines, strict=True)]
-    assert places == [("a", "k/one.cu.j2", 1), ("p1", "k/one/p.cu.j2", 1), ("p2", "k/one/p.cu.j2", 2),
-                      ("b", "k/one.cu.j2", 3), ("q1", "k/one/q.cu.j2", 1), ("", "k/one.cu.j2", 5)]
+    found = written(
+        'a\n{% include "one/p.cu.j2" %}\nb\n{% include "one/q.cu.j2" %}\n', p="p1\np2\n", q="q1\n"
+    )
+    places = [
+        (text, line.file, line.number)
+        for text, line in zip(found.text.split("\n"), found.lines, strict=True)
+    ]
+    assert places == [
+        ("a", "k/one.cu.j2", 1),
+        ("p1", "k/one/p.cu.j2", 1),
+        ("p2", "k/one/p.cu.j2", 2),
+        ("b", "k/one.cu.j2", 3),
+        ("q1", "k/one/q.cu.j2", 1),
+        ("", "k/one.cu.j2", 5),
+    ]
 
 
 def test_a_template_without_parts_is_its_file(written):
     text = "a\r{# {% if %} #}\f\n\n b \nlast without newline"
     found = written(text)
-    assert found.text.encode() == text.replace("\r", "\n").encode()      # as Python reads a text
+    assert found.text.encode() == text.replace("\r", "\n").encode()  # as Python reads a text
     assert {line.file for line in found.lines} == {"k/one.cu.j2"}
 
 
@@ -136,29 +158,84 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
 
 # ---- what is refused ----
 
-@pytest.mark.parametrize(("text", "parts", "says"), [
-    ('a\n{% include "one/none.cu.j2" %}\n', {"p": "", "q": ""},
-     "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist (known: one/p.cu.j2, one/q.cu.j2)"),
-    ('{% include "one/none.cu.j2" %}', {}, "k/one.cu.j2: line 1: the part 'one/none.cu.j2' does not exist (known: none)"),
-    ('a\n\nint x; {% include "one/p.cu.j2" %}\n', {"p": ""},
-     'k/one.cu.j2: line 3: an include stands alone on its line (write {% include "one/NAME.cu.j2" %})'),
-    ('{%- include "one/p.cu.j2" -%}', {"p": ""}, "k/one.cu.j2: line 1: an include stands alone on its line"),
-    ("{% include 'one/p.cu.j2' %}", {"p": ""}, "k/one.cu.j2: line 1: an include stands alone on its line"),
-    ('{% include "one/p.cu.j2" ignore missing %}', {"p": ""}, "k/one.cu.j2: line 1: an include stands alone on its line"),
-    ('{% include "one/p.cu.j2" %}', {"p": 'x\n{% include "one/p.cu.j2" %}\n'},
-     "k/one/p.cu.j2: line 2: a part includes no other part (include it in k/one.cu.j2)"),
-    ('{% include "one/p.cu.j2" %}', {"p": 'x {%+ include "one/q.cu.j2" %}\n', "q": ""},
-     "k/one/p.cu.j2: line 1: a part includes no other part"),
-], ids=["missing", "none_at_all", "other_text", "trimmed", "quotes", "words", "itself", "nested"])
+
+@pytest.mark.parametrize(
+    ("text", "parts", "says"),
+    [
+        (
+            'a\n{% include "one/none.cu.j2" %}\n',
+            {"p": "", "q": ""},
+            "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist (known: one/p.cu.j2, one/q.cu.j2)",
+        ),
+        (
+            '{% include "one/none.cu.j2" %}',
+            {},
+            "k/one.cu.j2: line 1: the part 'one/none.cu.j2' does not exist (known: none)",
+        ),
+        (
+            'a\n\nint x; {% include "one/p.cu.j2" %}\n',
+            {"p": ""},
+            'k/one.cu.j2: line 3: an include stands alone on its line (write {% include "one/NAME.cu.j2" %})',
+        ),
+        (
+            '{%- include "one/p.cu.j2" -%}',
+            {"p": ""},
+            "k/one.cu.j2: line 1: an include stands alone on its line",
+        ),
+        (
+            "{% include 'one/p.cu.j2' %}",
+            {"p": ""},
+            "k/one.cu.j2: line 1: an include stands alone on its line",
+        ),
+        (
+            '{% include "one/p.cu.j2" ignore missing %}',
+            {"p": ""},
+            "k/one.cu.j2: line 1: an include stands alone on its line",
+        ),
+        (
+            '{% include "one/p.cu.j2" %}',
+            {"p": 'x\n{% include "one/p.cu.j2" %}\n'},
+            "k/one/p.cu.j2: line 2: a part includes no other part (include it in k/one.cu.j2)",
+        ),
+        (
+            '{% include "one/p.cu.j2" %}',
+            {"p": 'x {%+ include "one/q.cu.j2" %}\n', "q": ""},
+            "k/one/p.cu.j2: line 1: a part includes no other part",
+        ),
+    ],
+    ids=["missing", "none_at_all", "other_text", "trimmed", "quotes", "words", "itself", "nested"],
+)
 def test_an_include_that_is_not_as_it_should_be_is_refused(written, text, parts, says):
     with pytest.raises(SpecError, match=re.escape(says)):
         written(text, **parts)
 
 
-@pytest.mark.parametrize("name", ["one/../p.cu.j2", "../one/p.cu.j2", "/etc/hostname", "p.cu.j2", "two/p.cu.j2", "one.cu.j2",
-                                  "one/p.cu", "one/deep/p.cu.j2", "one/P.cu.j2", "one/.cu.j2", "one\\p.cu.j2", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one/../p.cu.j2",
+        "../one/p.cu.j2",
+        "/etc/hostname",
+        "p.cu.j2",
+        "two/p.cu.j2",
+        "one.cu.j2",
+        "one/p.cu",
+        "one/deep/p.cu.j2",
+        "one/P.cu.j2",
+        "one/.cu.j2",
+        "one\\p.cu.j2",
+        "",
+    ],
+)
 def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
-    for place in ("one/p.cu.j2", "one/deep/p.cu.j2", "two/p.cu.j2", "p.cu.j2", "one/P.cu.j2", "one/.cu.j2"):
+    for place in (
+        "one/p.cu.j2",
+        "one/deep/p.cu.j2",
+        "two/p.cu.j2",
+        "p.cu.j2",
+        "one/P.cu.j2",
+        "one/.cu.j2",
+    ):
         (tmp_path / "k" / place).parent.mkdir(exist_ok=True)
         (tmp_path / "k" / place).write_text("")
     says = f"k/one.cu.j2: line 1: {name!r} is no part of template one (parts are one/NAME.cu.j2"
@@ -175,9 +252,16 @@ def test_a_part_that_is_no_text_is_the_authors_error(written, tmp_path):
 
 # ---- who names a part's file and line ----
 
+
 def line_of(catalogue: Catalogue, text: str) -> Line:
     """Where the one line that holds `text` stands in the part."""
-    lines = catalogue.kernel("axpy").template("right").files["axpy/right/steps.cu.j2"].read_text().splitlines()
+    lines = (
+        catalogue.kernel("axpy")
+        .template("right")
+        .files["axpy/right/steps.cu.j2"]
+        .read_text()
+        .splitlines()
+    )
     (number,) = (number for number, line in enumerate(lines, 1) if text in line)
     return Line("axpy/right/steps.cu.j2", number)
 
@@ -188,9 +272,14 @@ def test_a_source_in_parts_is_the_same_source(parted, album):
     assert {line.file for line in source.lines} >= {"axpy/right.cu.j2", "axpy/right/steps.cu.j2"}
 
 
-@pytest.mark.parametrize(("wrong", "says"), [
-    ("{{ no_such_name }}", "'no_such_name' is undefined"), ("{% if %}", "TemplateSyntaxError"),
-    ("{{ 1 // 0 }}", "ZeroDivisionError")])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("{{ no_such_name }}", "'no_such_name' is undefined"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ 1 // 0 }}", "ZeroDivisionError"),
+    ],
+)
 def test_what_does_not_render_is_placed_in_its_part(parted, wrong, says):
     made = parted(LOOP, f"{wrong}\n{LOOP}")
     failed = rendered(made)
@@ -201,7 +290,10 @@ def test_what_does_not_render_is_placed_in_its_part(parted, wrong, says):
 def test_a_header_that_does_not_exist_is_placed_in_its_part(parted):
     made = parted(LOOP, f'#include "gf/none.cuh"\n{LOOP}')
     where = line_of(made, "gf/none.cuh")
-    with pytest.raises(SpecError, match=f"{where.file}: line {where.number}: the header 'gf/none.cuh' does not exist"):
+    with pytest.raises(
+        SpecError,
+        match=f"{where.file}: line {where.number}: the header 'gf/none.cuh' does not exist",
+    ):
         rendered(made)
 
 
@@ -209,7 +301,10 @@ def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
     made = parted("y[i] =", "z[i] =")
     source, where = rendered(made), line_of(made, "z[i] =")
     failed = toolchain.compile(source, "sm_90")
-    assert isinstance(failed, CompileFailed) and f"{where.file}({where.number}): error" in failed.sentence
+    assert (
+        isinstance(failed, CompileFailed)
+        and f"{where.file}({where.number}): error" in failed.sentence
+    )
     kernel = made.kernel("axpy")
     (template, _, point), case = a_point(kernel), workload_case(kernel.workloads[0], 0)
     problems = [problem(kernel, template, point, case, answer(kernel, case))]
@@ -218,16 +313,30 @@ def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
 
 
 def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
-    entry = Entry("right", "", "axpy", "right", "odd", stage="correctness", finds=("out_of_bounds",),
-                  reasons=("out_of_bounds", "wrong_values", "not_finite"), at="gf::to_float(x[i + N])")
+    entry = Entry(
+        "right",
+        "",
+        "axpy",
+        "right",
+        "odd",
+        stage="correctness",
+        finds=("out_of_bounds",),
+        reasons=("out_of_bounds", "wrong_values", "not_finite"),
+        at="gf::to_float(x[i + N])",
+    )
     made = parted("to_float(x[i])", "to_float(x[i + N])")
     judged = judge(entry, made, emulator, toolchain)
-    assert judged.sentence == "" and {Line(*one.where) for one in judged.findings} == {line_of(made, entry.at)}
+    assert judged.sentence == "" and {Line(*one.where) for one in judged.findings} == {
+        line_of(made, entry.at)
+    }
 
 
 # ---- the album's patches ----
 
-@pytest.mark.parametrize("entry", [one for one in entries() if one.kind == "patch"], ids=lambda one: one.id)
+
+@pytest.mark.parametrize(
+    "entry", [one for one in entries() if one.kind == "patch"], ids=lambda one: one.id
+)
 def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue):
     before = catalogue.kernel(entry.kernel).template(entry.template)
     after = catalogue_of(entry, tmp_path).kernel(entry.kernel).template(entry.template)
@@ -238,5 +347,7 @@ def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue
 @pytest.mark.parametrize("old", ["no such text", "#pragma unroll", "float scale"])
 def test_a_patch_has_one_place_in_all_files_of_its_template(old, tmp_path):
     entry = Entry("patch", "x", "attention", "mma", "mission", old=old, new="")
-    with pytest.raises(SpecError, match="attention-x: the text to change stands .* times in template mma"):
+    with pytest.raises(
+        SpecError, match="attention-x: the text to change stands .* times in template mma"
+    ):
         catalogue_of(entry, tmp_path)

@@ -11,23 +11,51 @@ import numpy as np
 import pytest
 
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory
-from greenfast.search.targets.cuda.arena import CANARY_BYTES, damage, describe, lay_out, outputs, starting_bytes
+from greenfast.search.oracle.problem import (
+    POISON,
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+)
+from greenfast.search.targets.cuda.arena import (
+    CANARY_BYTES,
+    damage,
+    describe,
+    lay_out,
+    outputs,
+    starting_bytes,
+)
 from greenfast.search.targets.cuda.driver import device_facts
-from greenfast.search.timing import (LARGEST_RING, LOOKS, SCREEN_BLOCKS, Decision, block_log_ratios, combined,
-                                        decide, default_mode, floor_us, graph_nodes, median_interval, race, ring_sets,
-                                        screened)
-
+from greenfast.search.timing import (
+    LARGEST_RING,
+    LOOKS,
+    SCREEN_BLOCKS,
+    Decision,
+    block_log_ratios,
+    combined,
+    decide,
+    default_mode,
+    floor_us,
+    graph_nodes,
+    median_interval,
+    race,
+    ring_sets,
+    screened,
+)
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200" / "gpu_target.json"
 
 
 def synthetic(rng, time_us, noise, drift, clock):
     """Times with noise of one launch, now and then a slow one, under a drift that both kernels share."""
+
     def time_one():
         clock[0] += 1
         slow = rng.uniform(1.0, 1.3) if rng.random() < 0.03 else 1.0
         return time_us * slow * math.exp(rng.gauss(0, noise)) * (1 + drift * clock[0])
+
     return time_one
 
 
@@ -35,7 +63,9 @@ def decisions(ratio, count=100, noise=0.01, drift=2e-4, seed=1):
     found = []
     for number in range(count):
         rng, clock = random.Random(seed * 1000 + number), [0]
-        one, other = (synthetic(rng, time_us, noise, drift, clock) for time_us in (5.0 * ratio, 5.0))
+        one, other = (
+            synthetic(rng, time_us, noise, drift, clock) for time_us in (5.0 * ratio, 5.0)
+        )
         samples, others = race(one, other, number, screen=True)
         found.append((decide(block_log_ratios(samples, others))[0], len(samples) // 2))
     return found
@@ -79,8 +109,13 @@ def test_noise_does_not_make_an_equal_kernel_fail_the_screen():
 
 
 def test_a_cold_graph_uses_every_set_of_the_ring():
-    assert graph_nodes(10.0, 75) == 75 and graph_nodes(1.0, 75) == 200 and graph_nodes(500.0, 75) == 0
-    assert ring_sets(2 << 20, 50 << 20, "cold") == 75 and ring_sets(1024, 50 << 20, "cold") == LARGEST_RING
+    assert (
+        graph_nodes(10.0, 75) == 75 and graph_nodes(1.0, 75) == 200 and graph_nodes(500.0, 75) == 0
+    )
+    assert (
+        ring_sets(2 << 20, 50 << 20, "cold") == 75
+        and ring_sets(1024, 50 << 20, "cold") == LARGEST_RING
+    )
 
 
 def test_equal_quiet_kernels_are_called_the_same_and_noisy_ones_too_noisy():
@@ -94,6 +129,7 @@ def test_a_linear_drift_cancels_inside_a_block():
     def time_one():
         clock[0] += 1
         return 100.0 + 5.0 * clock[0]
+
     samples, others = race(time_one, time_one, 3)
     assert abs(decide(block_log_ratios(samples, others))[1].median) < 1e-3
 
@@ -103,8 +139,9 @@ def test_the_order_of_blocks_is_random_and_repeats_with_the_seed():
         said = []
         race(lambda: said.append("a") or 1.0, lambda: said.append("b") or 1.0, seed)
         return "".join(said)
+
     assert letters(1) == letters(1) != letters(2)
-    blocks = {letters(1)[start:start + 4] for start in range(0, len(letters(1)), 4)}
+    blocks = {letters(1)[start : start + 4] for start in range(0, len(letters(1)), 4)}
     assert blocks == {"abba", "baab"}
 
 
@@ -144,10 +181,22 @@ def test_how_often_how_many_and_how_cold():
 def small_problem() -> Problem:
     def tensor(name, role, fill):
         return Tensor(name, role, np.dtype(np.float32), (10,), (1,), np.full(40, fill, np.uint8))
-    x, y, ticket = tensor("x", "input", 1), tensor("y", "output", POISON), WorkspaceMemory("ticket", 12, True)
+
+    x, y, ticket = (
+        tensor("x", "input", 1),
+        tensor("y", "output", POISON),
+        WorkspaceMemory("ticket", 12, True),
+    )
     case = Case("case", (), (), "normal", "contiguous", 0, ())
-    return Problem(case, (x, y), (ticket,), (x, y, Scalar("int32", 3), None, ticket),
-                   (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 64),), 0.0, 0.0)
+    return Problem(
+        case,
+        (x, y),
+        (ticket,),
+        (x, y, Scalar("int32", 3), None, ticket),
+        (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 64),),
+        0.0,
+        0.0,
+    )
 
 
 def test_an_arena_keeps_buffers_apart_and_starts_them_as_the_problem_says(tmp_path):
@@ -155,23 +204,38 @@ def test_an_arena_keeps_buffers_apart_and_starts_them_as_the_problem_says(tmp_pa
     arena = lay_out(described)
     memory = starting_bytes(described, arena)
     ends = [start + size for start, size in arena.offsets.values()]
-    assert all(start % 256 == 0 and start - end >= CANARY_BYTES
-               for (start, _), end in zip(arena.offsets.values(), [0, *ends]))
-    assert [set(memory[start:start + size]) for start, size in arena.offsets.values()] == [{1}, {POISON}, {0}]
+    assert all(
+        start % 256 == 0 and start - end >= CANARY_BYTES
+        for (start, _), end in zip(arena.offsets.values(), [0, *ends])
+    )
+    assert [set(memory[start : start + size]) for start, size in arena.offsets.values()] == [
+        {1},
+        {POISON},
+        {0},
+    ]
     assert described["launches"][0]["arguments"] == [
-        {"buffer": "x"}, {"buffer": "y"}, {"scalar": "int32", "value": 3}, {"scalar": "uint64", "value": 0},
-        {"buffer": "ticket"}]
+        {"buffer": "x"},
+        {"buffer": "y"},
+        {"scalar": "int32", "value": 3},
+        {"scalar": "uint64", "value": 0},
+        {"buffer": "ticket"},
+    ]
     assert damage(described, arena, memory, memory) is None
     assert [one.tolist() for one in outputs(described, arena, memory)] == [[POISON] * 40]
 
 
-@pytest.mark.parametrize(("where", "reason", "says"), [
-    (("x", -1), "out_of_bounds", "x, up to 1 bytes before its start"),
-    (("x", 40), "out_of_bounds", "x, from 1 bytes past its end"),
-    (("ticket", 12), "out_of_bounds", "ticket, from 1 bytes past"),
-    (("y", -8), "out_of_bounds", "y, up to 8 bytes before"),
-    (("x", 5), "input_changed", "the input x was written"), (("y", 5), None, ""), (("ticket", 5), None, ""),
-])
+@pytest.mark.parametrize(
+    ("where", "reason", "says"),
+    [
+        (("x", -1), "out_of_bounds", "x, up to 1 bytes before its start"),
+        (("x", 40), "out_of_bounds", "x, from 1 bytes past its end"),
+        (("ticket", 12), "out_of_bounds", "ticket, from 1 bytes past"),
+        (("y", -8), "out_of_bounds", "y, up to 8 bytes before"),
+        (("x", 5), "input_changed", "the input x was written"),
+        (("y", 5), None, ""),
+        (("ticket", 5), None, ""),
+    ],
+)
 def test_what_a_run_may_not_write_is_seen(where, reason, says, tmp_path):
     described = describe(small_problem(), tmp_path / "images")
     arena = lay_out(described)
@@ -183,13 +247,29 @@ def test_what_a_run_may_not_write_is_seen(where, reason, says, tmp_path):
 
 
 def test_an_unknown_gpu_has_its_own_limits_and_no_peaks():
-    values = dict(threads_per_block=1024, registers_per_block=65536, clock_khz=1410000, multiprocessors=108,
-                  memory_clock_khz=1215000, memory_bus_bits=5120, l2_bytes=40 << 20, threads_per_sm=2048, major=8,
-                  minor=0, smem_per_sm_bytes=167936, registers_per_sm=65536, smem_per_block_bytes=166912,
-                  blocks_per_sm=32, smem_reserved_bytes=1024)
+    values = dict(
+        threads_per_block=1024,
+        registers_per_block=65536,
+        clock_khz=1410000,
+        multiprocessors=108,
+        memory_clock_khz=1215000,
+        memory_bus_bits=5120,
+        l2_bytes=40 << 20,
+        threads_per_sm=2048,
+        major=8,
+        minor=0,
+        smem_per_sm_bytes=167936,
+        registers_per_sm=65536,
+        smem_per_block_bytes=166912,
+        blocks_per_sm=32,
+        smem_reserved_bytes=1024,
+    )
     found = device_facts("NVIDIA A100-SXM4-40GB", values)
     assert (found.arch, found.multiprocessors, found.clock_max_mhz) == ("sm_80", 108, 1410)
-    assert found.dram_bytes_per_us == pytest.approx(1.555e6, rel=1e-3) and found.tensor_fp16_flop_per_cycle_per_sm == 0
+    assert (
+        found.dram_bytes_per_us == pytest.approx(1.555e6, rel=1e-3)
+        and found.tensor_fp16_flop_per_cycle_per_sm == 0
+    )
     hopper = values | {"major": 9, "multiprocessors": 132}
     assert device_facts("NVIDIA H200", hopper).name == "h200"
     assert device_facts("NVIDIA H200", hopper | {"multiprocessors": 60}).name == "nvidia-h200"
@@ -202,4 +282,6 @@ def test_every_verdict_of_the_search_on_the_h200_follows_from_its_stored_samples
     for one in judged:
         decision, interval = decide(block_log_ratios(one["samples"], one["baseline_samples"]))
         assert decision == ("faster" if one["verdict"] == "green" else one["reason"])
-        assert interval.ratios == pytest.approx((one["interval"][0], one["ratio"], one["interval"][1]), rel=1e-4)
+        assert interval.ratios == pytest.approx(
+            (one["interval"][0], one["ratio"], one["interval"][1]), rel=1e-4
+        )

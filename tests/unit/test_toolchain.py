@@ -13,8 +13,8 @@ import pytest
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault
-from greenfast.search.render import RenderedSource
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.render import RenderedSource
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.ptxas import parse_log
@@ -32,7 +32,9 @@ extern "C" __global__ void twice(const __half* x, __half* y) {   // [64] -> [64]
 
 
 def _source(text: str) -> RenderedSource:
-    lines = tuple(Line("album/kernel.cu.j2", number) for number in range(1, len(text.splitlines()) + 1))
+    lines = tuple(
+        Line("album/kernel.cu.j2", number) for number in range(1, len(text.splitlines()) + 1)
+    )
     return RenderedSource(text, text_digest(text), lines, text, ("twice",), False)
 
 
@@ -45,7 +47,9 @@ def test_a_kernel_compiles_with_the_assemblers_figures(toolchain):
     assert 4 <= entry.registers <= 32 and entry.spill_bytes == 0
 
 
-def test_the_second_compile_comes_from_the_cache_and_a_damaged_entry_does_not(artifacts, toolchain, tmp_path):
+def test_the_second_compile_comes_from_the_cache_and_a_damaged_entry_does_not(
+    artifacts, toolchain, tmp_path
+):
     made = Toolchain(tmp_path, 1)
     first = made.compile(_source(KERNEL), "sm_89")
     assert made.compile(_source(KERNEL), "sm_89") == first
@@ -63,9 +67,13 @@ def test_another_architecture_or_source_is_another_entry(toolchain):
 
 def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):
     mixed = Toolchain(tmp_path, 1)
-    mixed.__dict__["identity"] = tuple((name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
-                                       for name, version in mixed.identity)
-    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library in it is") as caught:
+    mixed.__dict__["identity"] = tuple(
+        (name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
+        for name, version in mixed.identity
+    )
+    with pytest.raises(
+        Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library in it is"
+    ) as caught:
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
     mixed.close()
@@ -80,7 +88,9 @@ def test_the_layout_says_where_the_headers_of_this_machine_are(toolchain):
 def test_a_refusal_points_into_the_template(toolchain):
     failed = toolchain.compile(_source(KERNEL.replace("tile[63", "tyle[63")), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_ERROR
-    assert failed.sentence.startswith("album/kernel.cu.j2(6): error: identifier \"tyle\" is undefined")
+    assert failed.sentence.startswith(
+        'album/kernel.cu.j2(6): error: identifier "tyle" is undefined'
+    )
 
 
 def test_a_log_flood_is_capped(toolchain):
@@ -91,8 +101,10 @@ def test_a_log_flood_is_capped(toolchain):
 
 
 def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
-    bomb = "template<int N> struct B { static constexpr int v = B<N-1>::v + B<N-2>::v; };\n" \
-           "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\nint f() { return 0 B2(B2(+1)); }\n"
+    bomb = (
+        "template<int N> struct B { static constexpr int v = B<N-1>::v + B<N-2>::v; };\n"
+        "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\nint f() { return 0 B2(B2(+1)); }\n"
+    )
     made = Toolchain(tmp_path, 1, deadline_s=1.0)
     failed = made.compile(_source(bomb), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_TIMEOUT
@@ -131,7 +143,9 @@ def test_after_an_interrupt_the_next_compile_finds_a_new_child(tmp_path):
 
 def test_interrupting_ends_a_compile_in_progress(tmp_path):
     made = Toolchain(tmp_path, 1)
-    slow = "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f() { return 0 B(B(+1)); }\n"
+    slow = (
+        "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f() { return 0 B(B(+1)); }\n"
+    )
     faults: list[Fault] = []
 
     def compile_slowly() -> None:
@@ -153,14 +167,14 @@ def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     monkeypatch.setenv("GREENFAST_TOKEN", "canary-4711")
     made = Child("greenfast.search.toolchain.nvrtc_child", Limits())
     end, environment = time.monotonic() + 10, ""
-    while not environment and time.monotonic() < end:            # empty until the child has become Python
+    while not environment and time.monotonic() < end:  # empty until the child has become Python
         environment = open(f"/proc/{made.process.pid}/environ").read()
     made.close()
     assert "canary" not in environment and "PATH=" in environment
 
 
 def test_a_child_that_exits_says_how(tmp_path):
-    child = Child("json.tool", Limits())            # a module that does not speak the protocol
+    child = Child("json.tool", Limits())  # a module that does not speak the protocol
     with pytest.raises((ChildDied, ChildTimeout)):
         child.call({"anything": 1}, 5.0)
 
@@ -182,5 +196,17 @@ ptxas info    : Function properties for b
 ptxas info    : Used 22 registers, 400 bytes cmem[0]
 """
     a, b = parse_log(log)
-    assert (a.entry, a.registers, a.spill_bytes, a.stack_bytes, a.smem_static_bytes) == ("a", 255, 40, 64, 768)
-    assert (b.entry, b.registers, b.spill_bytes, b.stack_bytes, b.smem_static_bytes) == ("b", 22, 0, 0, 0)
+    assert (a.entry, a.registers, a.spill_bytes, a.stack_bytes, a.smem_static_bytes) == (
+        "a",
+        255,
+        40,
+        64,
+        768,
+    )
+    assert (b.entry, b.registers, b.spill_bytes, b.stack_bytes, b.smem_static_bytes) == (
+        "b",
+        22,
+        0,
+        0,
+        0,
+    )

@@ -11,7 +11,13 @@ import pytest
 
 from greenfast.search.errors import Fault
 from greenfast.search.toolchain import Toolchain, known_answer
-from greenfast.search.toolchain.toolkit import COMPONENTS, LAYOUTS, TOOLKIT_VARIABLE, installed_toolkit, layout_of
+from greenfast.search.toolchain.toolkit import (
+    COMPONENTS,
+    LAYOUTS,
+    TOOLKIT_VARIABLE,
+    installed_toolkit,
+    layout_of,
+)
 
 
 def _install(folder: Path, wheel: str, version: str) -> None:
@@ -21,7 +27,9 @@ def _install(folder: Path, wheel: str, version: str) -> None:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {wheel}\nVersion: {version}\n")
 
 
-def _toolkit_folder(folder: Path, layout=LAYOUTS[0], versions=("13.5.37", "13.5.37", "13.5.37", "13.3.5.0.6")) -> Path:
+def _toolkit_folder(
+    folder: Path, layout=LAYOUTS[0], versions=("13.5.37", "13.5.37", "13.5.37", "13.3.5.0.6")
+) -> Path:
     for wheel, version in zip(layout.wheels, versions):
         _install(folder, wheel, version)
     library = folder / "nvidia" / layout.library
@@ -36,7 +44,10 @@ def _toolkit_folder(folder: Path, layout=LAYOUTS[0], versions=("13.5.37", "13.5.
 
 def test_the_library_and_its_headers_are_those_of_this_environment():
     toolkit = installed_toolkit()
-    assert [Path(path).is_absolute() and Path(path).is_file() for path in toolkit.libraries] == [True, True]
+    assert [Path(path).is_absolute() and Path(path).is_file() for path in toolkit.libraries] == [
+        True,
+        True,
+    ]
     assert dict(toolkit.versions).keys() == set(COMPONENTS)
     assert "builtins" in toolkit.libraries[0] and "builtins" not in toolkit.libraries[1]
 
@@ -45,8 +56,10 @@ def test_the_library_and_its_headers_are_those_of_this_environment():
 def test_a_folder_of_its_own_is_used_instead_of_the_environment(tmp_path, monkeypatch, layout):
     monkeypatch.setenv(TOOLKIT_VARIABLE, str(_toolkit_folder(tmp_path, layout)))
     toolkit = installed_toolkit()
-    assert all(path.startswith(str(tmp_path)) for path in (*toolkit.libraries, *toolkit.include_dirs))
-    assert toolkit.libraries[1].endswith("libnvrtc.so.13")       # not the alternative build beside it
+    assert all(
+        path.startswith(str(tmp_path)) for path in (*toolkit.libraries, *toolkit.include_dirs)
+    )
+    assert toolkit.libraries[1].endswith("libnvrtc.so.13")  # not the alternative build beside it
     assert len(toolkit.include_dirs) == len(layout.include) and toolkit.nvrtc_version == "13.5.37"
 
 
@@ -69,7 +82,9 @@ def test_a_missing_package_is_named(tmp_path):
 
 def test_headers_of_another_release_are_refused_by_name(tmp_path):
     _toolkit_folder(tmp_path, versions=("13.0.88", "13.5.37", "13.5.37", "13.3.5.0.6"))
-    with pytest.raises(Fault, match="nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37") as caught:
+    with pytest.raises(
+        Fault, match="nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
+    ) as caught:
         installed_toolkit(str(tmp_path))
     assert caught.value.code == "toolchain_mixed" and "==13.0.*" in caught.value.mend
 
@@ -86,14 +101,30 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
     decoys.mkdir()
     for path in installed_toolkit().libraries:
         decoy = decoys / Path(path).name
-        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", f"-Wl,-soname,{decoy.name}", "-o", decoy],
-                       check=True)
+        subprocess.run(
+            [
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-x",
+                "c",
+                "/dev/null",
+                f"-Wl,-soname,{decoy.name}",
+                "-o",
+                decoy,
+            ],
+            check=True,
+        )
     monkeypatch.setenv("LD_LIBRARY_PATH", str(decoys))
     made = Toolchain(tmp_path / "cache", 1)
     try:
         made.require_right()
         (child,) = made._all
-        loaded = {line.split()[-1] for line in open(f"/proc/{child.process.pid}/maps") if "libnvrtc" in line}
+        loaded = {
+            line.split()[-1]
+            for line in open(f"/proc/{child.process.pid}/maps")
+            if "libnvrtc" in line
+        }
         assert loaded == {os.path.realpath(path) for path in made.toolkit.libraries}
     finally:
         made.close()
@@ -107,13 +138,20 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
     """The code of this environment's compiler plays the wrong one: the recorded wrong code is that of NVRTC 13.0.88."""
     compile_known = toolchain.compile
     seen = []
-    monkeypatch.setattr(toolchain, "compile", lambda *given: seen.append(compile_known(*given)) or seen[-1])
+    monkeypatch.setattr(
+        toolchain, "compile", lambda *given: seen.append(compile_known(*given)) or seen[-1]
+    )
     monkeypatch.setattr(toolchain, "_answered", False)
     toolchain.require_right()
     digest = known_answer.code_digest(seen[0].code)
-    assert known_answer.section(seen[0].code, ".text.attention_wmma") and digest not in known_answer.WRONG_CODE
+    assert (
+        known_answer.section(seen[0].code, ".text.attention_wmma")
+        and digest not in known_answer.WRONG_CODE
+    )
     monkeypatch.setattr(toolchain, "_answered", False)
     monkeypatch.setitem(known_answer.WRONG_CODE, digest, "every output is 0")
-    with pytest.raises(Fault, match="compiles a known kernel to wrong code .every output is 0.") as caught:
+    with pytest.raises(
+        Fault, match="compiles a known kernel to wrong code .every output is 0."
+    ) as caught:
         toolchain.require_right()
     assert caught.value.code == "toolchain_wrong" and TOOLKIT_VARIABLE in caught.value.mend

@@ -146,7 +146,11 @@ def half_atomics() -> Case:
         "16-bit atomics",
         HALF_ATOMICS,
         {"x": (np.arange(64) % 5 - 2).astype(np.int32)},
-        {"half_sum": blank(np.uint32, 1), "bfloat_sum": blank(np.uint32, 1), "one": blank(np.uint16, 1)},
+        {
+            "half_sum": blank(np.uint32, 1),
+            "bfloat_sum": blank(np.uint32, 1),
+            "one": blank(np.uint16, 1),
+        },
         block=(64, 1, 1),
     )
 

@@ -107,7 +107,9 @@ def float8_conversions() -> Iterator[Case]:
         "of_type": blank(np.uint8, x.size),
         "four": blank(np.uint32, x.size),
     }
-    yield Case("float to fp8", TO_FLOAT8, {"x": x}, outputs, grid=(x.size // 256, 1, 1), block=(256, 1, 1))
+    yield Case(
+        "float to fp8", TO_FLOAT8, {"x": x}, outputs, grid=(x.size // 256, 1, 1), block=(256, 1, 1)
+    )
     names = ("e4m3", "e4m3_open", "e5m2", "e5m2_open", "bf_e4m3", "bf_e5m2_open")
     yield Case(
         "half and bfloat16 to fp8",
@@ -123,11 +125,13 @@ def float_sample(dtype) -> np.ndarray:
     """Every value near which a narrow format rounds, its neighbours, random patterns; a multiple of 256."""
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)[::16]
     bfloats = (np.arange(65536, dtype=np.uint32)[::16] << 16).view(np.float32)
-    small = np.concatenate([np.arange(1, 128) * 2.0**exponent for exponent in range(-20, 12)]).astype(
-        np.float32
-    )
+    small = np.concatenate(
+        [np.arange(1, 128) * 2.0**exponent for exponent in range(-20, 12)]
+    ).astype(np.float32)
     marks = np.concatenate([halves, bfloats, small, -small])
-    near = np.concatenate([marks.view(np.uint32), marks.view(np.uint32) + 1, marks.view(np.uint32) - 1])
+    near = np.concatenate(
+        [marks.view(np.uint32), marks.view(np.uint32) + 1, marks.view(np.uint32) - 1]
+    )
     special = np.array(
         [
             0x7F800000,
@@ -270,7 +274,8 @@ def register_conversions() -> Iterator[Case]:
         "float to tf32 and packed registers",
         REGISTERS,
         {"x": x},
-        {name: blank(np.uint32, x.size) for name in names} | {"unpacked": blank(np.float32, x.size, 4)},
+        {name: blank(np.uint32, x.size) for name in names}
+        | {"unpacked": blank(np.float32, x.size, 4)},
         grid=(x.size // 256, 1, 1),
         block=(256, 1, 1),
     )
@@ -310,7 +315,10 @@ def approximations() -> Case:
         "approximations",
         APPROXIMATIONS,
         {"x": x},
-        {name: blank(np.float32, x.size) for name in ("exp2", "log2", "reciprocal", "rsqrt", "sqrt", "tanh")},
+        {
+            name: blank(np.float32, x.size)
+            for name in ("exp2", "log2", "reciprocal", "rsqrt", "sqrt", "tanh")
+        },
         grid=(32, 1, 1),
         block=(256, 1, 1),
         bounds={

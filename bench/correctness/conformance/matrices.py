@@ -169,7 +169,11 @@ def matrix_moves() -> Iterator[Case]:
         "ldmatrix",
         LDMATRIX,
         {"matrix": np.arange(256, dtype=np.uint16)},
-        {f"x{count}{turned}": blank(np.uint32, 32, count) for turned in ("", "t") for count in (1, 2, 4)},
+        {
+            f"x{count}{turned}": blank(np.uint32, 32, count)
+            for turned in ("", "t")
+            for count in (1, 2, 4)
+        },
     )
     yield Case(
         "stmatrix",
@@ -215,11 +219,47 @@ extern "C" __global__ void k(const float* a, const float* b, float* d) {
 
 # Codes of -8 ... 8 as each format writes them.
 E4M3_INTEGERS = np.array(
-    [0xD0, 0xCE, 0xCC, 0xCA, 0xC8, 0xC4, 0xC0, 0xB8, 0, 0x38, 0x40, 0x44, 0x48, 0x4A, 0x4C, 0x4E, 0x50],
+    [
+        0xD0,
+        0xCE,
+        0xCC,
+        0xCA,
+        0xC8,
+        0xC4,
+        0xC0,
+        0xB8,
+        0,
+        0x38,
+        0x40,
+        0x44,
+        0x48,
+        0x4A,
+        0x4C,
+        0x4E,
+        0x50,
+    ],
     np.uint8,
 )
 E5M2_INTEGERS = np.array(
-    [0xC8, 0xC6, 0xC6, 0xC4, 0xC4, 0xC2, 0xC0, 0xBC, 0, 0x3C, 0x40, 0x42, 0x44, 0x44, 0x46, 0x46, 0x48],
+    [
+        0xC8,
+        0xC6,
+        0xC6,
+        0xC4,
+        0xC4,
+        0xC2,
+        0xC0,
+        0xBC,
+        0,
+        0x3C,
+        0x40,
+        0x42,
+        0x44,
+        0x44,
+        0x46,
+        0x46,
+        0x48,
+    ],
     np.uint8,
 )
 
@@ -234,20 +274,28 @@ def products() -> Iterator[Case]:
         return Case(
             f"mma {name}",
             MMA % {"include": include, "call": call},
-            {"a": a.view(np.uint32).reshape(32, 4), "b": b.view(np.uint32).reshape(32, 2), "c": sums},
+            {
+                "a": a.view(np.uint32).reshape(32, 4),
+                "b": b.view(np.uint32).reshape(32, 2),
+                "c": sums,
+            },
             {"d": blank(np.float32, 32, 4)},
             architecture=architecture,
         )
 
     a, b = (random.integers(-8, 9, (32, count)).astype(np.float32) for count in (8, 4))
-    yield case("m16n8k16 f16", "", "mma_m16n8k16<__half>", a.astype(np.float16), b.astype(np.float16))
+    yield case(
+        "m16n8k16 f16", "", "mma_m16n8k16<__half>", a.astype(np.float16), b.astype(np.float16)
+    )
     yield case("m16n8k16 bf16", "", "mma_m16n8k16<__nv_bfloat16>", bfloat16(a), bfloat16(b))
     a, b = (random.uniform(-8, 8, (32, count)).astype(np.float32) for count in (4, 2))
     truncated = [(np.round(one * 4) / 4).astype(np.float32) for one in (a, b)]
     yield case("m16n8k8 tf32", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *truncated)
     # Low bits that the unit must not see.
     noisy = [(one.view(np.uint32) | 0x1FFF).view(np.float32) for one in truncated]
-    yield case("m16n8k8 tf32, low bits set", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *noisy)
+    yield case(
+        "m16n8k8 tf32, low bits set", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *noisy
+    )
     integers = {"e4m3": E4M3_INTEGERS, "e5m2": E5M2_INTEGERS}
     for one in integers:
         for other in integers:
@@ -260,7 +308,9 @@ def products() -> Iterator[Case]:
                 89,
             )
     tiles = [(random.integers(-40, 41, 128) / 4).astype(np.float32) for _ in range(2)]
-    yield Case("wmma tf32", WMMA_TF32, {"a": tiles[0], "b": tiles[1]}, {"d": blank(np.float32, 256)})
+    yield Case(
+        "wmma tf32", WMMA_TF32, {"a": tiles[0], "b": tiles[1]}, {"d": blank(np.float32, 256)}
+    )
 
 
 def bfloat16(values: np.ndarray) -> np.ndarray:

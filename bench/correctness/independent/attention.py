@@ -17,9 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from bench.correctness.independent.memory import STEP, TINY, UNIT, Case, Images, beyond, drawn_rows, filled, mean_ratio, numbers, packed, touched
+from bench.correctness.independent.memory import (
+    STEP,
+    TINY,
+    UNIT,
+    Case,
+    Images,
+    beyond,
+    drawn_rows,
+    filled,
+    mean_ratio,
+    numbers,
+    packed,
+    touched,
+)
 
-EXP_ERROR = 2.0**-17                 # of an exponential; the worst that a template uses is a polynomial of degree 4
+EXP_ERROR = (
+    2.0**-17
+)  # of an exponential; the worst that a template uses is a polynomial of degree 4
 RMS_FACTOR = 2.0
 KINDS = ("plain", "sharp", "offset", "ramp", "grid", "spikes", "huge")
 OUTPUTS = ("o", "lse")
@@ -27,29 +42,58 @@ OUTPUTS = ("o", "lse")
 
 # ---- cases ----
 
-def draw_cases(rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True) -> list[Case]:
-    return [{**sizes, "D": compiled["D"], "dtype": compiled["dtype"], "mask": compiled["mask"], "kind": str(rng.choice(KINDS)),
-             "seed": int(rng.integers(0, 2**31)), "tensors": places(rng, sizes, compiled, compiled["dtype"], 8, offsets)}
-            for sizes in drawn_sizes(rng, tiles)]
+
+def draw_cases(
+    rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True
+) -> list[Case]:
+    return [
+        {
+            **sizes,
+            "D": compiled["D"],
+            "dtype": compiled["dtype"],
+            "mask": compiled["mask"],
+            "kind": str(rng.choice(KINDS)),
+            "seed": int(rng.integers(0, 2**31)),
+            "tensors": places(rng, sizes, compiled, compiled["dtype"], 8, offsets),
+        }
+        for sizes in drawn_sizes(rng, tiles)
+    ]
 
 
 def drawn_sizes(rng: np.random.Generator, tiles: dict[str, int]) -> list[dict[str, int]]:
     """Lengths around a candidate's own edges, and one anywhere."""
     rows, keys, depth = tiles.get("tile_q", 16), tiles.get("tile_kv", 16), tiles.get("depth", 1)
     some = lambda low, high: int(rng.integers(low, max(high, low + 1)))
-    sizes = [(2, 2, 2, rows + some(1, 8), depth * keys + some(1, keys)), (1, 4, 2, max(2 * rows - 1, 1), max(keys - 1, 1)),
-             (1, 2, 1, some(1, rows), 3 * keys + some(0, keys)), (1, 3, 3, rows, keys),
-             (2, 1, 1, some(1, 2 * rows), 2 * depth * keys + 1), (1, 2, 2, some(1, 2 * rows), some(1, 4 * keys)),
-             (2, 2, 2, 1, depth * keys + 1), (1, 2, 2, rows + 1, 1), (1, 1, 1, rows, 0)]
+    sizes = [
+        (2, 2, 2, rows + some(1, 8), depth * keys + some(1, keys)),
+        (1, 4, 2, max(2 * rows - 1, 1), max(keys - 1, 1)),
+        (1, 2, 1, some(1, rows), 3 * keys + some(0, keys)),
+        (1, 3, 3, rows, keys),
+        (2, 1, 1, some(1, 2 * rows), 2 * depth * keys + 1),
+        (1, 2, 2, some(1, 2 * rows), some(1, 4 * keys)),
+        (2, 2, 2, 1, depth * keys + 1),
+        (1, 2, 2, rows + 1, 1),
+        (1, 1, 1, rows, 0),
+    ]
     return [dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), one)) for one in sizes]
 
 
-def places(rng, sizes: dict[str, int], compiled: dict[str, Any], input_type: str, unit: int, offsets: bool) -> dict[str, Any]:
+def places(
+    rng, sizes: dict[str, int], compiled: dict[str, Any], input_type: str, unit: int, offsets: bool
+) -> dict[str, Any]:
     """q, k, v, o, lse; each of the first four with strides and an offset of its own."""
     batches, heads, kv_heads, rows, keys = sizes.values()
     shapes = {"q": (heads, rows), "k": (kv_heads, keys), "v": (kv_heads, keys), "o": (heads, rows)}
-    found = {name: drawn_rows(rng, compiled["dtype"] if name == "o" else input_type, (batches, *shape, compiled["D"]), unit, offsets)
-             for name, shape in shapes.items()}
+    found = {
+        name: drawn_rows(
+            rng,
+            compiled["dtype"] if name == "o" else input_type,
+            (batches, *shape, compiled["D"]),
+            unit,
+            offsets,
+        )
+        for name, shape in shapes.items()
+    }
     return {**found, "lse": packed("float32", (batches, heads, rows))}
 
 
@@ -59,8 +103,11 @@ def arguments(case: Case) -> list[tuple[str, Any]]:
 
 
 def scalars(case: Case) -> list[tuple[str, Any]]:
-    return [*(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")), ("float32", case["D"] ** -0.5),
-            *(("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3])]
+    return [
+        *(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")),
+        ("float32", case["D"] ** -0.5),
+        *(("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3]),
+    ]
 
 
 def images(case: Case) -> Images:
@@ -79,12 +126,14 @@ def bent(tensors: list[np.ndarray], kind: str) -> list[np.ndarray]:
         q *= 3.0
     elif kind == "offset":
         v += 2.0
-    elif kind == "ramp":                         # the running maximum moves from tile to tile, up or down by head
+    elif kind == "ramp":  # the running maximum moves from tile to tile, up or down by head
         q[..., 3] = 2.0
-        k[..., 3] = (1.0 - 2.0 * (np.arange(heads) % 2))[:, None] * np.arange(keys) * (6.0 / max(keys, 1))
+        k[..., 3] = (
+            (1.0 - 2.0 * (np.arange(heads) % 2))[:, None] * np.arange(keys) * (6.0 / max(keys, 1))
+        )
     elif kind == "grid":
         q, k, v = (np.round(one * 2.0) / 2.0 for one in (q, k, v))
-    elif kind == "huge":                         # scores that 16 bits do not hold
+    elif kind == "huge":  # scores that 16 bits do not hold
         q, k = np.round(q * 2.0) * 32.0, np.round(k * 2.0) * 32.0
     elif kind == "spikes":
         k[:, :, ::11] *= 4.0
@@ -93,6 +142,7 @@ def bent(tensors: list[np.ndarray], kind: str) -> list[np.ndarray]:
 
 
 # ---- the definition, and what may differ ----
+
 
 @dataclass(frozen=True)
 class Held:
@@ -106,14 +156,22 @@ class Held:
     tiny_o: float
 
 
-def expected(case: Case, q: np.ndarray, k: np.ndarray, v: np.ndarray, held: Held) -> dict[str, np.ndarray]:
+def expected(
+    case: Case, q: np.ndarray, k: np.ndarray, v: np.ndarray, held: Held
+) -> dict[str, np.ndarray]:
     """O, LSE, their elementwise bounds, and the variance of O that independent roundings give."""
     dim, n, rows = case["D"], case["S_kv"], q.shape[:3]
     if n == 0:
         nothing, none = np.zeros((*rows, dim)), np.zeros(rows)
-        return {"o": nothing, "bound": nothing, "variance": nothing, "lse": none - np.inf, "lse_bound": none}
+        return {
+            "o": nothing,
+            "bound": nothing,
+            "variance": nothing,
+            "lse": none - np.inf,
+            "lse_bound": none,
+        }
     k, v = (np.repeat(one, case["H"] // case["H_kv"], axis=1) for one in (k, v))
-    scale, seen = dim ** -0.5, visible(case)
+    scale, seen = dim**-0.5, visible(case)
     scores = np.where(seen, scale * np.matmul(q, k.swapaxes(2, 3)), -np.inf)
     sizes = np.where(seen, scale * np.matmul(np.abs(q), np.abs(k).swapaxes(2, 3)), 0.0)
     any_seen = seen.any(axis=1)
@@ -128,18 +186,31 @@ def expected(case: Case, q: np.ndarray, k: np.ndarray, v: np.ndarray, held: Held
     size_v, size_o, count = np.abs(v), np.abs(o), seen.sum(axis=1)[:, None]
     any_v = np.matmul(seen.astype(np.float64), size_v)
     bound = np.matmul(above, size_v) + size_o * below[..., None]
-    bound += (n + dim) * STEP * np.matmul(w, size_v)                     # float32 sums over keys
+    bound += (n + dim) * STEP * np.matmul(w, size_v)  # float32 sums over keys
     bound += (held.tiny_p * any_v + held.tiny_sum * size_o * count) / safe[..., None]
     bound = 1.02 * bound + held.unit_o * size_o + held.tiny_o
     third, squares = 1.0 / 3.0, w * w
-    variance = third * (held.unit_p**2 * np.matmul(squares, v * v) + held.unit_sum**2 * o * o * squares.sum(axis=3)[..., None])
-    variance += third * (held.unit_o**2 * o * o + (held.tiny_p / safe[..., None])**2 * np.matmul(seen.astype(np.float64), v * v))
-    variance += np.matmul(w * of_score, size_v)**2 + held.tiny_o**2
+    variance = third * (
+        held.unit_p**2 * np.matmul(squares, v * v)
+        + held.unit_sum**2 * o * o * squares.sum(axis=3)[..., None]
+    )
+    variance += third * (
+        held.unit_o**2 * o * o
+        + (held.tiny_p / safe[..., None]) ** 2 * np.matmul(seen.astype(np.float64), v * v)
+    )
+    variance += np.matmul(w * of_score, size_v) ** 2 + held.tiny_o**2
     row = any_seen[None, None, :, None]
     lse = np.where(any_seen, top + np.log(safe), -np.inf)
-    lse_bound = below + (n + 8) * STEP + 8 * STEP * (np.abs(top) + np.abs(np.where(any_seen, lse, 0.0)))
-    return {"o": np.where(row, o, 0.0), "bound": np.where(row, bound, 0.0), "variance": np.where(row, variance, 0.0),
-            "lse": lse, "lse_bound": lse_bound}
+    lse_bound = (
+        below + (n + 8) * STEP + 8 * STEP * (np.abs(top) + np.abs(np.where(any_seen, lse, 0.0)))
+    )
+    return {
+        "o": np.where(row, o, 0.0),
+        "bound": np.where(row, bound, 0.0),
+        "variance": np.where(row, variance, 0.0),
+        "lse": lse,
+        "lse_bound": lse_bound,
+    }
 
 
 def visible(case: Case) -> np.ndarray:
@@ -153,6 +224,7 @@ def visible(case: Case) -> np.ndarray:
 
 # ---- the judgement ----
 
+
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
     """(why it is wrong, empty when right; root mean square error over what roundings give)."""
     type_ = case["dtype"]
@@ -161,7 +233,9 @@ def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
     return verdict(case, before, after, expected(case, q, k, v, held))
 
 
-def verdict(case: Case, before: Images, after: Images, right: dict[str, np.ndarray]) -> tuple[str, float]:
+def verdict(
+    case: Case, before: Images, after: Images, right: dict[str, np.ndarray]
+) -> tuple[str, float]:
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
     o, lse = (numbers(after[name], case["tensors"][name]) for name in OUTPUTS)

@@ -11,54 +11,101 @@ from typing import Any
 
 import numpy as np
 
-from bench.correctness.independent.attention import OUTPUTS, Held, bent, drawn, drawn_sizes, expected, places, scalars, verdict
-from bench.correctness.independent.memory import NUMBERS, TINY, UNIT, Case, Images, encoded, filled, numbers, packed
+from bench.correctness.independent.attention import (
+    OUTPUTS,
+    Held,
+    bent,
+    drawn,
+    drawn_sizes,
+    expected,
+    places,
+    scalars,
+    verdict,
+)
+from bench.correctness.independent.memory import (
+    NUMBERS,
+    TINY,
+    UNIT,
+    Case,
+    Images,
+    encoded,
+    filled,
+    numbers,
+    packed,
+)
 
 LARGEST = {name: float(np.nanmax(values)) for name, values in NUMBERS.items()}
 LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
-SINK = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}   # how far one key's score is above the others'
+SINK = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}  # how far one key's score is above the others'
 KINDS = ("plain", "sharp", "offset", "ramp", "spikes", "huge", "codes", "heads", "zeros", "sink")
 
 __all__ = ["OUTPUTS", "arguments", "draw_cases", "images", "judged"]
 
 
-def draw_cases(rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True) -> list[Case]:
+def draw_cases(
+    rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True
+) -> list[Case]:
     found = []
     for sizes in drawn_sizes(rng, tiles):
         tensors = places(rng, sizes, compiled, compiled["format"], 16, offsets)
         heads, kv_heads = (sizes["B"], sizes["H"]), (sizes["B"], sizes["H_kv"])
-        scales = {f"{name}_scale": packed("float32", heads if name == "q" else kv_heads) for name in "qkv"}
-        found.append({**sizes, "D": compiled["D"], "dtype": compiled["dtype"], "format": compiled["format"], "mask": compiled["mask"],
-                      "kind": str(rng.choice(KINDS)), "seed": int(rng.integers(0, 2**31)), "tensors": {**tensors, **scales}})
+        scales = {
+            f"{name}_scale": packed("float32", heads if name == "q" else kv_heads) for name in "qkv"
+        }
+        found.append(
+            {
+                **sizes,
+                "D": compiled["D"],
+                "dtype": compiled["dtype"],
+                "format": compiled["format"],
+                "mask": compiled["mask"],
+                "kind": str(rng.choice(KINDS)),
+                "seed": int(rng.integers(0, 2**31)),
+                "tensors": {**tensors, **scales},
+            }
+        )
     return found
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
-    return [*(("tensor", name) for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale", "o", "lse")), *scalars(case)]
+    return [
+        *(
+            ("tensor", name)
+            for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale", "o", "lse")
+        ),
+        *scalars(case),
+    ]
 
 
 # ---- data ----
+
 
 def images(case: Case) -> Images:
     rng, form = np.random.default_rng(case["seed"]), case["format"]
     found = {}
     for name, tensor in zip("qkv", shaped(case, rng)):
-        codes, scales = any_codes(rng, tensor.shape, form) if case["kind"] == "codes" else quantised(rng, tensor, form)
+        codes, scales = (
+            any_codes(rng, tensor.shape, form)
+            if case["kind"] == "codes"
+            else quantised(rng, tensor, form)
+        )
         found |= {name: codes, f"{name}_scale": scales}
     return filled(case, found)
 
 
 def shaped(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
     q, k, v = bent(drawn(case, rng), case["kind"])
-    if case["kind"] == "heads":                  # neighbours' scales are far apart, scores are not
+    if case["kind"] == "heads":  # neighbours' scales are far apart, scores are not
         far = 64.0 ** rng.integers(-1, 2, (case["B"], case["H_kv"], 1, 1))
         k *= far
         q /= np.repeat(far, case["H"] // case["H_kv"], axis=1)
         v *= 64.0 ** rng.integers(-1, 2, v.shape[:2])[..., None, None]
-    elif case["kind"] == "zeros":                # whole heads of q, of k, of v
+    elif case["kind"] == "zeros":  # whole heads of q, of k, of v
         for tensor in (q, k, v):
             tensor[rng.random(tensor.shape[:2]) < 0.4] = 0.0
-    elif case["kind"] == "sink" and case["S_kv"]:     # one key takes nearly all and has no value: O is of small weights
+    elif (
+        case["kind"] == "sink" and case["S_kv"]
+    ):  # one key takes nearly all and has no value: O is of small weights
         key = int(rng.integers(0, case["S_kv"]))
         q[..., 0], k[..., 0] = 1.0, 0.0
         k[:, :, key] = 0.0
@@ -67,15 +114,23 @@ def shaped(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
     return [q, k, v]
 
 
-def quantised(rng: np.random.Generator, tensor: np.ndarray, form: str) -> tuple[np.ndarray, np.ndarray]:
+def quantised(
+    rng: np.random.Generator, tensor: np.ndarray, form: str
+) -> tuple[np.ndarray, np.ndarray]:
     """A head's largest number becomes a drawn share of the format's largest; a head of zeros has scale 1."""
     largest = np.abs(tensor).max(axis=(2, 3), initial=0.0)
     share = rng.uniform(0.25, 1.0, largest.shape)
-    scales = np.where(largest > 0.0, largest / (share * LARGEST[form]), 1.0).astype(np.float32).astype(np.float64)
+    scales = (
+        np.where(largest > 0.0, largest / (share * LARGEST[form]), 1.0)
+        .astype(np.float32)
+        .astype(np.float64)
+    )
     return encoded(tensor / scales[..., None, None], form), scales
 
 
-def any_codes(rng: np.random.Generator, shape: tuple[int, ...], form: str) -> tuple[np.ndarray, np.ndarray]:
+def any_codes(
+    rng: np.random.Generator, shape: tuple[int, ...], form: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Every finite code as likely as any other; a head's numbers have a root mean square from 0.25 to 1."""
     known = np.flatnonzero(np.isfinite(NUMBERS[form]))
     size = np.sqrt(np.mean(NUMBERS[form][known] ** 2))
@@ -84,9 +139,22 @@ def any_codes(rng: np.random.Generator, shape: tuple[int, ...], form: str) -> tu
 
 # ---- the judgement ----
 
+
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
     form, type_ = case["format"], case["dtype"]
-    unit_p, tiny_p = (UNIT[type_], TINY[type_]) if form == "sim" else (UNIT[form], TINY[form] / LEAST_P_SCALE[form])
-    q, k, v = (numbers(before[name], case["tensors"][name])
-               * numbers(before[f"{name}_scale"], case["tensors"][f"{name}_scale"])[..., None, None] for name in "qkv")
-    return verdict(case, before, after, expected(case, q, k, v, Held(unit_p, tiny_p, 0.0, 0.0, UNIT[type_], TINY[type_])))
+    unit_p, tiny_p = (
+        (UNIT[type_], TINY[type_])
+        if form == "sim"
+        else (UNIT[form], TINY[form] / LEAST_P_SCALE[form])
+    )
+    q, k, v = (
+        numbers(before[name], case["tensors"][name])
+        * numbers(before[f"{name}_scale"], case["tensors"][f"{name}_scale"])[..., None, None]
+        for name in "qkv"
+    )
+    return verdict(
+        case,
+        before,
+        after,
+        expected(case, q, k, v, Held(unit_p, tiny_p, 0.0, 0.0, UNIT[type_], TINY[type_])),
+    )

@@ -18,24 +18,39 @@ Place = dict[str, Any]
 Images = dict[str, np.ndarray]
 
 # How elements are stored, and the marker: a NaN; of 8-bit codes a NaN of e4m3 and e5m2, and sim's largest number.
-STORED = {"fp16": (np.uint16, 0x7E5B), "bf16": (np.uint16, 0x7FDB), "float32": (np.uint32, 0x7FC5A5C5),
-          "sim": (np.uint8, 0xFF), "e4m3": (np.uint8, 0xFF), "e5m2": (np.uint8, 0xFF)}
+STORED = {
+    "fp16": (np.uint16, 0x7E5B),
+    "bf16": (np.uint16, 0x7FDB),
+    "float32": (np.uint32, 0x7FC5A5C5),
+    "sim": (np.uint8, 0xFF),
+    "e4m3": (np.uint8, 0xFF),
+    "e5m2": (np.uint8, 0xFF),
+}
 # Rounding to nearest: the largest relative error, and the largest absolute one below the smallest normal number. bf16 has
 # float32's exponents, and what makes float32 may flush what is below its normal numbers.
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 TINY = {"fp16": 2.0**-25, "bf16": 2.0**-126, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
-STEP = 2.0**-23                                  # of float32; twice what one rounding loses
+STEP = 2.0**-23  # of float32; twice what one rounding loses
 
 
 def eight_bits(exponent_bits: int, fraction_bits: int, last_finite: int) -> np.ndarray:
     """What the 256 codes of an 8-bit floating-point format stand for (OCP OFP8, section 5); NaN past the last finite one."""
     code, bias = np.arange(256), 2 ** (exponent_bits - 1) - 1
-    exponent, fraction = (code & 0x7F) >> fraction_bits, (code & 2**fraction_bits - 1) / 2.0**fraction_bits
-    size = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1.0 + fraction) * 2.0 ** (exponent - bias))
+    exponent, fraction = (
+        (code & 0x7F) >> fraction_bits,
+        (code & 2**fraction_bits - 1) / 2.0**fraction_bits,
+    )
+    size = np.where(
+        exponent == 0, fraction * 2.0 ** (1 - bias), (1.0 + fraction) * 2.0 ** (exponent - bias)
+    )
     return np.where((code & 0x7F) > last_finite, np.nan, np.where(code < 0x80, size, -size))
 
 
-NUMBERS = {"sim": np.arange(256) - 128.0, "e4m3": eight_bits(4, 3, 0x7E), "e5m2": eight_bits(5, 2, 0x7B)}
+NUMBERS = {
+    "sim": np.arange(256) - 128.0,
+    "e4m3": eight_bits(4, 3, 0x7E),
+    "e5m2": eight_bits(5, 2, 0x7B),
+}
 
 
 def encoded(values: np.ndarray, type_: str) -> np.ndarray:
@@ -48,10 +63,14 @@ def encoded(values: np.ndarray, type_: str) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     numbers = NUMBERS[type_]
-    codes = np.argsort(numbers, kind="stable")[:np.isfinite(numbers).sum()]          # NaN is sorted to the end
+    codes = np.argsort(numbers, kind="stable")[
+        : np.isfinite(numbers).sum()
+    ]  # NaN is sorted to the end
     ladder = numbers[codes]
     above = np.clip(np.searchsorted(ladder, values), 1, len(ladder) - 1)
-    return codes[np.where(values - ladder[above - 1] < ladder[above] - values, above - 1, above)].astype(np.uint8)
+    return codes[
+        np.where(values - ladder[above - 1] < ladder[above] - values, above - 1, above)
+    ].astype(np.uint8)
 
 
 def decoded(bits: np.ndarray, type_: str) -> np.ndarray:
@@ -66,13 +85,22 @@ def decoded(bits: np.ndarray, type_: str) -> np.ndarray:
 
 # ---- places ----
 
+
 def packed(type_: str, shape: tuple[int, ...]) -> Place:
     """C order, from the image's first element on."""
-    strides = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    return {"type": type_, "shape": shape, "strides": strides, "offset": 0, "elements": math.prod(shape) + 64}
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return {
+        "type": type_,
+        "shape": shape,
+        "strides": strides,
+        "offset": 0,
+        "elements": math.prod(shape) + 64,
+    }
 
 
-def drawn_rows(rng: np.random.Generator, type_: str, shape: tuple[int, int, int, int], unit: int, offsets: bool) -> Place:
+def drawn_rows(
+    rng: np.random.Generator, type_: str, shape: tuple[int, int, int, int], unit: int, offsets: bool
+) -> Place:
     """A tensor [batch, heads, rows, columns], by heads or by rows in memory; strides and the offset are multiples of `unit`."""
     batches, heads, rows, columns = shape
     gap = lambda: unit * int(rng.integers(0, 4))
@@ -81,10 +109,18 @@ def drawn_rows(rng: np.random.Generator, type_: str, shape: tuple[int, int, int,
         head = row * max(rows, 1) + gap()
         strides, size = (head * heads + gap(), head, row, 1), head * heads
     else:
-        strides, size = (row * heads * max(rows, 1), row, row * heads, 1), row * heads * max(rows, 1)
+        strides, size = (
+            (row * heads * max(rows, 1), row, row * heads, 1),
+            row * heads * max(rows, 1),
+        )
     offset = unit * int(rng.integers(0, 5)) if offsets else 0
-    return {"type": type_, "shape": shape, "strides": strides, "offset": offset,
-            "elements": offset + strides[0] * (batches - 1) + size + 64}
+    return {
+        "type": type_,
+        "shape": shape,
+        "strides": strides,
+        "offset": offset,
+        "elements": offset + strides[0] * (batches - 1) + size + 64,
+    }
 
 
 def marked(place: Place) -> np.ndarray:
@@ -95,7 +131,7 @@ def marked(place: Place) -> np.ndarray:
 def elements(image: np.ndarray, place: Place) -> np.ndarray:
     """The tensor's elements inside its image, in logical order."""
     steps = [one * image.itemsize for one in place["strides"]]
-    return np.lib.stride_tricks.as_strided(image[place["offset"]:], tuple(place["shape"]), steps)
+    return np.lib.stride_tricks.as_strided(image[place["offset"] :], tuple(place["shape"]), steps)
 
 
 def numbers(image: np.ndarray, place: Place) -> np.ndarray:
@@ -110,7 +146,9 @@ def filled(case: Case, values: Mapping[str, np.ndarray]) -> Images:
         image = marked(place)
         if name in values and values[name].size:
             given = values[name]
-            elements(image, place)[...] = given if given.dtype == np.uint8 else encoded(given, place["type"])
+            elements(image, place)[...] = (
+                given if given.dtype == np.uint8 else encoded(given, place["type"])
+            )
         found[name] = image
     return found
 
@@ -122,17 +160,20 @@ def touched(case: Case, before: Images, after: Images, outputs: tuple[str, ...])
         if name in outputs and math.prod(place["shape"]):
             elements(left, place)[...] = STORED[place["type"]][1]
         if not (left == before[name]).all():
-            return f"something beside {name} was written" if name in outputs else f"{name} was changed"
+            return (
+                f"something beside {name} was written" if name in outputs else f"{name} was changed"
+            )
     return ""
 
 
 # ---- the judgement of one output ----
 
+
 def beyond(name: str, values: np.ndarray, right: np.ndarray, bound: np.ndarray) -> str:
     """How many elements are further from what is right than their bound; empty when none is. Infinities have to be equal."""
     finite = np.isfinite(right)
     error = np.abs(np.where(finite, values, 0.0) - np.where(finite, right, 0.0))
-    inside = np.where(finite, error <= bound, values == right)           # NaN is never inside
+    inside = np.where(finite, error <= bound, values == right)  # NaN is never inside
     if inside.all():
         return ""
     worst = np.where(inside | ~np.isfinite(error), 0.0, error / (bound + 1e-300)).max()

@@ -11,7 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from bench.correctness.independent.memory import STEP, TINY, UNIT, Case, Images, beyond, decoded, encoded, filled, mean_ratio, numbers, packed, touched
+from bench.correctness.independent.memory import (
+    STEP,
+    TINY,
+    UNIT,
+    Case,
+    Images,
+    beyond,
+    decoded,
+    encoded,
+    filled,
+    mean_ratio,
+    numbers,
+    packed,
+    touched,
+)
 
 EPS = 1e-6
 RMS_FACTOR = 2.0
@@ -21,16 +35,37 @@ OUTPUTS = ("h", "y")
 
 # ---- cases ----
 
-def draw_cases(rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True) -> list[Case]:
+
+def draw_cases(
+    rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True
+) -> list[Case]:
     """Sizes around a candidate's own edges, and some anywhere; rows of whole vectors and others."""
     rows, columns, kept = (tiles[name] for name in ("tile_rows", "tile_columns", "kept_columns"))
     some = lambda low, high: int(rng.integers(low, max(high, low + 1)))
     whole = lambda low, high: 8 * some(-(-low // 8), high // 8)
-    sizes = [(rows + some(1, 4), columns + whole(8, 64)), (max(2 * rows - 1, 1), max(columns - 1, 1)), (2, kept), (3, kept + whole(8, columns)),
-             (2, kept + columns + some(1, 40)), (2 * rows + 1, some(1, 64)), (some(1, 2 * rows + 2), whole(8, columns)),
-             (3 * rows, 8), (some(1, 8), some(1, columns)), (1, 1)]
-    return [{"M": m, "N": n, "dtype": compiled["dtype"], "kind": str(rng.choice(KINDS)), "seed": some(0, 2**31),
-             "tensors": places(rng, m, n, compiled["dtype"], offsets)} for m, n in sizes]
+    sizes = [
+        (rows + some(1, 4), columns + whole(8, 64)),
+        (max(2 * rows - 1, 1), max(columns - 1, 1)),
+        (2, kept),
+        (3, kept + whole(8, columns)),
+        (2, kept + columns + some(1, 40)),
+        (2 * rows + 1, some(1, 64)),
+        (some(1, 2 * rows + 2), whole(8, columns)),
+        (3 * rows, 8),
+        (some(1, 8), some(1, columns)),
+        (1, 1),
+    ]
+    return [
+        {
+            "M": m,
+            "N": n,
+            "dtype": compiled["dtype"],
+            "kind": str(rng.choice(KINDS)),
+            "seed": some(0, 2**31),
+            "tensors": places(rng, m, n, compiled["dtype"], offsets),
+        }
+        for m, n in sizes
+    ]
 
 
 def places(rng: np.random.Generator, m: int, n: int, type_: str, offsets: bool) -> dict[str, Any]:
@@ -39,21 +74,39 @@ def places(rng: np.random.Generator, m: int, n: int, type_: str, offsets: bool) 
     for name in ("x", "residual", "h", "y"):
         stride = n if at_once else 8 * (-(-n // 8) + int(rng.integers(0, 4)))
         offset = 8 * int(rng.integers(0, 5)) if offsets else 0
-        found[name] = {"type": type_, "shape": (m, n), "strides": (stride, 1), "offset": offset, "elements": offset + m * stride + 64}
+        found[name] = {
+            "type": type_,
+            "shape": (m, n),
+            "strides": (stride, 1),
+            "offset": offset,
+            "elements": offset + m * stride + 64,
+        }
     return {**found, "weight": packed(type_, (n,))}
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
-    return [*(("tensor", name) for name in ("x", "residual", "weight", "h", "y")), ("int32", case["M"]), ("int32", case["N"]),
-            ("float32", EPS), *(("int64", int(case["tensors"][name]["strides"][0])) for name in ("x", "residual", "h", "y"))]
+    return [
+        *(("tensor", name) for name in ("x", "residual", "weight", "h", "y")),
+        ("int32", case["M"]),
+        ("int32", case["N"]),
+        ("float32", EPS),
+        *(
+            ("int64", int(case["tensors"][name]["strides"][0]))
+            for name in ("x", "residual", "h", "y")
+        ),
+    ]
 
 
 def images(case: Case) -> Images:
     rng, shape, kind = np.random.default_rng(case["seed"]), (case["M"], case["N"]), case["kind"]
-    x, residual, weight = rng.standard_normal(shape), rng.standard_normal(shape), rng.uniform(0.5, 2.0, shape[1])
+    x, residual, weight = (
+        rng.standard_normal(shape),
+        rng.standard_normal(shape),
+        rng.uniform(0.5, 2.0, shape[1]),
+    )
     if kind == "offset":
         x += 3.0
-    elif kind == "small":                        # eps is most of what is under the root, or little of it
+    elif kind == "small":  # eps is most of what is under the root, or little of it
         x *= 1e-4 * 30.0 ** rng.random((shape[0], 1))
         residual *= 1e-4
     elif kind == "spike":
@@ -66,9 +119,9 @@ def images(case: Case) -> Images:
     elif kind == "blank":
         x[rng.random(shape[0]) < 0.5] = 0.0
         residual[(x == 0.0).all(axis=1)] = 0.0
-    elif kind == "huge":                         # sums beyond fp16's 65504 but for the tensors themselves
+    elif kind == "huge":  # sums beyond fp16's 65504 but for the tensors themselves
         x, residual = 12_000.0 * np.tanh(x), 12_000.0 * np.tanh(residual)
-    elif kind == "near":                         # what is left where two large numbers meet
+    elif kind == "near":  # what is left where two large numbers meet
         x *= 100.0
         residual = residual * 0.5 - x
     return filled(case, {"x": x, "residual": residual, "weight": weight})
@@ -76,7 +129,10 @@ def images(case: Case) -> Images:
 
 # ---- the definition, and what may differ ----
 
-def expected(case: Case, x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> dict[str, np.ndarray]:
+
+def expected(
+    case: Case, x: np.ndarray, residual: np.ndarray, weight: np.ndarray
+) -> dict[str, np.ndarray]:
     """h and the middle of what y may be, with bounds, and the variance of y."""
     type_, n = case["dtype"], case["N"]
     h = x + residual
@@ -85,24 +141,47 @@ def expected(case: Case, x: np.ndarray, residual: np.ndarray, weight: np.ndarray
     values = np.stack([one * root * weight for one in (h, kept) for root in roots])
     low, high = values.min(axis=0), values.max(axis=0)
     size = np.abs(values).max(axis=0)
-    of_float = (0.5 * n + 16) * STEP / 2                       # half of the sum's error, the root, products
-    bound = (high - low) / 2 + size * (of_float + 2.02 * UNIT[type_]) + TINY[type_] * (1.0 + np.abs(weight))
-    variance = (3.0 * UNIT[type_]**2 / 3.0 + of_float**2) * size * size + (TINY[type_] * (1.0 + np.abs(weight)))**2
-    step = np.abs(h) * STEP                                    # of the sum in float32, before it is rounded
-    rounded_down, rounded_up = (decoded(encoded(h + sign * step, type_), type_) for sign in (-1.0, 1.0))
-    return {"h": (rounded_down + rounded_up) / 2, "h_bound": (rounded_up - rounded_down) / 2, "y": (low + high) / 2, "bound": bound,
-            "variance": variance}
+    of_float = (0.5 * n + 16) * STEP / 2  # half of the sum's error, the root, products
+    bound = (
+        (high - low) / 2
+        + size * (of_float + 2.02 * UNIT[type_])
+        + TINY[type_] * (1.0 + np.abs(weight))
+    )
+    variance = (3.0 * UNIT[type_] ** 2 / 3.0 + of_float**2) * size * size + (
+        TINY[type_] * (1.0 + np.abs(weight))
+    ) ** 2
+    step = np.abs(h) * STEP  # of the sum in float32, before it is rounded
+    rounded_down, rounded_up = (
+        decoded(encoded(h + sign * step, type_), type_) for sign in (-1.0, 1.0)
+    )
+    return {
+        "h": (rounded_down + rounded_up) / 2,
+        "h_bound": (rounded_up - rounded_down) / 2,
+        "y": (low + high) / 2,
+        "bound": bound,
+        "variance": variance,
+    }
 
 
 # ---- the judgement ----
+
 
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
     """(why it is wrong, empty when right; root mean square error of y over what roundings give)."""
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
-    right = expected(case, *(numbers(before[name], case["tensors"][name]) for name in ("x", "residual", "weight")))
+    right = expected(
+        case,
+        *(numbers(before[name], case["tensors"][name]) for name in ("x", "residual", "weight")),
+    )
     h, y = (numbers(after[name], case["tensors"][name]) for name in OUTPUTS)
-    if why := beyond("h", h, right["h"], right["h_bound"]) or beyond("y", y, right["y"], right["bound"]):
+    if why := beyond("h", h, right["h"], right["h_bound"]) or beyond(
+        "y", y, right["y"], right["bound"]
+    ):
         return why, np.inf
     ratio = mean_ratio(y, right["y"], right["variance"])
-    return (f"the root mean square error of y is {ratio:.2f} times what roundings give" if ratio > RMS_FACTOR else ""), ratio
+    return (
+        f"the root mean square error of y is {ratio:.2f} times what roundings give"
+        if ratio > RMS_FACTOR
+        else ""
+    ), ratio

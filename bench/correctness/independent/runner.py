@@ -25,7 +25,10 @@ def main(jobs: Path) -> None:
         job = json.loads(line)
         print(json.dumps({"begin": job["id"]}), flush=True)
         why, ratio = judge(job)
-        print(json.dumps({"id": job["id"], "why": why, "ratio": ratio if ratio < 1e300 else None}), flush=True)
+        print(
+            json.dumps({"id": job["id"], "why": why, "ratio": ratio if ratio < 1e300 else None}),
+            flush=True,
+        )
 
 
 def judge(job) -> tuple[str, float]:
@@ -35,7 +38,9 @@ def judge(job) -> tuple[str, float]:
         before = checker.images(case)
         on_device = {name: cupy.asarray(image) for name, image in before.items()}
         run(module, case, checker.arguments(case), on_device)
-        why, ratio = checker.judged(case, before, {name: cupy.asnumpy(image) for name, image in on_device.items()})
+        why, ratio = checker.judged(
+            case, before, {name: cupy.asnumpy(image) for name, image in on_device.items()}
+        )
         if why:
             return f"{said(case)}: {why}", ratio
         largest = max(largest, ratio)
@@ -43,7 +48,11 @@ def judge(job) -> tuple[str, float]:
 
 
 def run(module, case, arguments, on_device) -> None:
-    scratch = [cupy.full(max(size, 1), 0 if zero else 0xFF, cupy.uint8) for size, zero in case["workspaces"]]
+    scratch = [
+        cupy.full(max(size, 1), 0 if zero else 0xFF, cupy.uint8)
+        for size, zero in case["workspaces"]
+    ]
+
     def argument(type_, value):
         if type_ == "tensor":
             image = on_device[value]
@@ -60,7 +69,11 @@ def run(module, case, arguments, on_device) -> None:
 
 
 def said(case) -> str:
-    return " ".join(f"{name}={value}" for name, value in case.items() if name not in ("seed", "tensors", "launches", "workspaces"))
+    return " ".join(
+        f"{name}={value}"
+        for name, value in case.items()
+        if name not in ("seed", "tensors", "launches", "workspaces")
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def _sources() -> None:
         sa.Column("kernel", sa.Text(), nullable=False),
         sa.Column("template", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name="pk_sources"))
+        sa.PrimaryKeyConstraint("digest", name="pk_sources"),
+    )
 
 
 def _searches() -> None:
@@ -48,12 +49,17 @@ def _searches() -> None:
         sa.Column("fence", sa.Integer(), nullable=False),
         sa.Column("renewed_at", sa.Double()),
         sa.Column("lease_s", sa.Double()),
-        sa.CheckConstraint("status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
-                           name="ck_searches_status"),
-        sa.CheckConstraint("(status = 'running') = (worker IS NOT NULL)", name="ck_searches_worker"),
+        sa.CheckConstraint(
+            "status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
+            name="ck_searches_status",
+        ),
+        sa.CheckConstraint(
+            "(status = 'running') = (worker IS NOT NULL)", name="ck_searches_worker"
+        ),
         sa.PrimaryKeyConstraint("key", name="pk_searches"),
         sa.UniqueConstraint("id", name="uq_searches_id"),
-        sqlite_autoincrement=True)
+        sqlite_autoincrement=True,
+    )
     op.create_index("ix_searches_status_key", "searches", ["status", "key"])
 
 
@@ -90,29 +96,39 @@ def _trials() -> None:
         sa.Column("max_abs_error", sa.Double()),
         sa.Column("duration_s", sa.Double()),
         sa.Column("source_digest", sa.Text()),
-        sa.CheckConstraint("verdict IN ('accepted', 'green', 'rejected', 'faulted')",
-                           name="ck_trials_verdict"),
+        sa.CheckConstraint(
+            "verdict IN ('accepted', 'green', 'rejected', 'faulted')", name="ck_trials_verdict"
+        ),
         sa.CheckConstraint("(verdict IS NULL) = (recorded_at IS NULL)", name="ck_trials_recorded"),
-        sa.CheckConstraint("verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)",
-                           name="ck_trials_reason"),
+        sa.CheckConstraint(
+            "verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)",
+            name="ck_trials_reason",
+        ),
         sa.CheckConstraint("attempts >= 0", name="ck_trials_attempts"),
         sa.ForeignKeyConstraint(["search_key"], ["searches.key"], name="fk_trials_searches"),
         sa.ForeignKeyConstraint(["source_digest"], ["sources.digest"], name="fk_trials_sources"),
-        sa.PrimaryKeyConstraint("search_key", "number", name="pk_trials"))
+        sa.PrimaryKeyConstraint("search_key", "number", name="pk_trials"),
+    )
 
 
 def _trial_indices() -> None:
-    op.create_index("ix_trials_counts", "trials", ["search_key", "verdict", "stage", "reason", "outcomes"])
+    op.create_index(
+        "ix_trials_counts", "trials", ["search_key", "verdict", "stage", "reason", "outcomes"]
+    )
     for name in ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s"):
         _partial_index(f"ix_trials_{name}", ["search_key", name, "number"], f"{name} IS NOT NULL")
     rejected = "verdict = 'rejected'"
     _partial_index("ix_trials_negatives", ["recorded_at", "search_key", "number"], rejected)
-    _partial_index("ix_trials_negatives_reason", ["reason", "recorded_at", "search_key", "number"], rejected)
+    _partial_index(
+        "ix_trials_negatives_reason", ["reason", "recorded_at", "search_key", "number"], rejected
+    )
     _partial_index("ix_trials_negatives_search", ["search_key", "recorded_at", "number"], rejected)
 
 
 def _partial_index(name: str, columns: list[str], where: str) -> None:
-    op.create_index(name, "trials", columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+    op.create_index(
+        name, "trials", columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where)
+    )
 
 
 def _evidence() -> None:
@@ -122,6 +138,10 @@ def _evidence() -> None:
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("verdict", sa.Text(), nullable=False),
         sa.Column("details", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"],
-                                name="fk_evidence_trials"),
-        sa.PrimaryKeyConstraint("search_key", "number", name="pk_evidence"))
+        sa.ForeignKeyConstraint(
+            ["search_key", "number"],
+            ["trials.search_key", "trials.number"],
+            name="fk_evidence_trials",
+        ),
+        sa.PrimaryKeyConstraint("search_key", "number", name="pk_evidence"),
+    )

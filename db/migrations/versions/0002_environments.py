@@ -16,6 +16,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("environment", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name="pk_environments"))
+        sa.PrimaryKeyConstraint("digest", name="pk_environments"),
+    )
     op.add_column("searches", sa.Column("environment_digest", sa.Text()))
     op.add_column("trials", sa.Column("environment_digest", sa.Text()))

@@ -24,10 +24,14 @@ def _confirmations() -> None:
         sa.Column("confirmation", sa.Text(), nullable=False),
         sa.Column("environment_digest", sa.Text()),
         sa.Column("recorded_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"],
-                                name="fk_confirmations_trials"),
+        sa.ForeignKeyConstraint(
+            ["search_key", "number"],
+            ["trials.search_key", "trials.number"],
+            name="fk_confirmations_trials",
+        ),
         sa.PrimaryKeyConstraint("key", name="pk_confirmations"),
-        sqlite_autoincrement=True)
+        sqlite_autoincrement=True,
+    )
     op.create_index("ix_confirmations_search_key_key", "confirmations", ["search_key", "key"])
 
 
@@ -41,7 +45,8 @@ def _peers() -> None:
         sa.Column("environment_digest", sa.Text()),
         sa.Column("recorded_at", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(["search_key"], ["searches.key"], name="fk_peers_searches"),
-        sa.PrimaryKeyConstraint("search_key", "workload", "name", name="pk_peers"))
+        sa.PrimaryKeyConstraint("search_key", "workload", "name", name="pk_peers"),
+    )
 
 
 def _champions() -> None:
@@ -56,15 +61,27 @@ def _champions() -> None:
         sa.Column("confirmation_key", sa.Integer(), nullable=False),
         sa.Column("promoted_at", sa.Double(), nullable=False),
         sa.Column("replaced_at", sa.Double()),
-        sa.ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"],
-                                name="fk_champions_trials"),
-        sa.ForeignKeyConstraint(["confirmation_key"], ["confirmations.key"], name="fk_champions_confirmations"),
+        sa.ForeignKeyConstraint(
+            ["search_key", "number"],
+            ["trials.search_key", "trials.number"],
+            name="fk_champions_trials",
+        ),
+        sa.ForeignKeyConstraint(
+            ["confirmation_key"], ["confirmations.key"], name="fk_champions_confirmations"
+        ),
         sa.PrimaryKeyConstraint("key", name="pk_champions"),
-        sqlite_autoincrement=True)
+        sqlite_autoincrement=True,
+    )
     op.create_index("ix_champions_kernel_key", "champions", ["kernel", "key"])
     standing = sa.text("replaced_at IS NULL")
-    op.create_index("ix_champions_scope", "champions", ["scope_digest"], unique=True, sqlite_where=standing,
-                    postgresql_where=standing)
+    op.create_index(
+        "ix_champions_scope",
+        "champions",
+        ["scope_digest"],
+        unique=True,
+        sqlite_where=standing,
+        postgresql_where=standing,
+    )
 
 
 def _device_leases() -> None:
@@ -76,4 +93,5 @@ def _device_leases() -> None:
         sa.Column("renewed_at", sa.Double(), nullable=False),
         sa.Column("lease_s", sa.Double(), nullable=False),
         sa.Column("wanted_at", sa.Double()),
-        sa.PrimaryKeyConstraint("uuid", name="pk_device_leases"))
+        sa.PrimaryKeyConstraint("uuid", name="pk_device_leases"),
+    )

@@ -20,13 +20,15 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name="pk_kernel_files"))
+        sa.PrimaryKeyConstraint("digest", name="pk_kernel_files"),
+    )
     op.create_table(
         "kernel_manifests",
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("files", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name="pk_kernel_manifests"))
+        sa.PrimaryKeyConstraint("digest", name="pk_kernel_manifests"),
+    )
     op.add_column("searches", sa.Column("manifest_digest", sa.Text()))
     op.add_column("champions", sa.Column("checks", sa.Text()))
     op.add_column("champions", sa.Column("earlier_digest", sa.Text()))

@@ -12,4 +12,5 @@ def upgrade() -> None:
         "workers",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("seen_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name="pk_workers"))
+        sa.PrimaryKeyConstraint("name", name="pk_workers"),
+    )

@@ -13,19 +13,32 @@ from greenfast.search.targets.cuda.driver import device_of, gpu_count, start_cod
 
 __all__ = ["gpu_count", "open_device"]
 
-OLDEST_SM = 75                       # NVRTC of CUDA 13 (its release notes)
+OLDEST_SM = 75  # NVRTC of CUDA 13 (its release notes)
 
 
-def open_device(which: str, cache_folder: Path | None = None, run_deadline_s: float = 30.0,
-                turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> Target:
+def open_device(
+    which: str,
+    cache_folder: Path | None = None,
+    run_deadline_s: float = 30.0,
+    turn: Callable[[str], AbstractContextManager[None]] = nullcontext,
+) -> Target:
     """The GPU number `which`; cheap, since no child is started before `prepare`. `turn` is held around its use."""
     from greenfast.search.targets.cuda.target import CudaTarget
+
     missing = why_not(int(which), start_code(), gpu_count())
     if missing:
-        raise UsageError(f"cuda:{which} cannot be used on this machine: {missing}", code="no_gpu",
-                         mend="use emulator:h200, or install the NVIDIA driver and the extra `cuda13`")
+        raise UsageError(
+            f"cuda:{which} cannot be used on this machine: {missing}",
+            code="no_gpu",
+            mend="use emulator:h200, or install the NVIDIA driver and the extra `cuda13`",
+        )
     facts = device_of(int(which))
     if facts.sm < OLDEST_SM:
-        raise UsageError(f"cuda:{which} is {facts.arch}, and the compiler here serves sm_{OLDEST_SM} and later",
-                         code="gpu_too_old", mend="use another GPU, or emulator:h200")
-    return CudaTarget(which, cache_folder or Path(tempfile.gettempdir()) / "greenfast", run_deadline_s, turn)
+        raise UsageError(
+            f"cuda:{which} is {facts.arch}, and the compiler here serves sm_{OLDEST_SM} and later",
+            code="gpu_too_old",
+            mend="use another GPU, or emulator:h200",
+        )
+    return CudaTarget(
+        which, cache_folder or Path(tempfile.gettempdir()) / "greenfast", run_deadline_s, turn
+    )

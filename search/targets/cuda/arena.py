@@ -32,13 +32,28 @@ def description(problem: Problem, images: Path) -> dict[str, Any]:
     """The problem as JSON, with its images in a file that is there."""
     return {
         "images": str(images),
-        "tensors": [{"name": one.name, "role": one.role, "bytes": int(one.image.size)} for one in problem.tensors],
-        "workspaces": [{"name": one.name, "bytes": one.bytes, "zero": one.zero_fill} for one in problem.workspaces],
-        "launches": [{"entry": one.entry, "grid": list(one.grid), "block": list(one.block),
-                      "smem": one.smem_dynamic_bytes,
-                      "arguments": [_argument(value) for value in
-                                    (problem.arguments if one.arguments is None else one.arguments)]}
-                     for one in problem.launches]}
+        "tensors": [
+            {"name": one.name, "role": one.role, "bytes": int(one.image.size)}
+            for one in problem.tensors
+        ],
+        "workspaces": [
+            {"name": one.name, "bytes": one.bytes, "zero": one.zero_fill}
+            for one in problem.workspaces
+        ],
+        "launches": [
+            {
+                "entry": one.entry,
+                "grid": list(one.grid),
+                "block": list(one.block),
+                "smem": one.smem_dynamic_bytes,
+                "arguments": [
+                    _argument(value)
+                    for value in (problem.arguments if one.arguments is None else one.arguments)
+                ],
+            }
+            for one in problem.launches
+        ],
+    }
 
 
 def _argument(one: Tensor | Scalar | WorkspaceMemory | None) -> dict[str, Any]:
@@ -55,9 +70,9 @@ class Arena:
     """Where each buffer lies, in bytes from the start; canaries fill everything between."""
 
     total_bytes: int
-    offsets: Mapping[str, tuple[int, int]]       # name -> (offset, bytes)
-    zeroed: tuple[str, ...]                      # workspaces that each run finds zeroed
-    head_bytes: int                              # canaries and tensors; workspaces come after them
+    offsets: Mapping[str, tuple[int, int]]  # name -> (offset, bytes)
+    zeroed: tuple[str, ...]  # workspaces that each run finds zeroed
+    head_bytes: int  # canaries and tensors; workspaces come after them
 
 
 def lay_out(described: Mapping[str, Any]) -> Arena:
@@ -66,16 +81,21 @@ def lay_out(described: Mapping[str, Any]) -> Arena:
         offsets[one["name"]] = (position, one["bytes"])
         position += -(-one["bytes"] // ALIGN) * ALIGN + CANARY_BYTES
         head = position if len(offsets) <= len(described["tensors"]) else head
-    return Arena(position, offsets, tuple(one["name"] for one in described["workspaces"] if one["zero"]), head)
+    return Arena(
+        position,
+        offsets,
+        tuple(one["name"] for one in described["workspaces"] if one["zero"]),
+        head,
+    )
 
 
 def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     """The arena as each run finds it."""
     memory = np.full(arena.total_bytes, CANARY, np.uint8)
-    memory[:arena.head_bytes] = head_bytes(described, arena)
+    memory[: arena.head_bytes] = head_bytes(described, arena)
     for one in described["workspaces"]:
         start, size = arena.offsets[one["name"]]
-        memory[start:start + size] = 0 if one["zero"] else POISON
+        memory[start : start + size] = 0 if one["zero"] else POISON
     return memory
 
 
@@ -85,30 +105,39 @@ def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     images, position = np.fromfile(described["images"], np.uint8), 0
     for one in described["tensors"]:
         start, size = arena.offsets[one["name"]]
-        memory[start:start + size] = images[position:position + size]
+        memory[start : start + size] = images[position : position + size]
         position += size
     return memory
 
 
-def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after: np.ndarray) -> tuple[str, str] | None:
+def damage(
+    described: Mapping[str, Any], arena: Arena, before: np.ndarray, after: np.ndarray
+) -> tuple[str, str] | None:
     """(reason, sentence) when a run wrote where it must not: beside its buffers, or to its inputs.
 
     Of `before` only the head is looked at.
     """
     position, last = 0, ""
     for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
-        if same_bytes(after[position:start], _CANARIES[:start - position]):
+        if same_bytes(after[position:start], _CANARIES[: start - position]):
             position, last = start + size, name
             continue
         changed = np.flatnonzero(after[position:start] != CANARY)
         if changed.size:
             past, ahead = int(changed[0]) + 1, start - position - int(changed[-1])
-            where = (f"{last}, from {past} bytes past its end" if last and (past <= ahead or not name)
-                     else f"{name}, up to {ahead} bytes before its start")
+            where = (
+                f"{last}, from {past} bytes past its end"
+                if last and (past <= ahead or not name)
+                else f"{name}, up to {ahead} bytes before its start"
+            )
             return "out_of_bounds", f"{changed.size} bytes beside {where} were written"
         position, last = start + size, name
     inputs = [one["name"] for one in described["tensors"] if one["role"] == "input"]
-    written = [name for name in inputs if not same_bytes(*(_part(arena, name, one) for one in (before, after)))]
+    written = [
+        name
+        for name in inputs
+        if not same_bytes(*(_part(arena, name, one) for one in (before, after)))
+    ]
     if written:
         return "input_changed", f"the input {', '.join(written)} was written"
     return None
@@ -117,15 +146,18 @@ def damage(described: Mapping[str, Any], arena: Arena, before: np.ndarray, after
 def same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
     """Eight at a time, which takes an eighth of the time."""
     whole = one.size // 8 * 8
-    return (bool((one[:whole].view(np.uint64) == other[:whole].view(np.uint64)).all())
-            and bool((one[whole:] == other[whole:]).all()))
+    return bool((one[:whole].view(np.uint64) == other[:whole].view(np.uint64)).all()) and bool(
+        (one[whole:] == other[whole:]).all()
+    )
 
 
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:
     """The images of what is no input, in order."""
-    return [_part(arena, one["name"], after) for one in described["tensors"] if one["role"] != "input"]
+    return [
+        _part(arena, one["name"], after) for one in described["tensors"] if one["role"] != "input"
+    ]
 
 
 def _part(arena: Arena, name: str, memory: np.ndarray) -> np.ndarray:
     start, size = arena.offsets[name]
-    return memory[start:start + size]
+    return memory[start : start + size]

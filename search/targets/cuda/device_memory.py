@@ -14,9 +14,9 @@ from cupy.cuda import runtime
 from greenfast.search.oracle.problem import POISON
 from greenfast.search.targets.cuda.arena import CANARY, Arena, head_bytes
 
-TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3          # cudaMemcpyKind
-KEPT_BYTES = 2**31                               # of heads; one that is larger than half of it is not kept
-PINNED_BYTES = 2**29                             # larger results come through pageable memory
+TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3  # cudaMemcpyKind
+KEPT_BYTES = 2**31  # of heads; one that is larger than half of it is not kept
+PINNED_BYTES = 2**29  # larger results come through pageable memory
 
 
 class Span:
@@ -52,7 +52,7 @@ class Heads:
         self._bytes = 0
 
     def get(self, described: Mapping[str, Any], arena: Arena) -> Head:
-        key = described["images"]                # named by its content
+        key = described["images"]  # named by its content
         if key in self._heads:
             self._heads.move_to_end(key)
             return self._heads[key]
@@ -63,7 +63,7 @@ class Heads:
             self._bytes -= self._heads.popitem(last=False)[1].host.nbytes
         device = cupy.cuda.Memory(host.nbytes)
         runtime.memcpy(device.ptr, host.ctypes.data, host.nbytes, TO_DEVICE)
-        runtime.deviceSynchronize()              # a pageable copy may return before it has arrived
+        runtime.deviceSynchronize()  # a pageable copy may return before it has arrived
         self._heads[key], self._bytes = Head(host, device), self._bytes + host.nbytes
         return self._heads[key]
 
@@ -80,7 +80,9 @@ def start(base: int, head: Head, arena: Arena, stream: int) -> None:
         runtime.memcpy(base, head.host.ctypes.data, arena.head_bytes, TO_DEVICE)
         runtime.deviceSynchronize()
     if arena.total_bytes > arena.head_bytes:
-        runtime.memsetAsync(base + arena.head_bytes, CANARY, arena.total_bytes - arena.head_bytes, stream)
+        runtime.memsetAsync(
+            base + arena.head_bytes, CANARY, arena.total_bytes - arena.head_bytes, stream
+        )
         for offset, size in arena.offsets.values():
             if offset >= arena.head_bytes and size:
                 runtime.memsetAsync(base + offset, POISON, size, stream)

@@ -11,9 +11,21 @@ from greenfast.search.errors import Fault
 
 # CUdevice_attribute, CUDA driver API.
 ATTRIBUTES = {
-    "threads_per_block": 1, "registers_per_block": 12, "clock_khz": 13, "multiprocessors": 16, "memory_clock_khz": 36,
-    "memory_bus_bits": 37, "l2_bytes": 38, "threads_per_sm": 39, "major": 75, "minor": 76, "smem_per_sm_bytes": 81,
-    "registers_per_sm": 82, "smem_per_block_bytes": 97, "blocks_per_sm": 106, "smem_reserved_bytes": 111,
+    "threads_per_block": 1,
+    "registers_per_block": 12,
+    "clock_khz": 13,
+    "multiprocessors": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": 38,
+    "threads_per_sm": 39,
+    "major": 75,
+    "minor": 76,
+    "smem_per_sm_bytes": 81,
+    "registers_per_sm": 82,
+    "smem_per_block_bytes": 97,
+    "blocks_per_sm": 106,
+    "smem_reserved_bytes": 111,
 }
 
 
@@ -101,25 +113,42 @@ def device_facts(name: str, values: dict[str, int]) -> Device:
     sm = 10 * values["major"] + values["minor"]
     words = name.lower().split()
     for known in map(device, device_names()):
-        if known.name in words and (known.sm, known.multiprocessors) == (sm, values["multiprocessors"]):
+        if known.name in words and (known.sm, known.multiprocessors) == (
+            sm,
+            values["multiprocessors"],
+        ):
             return replace(known, title=name)
     # A transfer of DDR memory happens on both edges of its clock; 0 where the driver no longer says.
     dram = values["memory_clock_khz"] * 2 * values["memory_bus_bits"] / 8 / 1000
     return Device(
-        name="-".join(words), title=name, sm=sm, multiprocessors=values["multiprocessors"],
-        clock_max_mhz=values["clock_khz"] // 1000, registers_per_sm=values["registers_per_sm"],
-        registers_per_block=values["registers_per_block"], registers_per_thread=255, register_unit_per_warp=256,
-        threads_per_sm=values["threads_per_sm"], threads_per_block=values["threads_per_block"],
-        blocks_per_sm=values["blocks_per_sm"], smem_per_sm_bytes=values["smem_per_sm_bytes"],
-        smem_per_block_bytes=values["smem_per_block_bytes"], smem_reserved_bytes=values["smem_reserved_bytes"],
-        l2_bytes=values["l2_bytes"], dram_bytes_per_us=float(dram), tensor_fp16_flop_per_cycle_per_sm=0,
-        fp32_flop_per_cycle_per_sm=0, special_function_per_cycle_per_sm=0, shared_bytes_per_cycle_per_sm=0)
+        name="-".join(words),
+        title=name,
+        sm=sm,
+        multiprocessors=values["multiprocessors"],
+        clock_max_mhz=values["clock_khz"] // 1000,
+        registers_per_sm=values["registers_per_sm"],
+        registers_per_block=values["registers_per_block"],
+        registers_per_thread=255,
+        register_unit_per_warp=256,
+        threads_per_sm=values["threads_per_sm"],
+        threads_per_block=values["threads_per_block"],
+        blocks_per_sm=values["blocks_per_sm"],
+        smem_per_sm_bytes=values["smem_per_sm_bytes"],
+        smem_per_block_bytes=values["smem_per_block_bytes"],
+        smem_reserved_bytes=values["smem_reserved_bytes"],
+        l2_bytes=values["l2_bytes"],
+        dram_bytes_per_us=float(dram),
+        tensor_fp16_flop_per_cycle_per_sm=0,
+        fp32_flop_per_cycle_per_sm=0,
+        special_function_per_cycle_per_sm=0,
+        shared_bytes_per_cycle_per_sm=0,
+    )
 
 
 def _attribute(number: int, code: int) -> int:
     value = ctypes.c_int(0)
     if _driver().cuDeviceGetAttribute(ctypes.byref(value), code, _handle(number)) != 0:
-        return 0                                 # an attribute that this driver does not know (any more)
+        return 0  # an attribute that this driver does not know (any more)
     return value.value
 
 

@@ -34,7 +34,9 @@ class ImageFiles:
     @contextmanager
     def held(self, problems: Sequence[Problem]) -> Iterator[list[Path]]:
         """The file of each problem; they stay until the block ends."""
-        with compute_turns.turn(max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)):
+        with compute_turns.turn(
+            max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)
+        ):
             keys = [images_key(one) for one in problems]
         with self._lock:
             files = [self._entry(key, one) for key, one in zip(keys, problems)]
@@ -72,5 +74,7 @@ class ImageFiles:
 
 def images_key(problem: Problem) -> str:
     """The same for problems with the same tensors, byte for byte."""
-    text = "\n".join(f"{one.name} {one.role} {one.image.size} {one.digest}" for one in problem.tensors)
+    text = "\n".join(
+        f"{one.name} {one.role} {one.image.size} {one.digest}" for one in problem.tensors
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]

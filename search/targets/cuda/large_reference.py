@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.reference import Arrays, described_module, kernel_module
 from greenfast.search.oracle.reference_children import described_case, described_kernel
 from greenfast.search.space.space import resolve
-from greenfast.search.kernels.spec import KernelSpec
 
-LARGE_FLOP = 4e9                     # below, NumPy is done before a GPU has begun
+LARGE_FLOP = 4e9  # below, NumPy is done before a GPU has begun
 # Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; in the
 # model of rounding NumPy may round twice.
 CLOSE = {"value": 1e-12, "bound": 1e-4}
-ROUNDED_CLOSE = 0.1                  # Frobenius, of what rounding costs
+ROUNDED_CLOSE = 0.1  # Frobenius, of what rounding costs
 
 
 def takes_cupy(kernel: KernelSpec) -> bool:
@@ -37,20 +37,30 @@ def described(kernel: KernelSpec, case: Case) -> dict[str, Any]:
 def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
     """In the child: the reference of what `described` made."""
     module = described_module(request)
-    inputs = module.make_inputs(request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"])
+    inputs = module.make_inputs(
+        request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"]
+    )
     return module.reference(request["dims"], request["options"], inputs, xp)
 
 
 def small_case(kernel: KernelSpec, case: Case) -> Case:
     """The largest of the kernel's checks, sized for its baseline, with the options of `case`."""
     dims = dict(case.dims)
-    compiled = (*((one.name, dims[one.name]) for one in kernel.dims if one.time == "compile"), *case.options)
+    compiled = (
+        *((one.name, dims[one.name]) for one in kernel.dims if one.time == "compile"),
+        *case.options,
+    )
     template, preset = kernel.preset(kernel.baseline)
     tiles = resolve(template, preset.parameters, compiled).tiles
-    return max(derived_cases(kernel, compiled, tiles, case.seed), key=lambda one: kernel.work_flop(one.values(kernel)))
+    return max(
+        derived_cases(kernel, compiled, tiles, case.seed),
+        key=lambda one: kernel.work_flop(one.values(kernel)),
+    )
 
 
-def agrees(kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]) -> bool:
+def agrees(
+    kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]
+) -> bool:
     """Whether `compute` gives what NumPy does on a small case of the same options."""
     small = small_case(kernel, case)
     found = compute(kernel, small)
@@ -59,7 +69,9 @@ def agrees(kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case],
 
 def close(found: Arrays, right: Arrays) -> bool:
     """Field by field, by the tolerances above; infinities in the same places."""
-    if {name: set(one) for name, one in found.items()} != {name: set(one) for name, one in right.items()}:
+    if {name: set(one) for name, one in found.items()} != {
+        name: set(one) for name, one in right.items()
+    }:
         return False
     for name, fields in right.items():
         for field, one in fields.items():
@@ -77,5 +89,7 @@ def _close(field: str, found: np.ndarray, right: np.ndarray, value: np.ndarray) 
         return False
     difference = np.abs(found[finite] - right[finite])
     if field == "rounded":
-        return bool(np.linalg.norm(difference) <= ROUNDED_CLOSE * np.linalg.norm((right - value)[finite]))
+        return bool(
+            np.linalg.norm(difference) <= ROUNDED_CLOSE * np.linalg.norm((right - value)[finite])
+        )
     return bool((difference <= CLOSE[field] * np.abs(right[finite]).max(initial=0.0)).all())

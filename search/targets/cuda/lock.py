@@ -20,7 +20,9 @@ class GpuLock:
     def __init__(self, folder: Path, uuid: str, target: str, deadline_s: float) -> None:
         self._target, self._deadline_s = target, deadline_s
         folder.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(folder / f"gpu-{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = os.open(
+            folder / f"gpu-{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+        )
 
     @contextmanager
     def held(self, *, alone: bool) -> Iterator[None]:
@@ -33,8 +35,11 @@ class GpuLock:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise Fault(f"another process has used {self._target} for {self._deadline_s:g} s", code="gpu_busy",
-                                mend="wait for it, or choose another target") from None
+                    raise Fault(
+                        f"another process has used {self._target} for {self._deadline_s:g} s",
+                        code="gpu_busy",
+                        mend="wait for it, or choose another target",
+                    ) from None
                 time.sleep(POLL_S)
         try:
             yield

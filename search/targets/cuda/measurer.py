@@ -30,17 +30,21 @@ from greenfast.search.targets.cuda.nvml import Health
 from greenfast.search.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
-SPIN_S = 0.002                                   # short work is polled, longer work slept for
-LAUNCH_TIMEOUT = 702                             # cudaErrorLaunchTimeout
-NOT_READY = 600                                  # cudaErrorNotReady
-OUT_OF_MEMORY = 2                                # cudaErrorMemoryAllocation
+SPIN_S = 0.002  # short work is polled, longer work slept for
+LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
+NOT_READY = 600  # cudaErrorNotReady
+OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 MODULES_KEPT = 8
-WARM_UP_S = 0.03                                 # clocks need some milliseconds of work to rise
-SHORT_WARM_UP_S = 0.003                          # where they have not fallen since the last timing
+WARM_UP_S = 0.03  # clocks need some milliseconds of work to rise
+SHORT_WARM_UP_S = 0.003  # where they have not fallen since the last timing
 IDLE_S = 0.3
-PLACES = 8192                                    # of 256 bytes: within 2 MiB
+PLACES = 8192  # of 256 bytes: within 2 MiB
 ESTIMATE_LAUNCHES = 8
-ERRORS = (runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError, cupy.cuda.memory.OutOfMemoryError)
+ERRORS = (
+    runtime.CUDARuntimeError,
+    cupy.cuda.driver.CUDADriverError,
+    cupy.cuda.memory.OutOfMemoryError,
+)
 
 
 class Hung(Exception):
@@ -56,23 +60,34 @@ def wait(stream: cupy.cuda.Stream, deadline_s: float) -> None:
             raise Hung(f"no end within {deadline_s:g} s")
         if waited > SPIN_S:
             time.sleep(SPIN_S)
-    stream.synchronize()                         # raises what a launch brought about
+    stream.synchronize()  # raises what a launch brought about
 
 
 class Loaded:
     """A cubin, a problem and where its buffers lie: what can be launched."""
 
-    def __init__(self, module: cupy.RawModule, described: dict[str, Any], addresses: dict[str, int],
-                 zeroed: list[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        module: cupy.RawModule,
+        described: dict[str, Any],
+        addresses: dict[str, int],
+        zeroed: list[tuple[int, int]],
+    ) -> None:
         self._zeroed = zeroed
         self._calls = []
         for one in described["launches"]:
             function = module.get_function(one["entry"])
             if one["smem"]:
                 function.max_dynamic_shared_size_bytes = one["smem"]
-            arguments = tuple(np.uint64(addresses[value["buffer"]]) if "buffer" in value
-                              else SCALARS[value["scalar"]](value["value"]) for value in one["arguments"])
-            self._calls.append((function, tuple(one["grid"]), tuple(one["block"]), arguments, one["smem"]))
+            arguments = tuple(
+                np.uint64(addresses[value["buffer"]])
+                if "buffer" in value
+                else SCALARS[value["scalar"]](value["value"])
+                for value in one["arguments"]
+            )
+            self._calls.append(
+                (function, tuple(one["grid"]), tuple(one["block"]), arguments, one["smem"])
+            )
 
     def launch(self, stream: cupy.cuda.Stream) -> None:
         for address, size in self._zeroed:
@@ -85,14 +100,14 @@ class Measurer:
     """Answers the parent's requests, one at a time, until one breaks the context."""
 
     def __init__(self, number: int) -> None:
-        self.health = Health(number)             # before there is a context
+        self.health = Health(number)  # before there is a context
         cupy.cuda.Device(number).use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
-        self.idle_since = 0.0                    # of the last timing's end: clocks fall when nothing runs
-        self.at = 0                              # of several problems the one that runs
-        self.spans: dict[str, float] = {}        # seconds of this request, by what they went into
+        self.idle_since = 0.0  # of the last timing's end: clocks fall when nothing runs
+        self.at = 0  # of several problems the one that runs
+        self.spans: dict[str, float] = {}  # seconds of this request, by what they went into
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.at, self.spans = 0, {}
@@ -102,13 +117,23 @@ class Measurer:
         except Hung as error:
             return {"error": str(error), "code": LAUNCH_TIMEOUT, "at": self.at}
         except ERRORS as error:
-            return {"error": str(error)[:300], "code": int(getattr(error, "status", OUT_OF_MEMORY)),
-                    "free_bytes": self._free_bytes(), "at": self.at}
+            return {
+                "error": str(error)[:300],
+                "code": int(getattr(error, "status", OUT_OF_MEMORY)),
+                "free_bytes": self._free_bytes(),
+                "at": self.at,
+            }
 
     def do_hello(self, request: dict[str, Any]) -> dict[str, Any]:
         free, total = runtime.memGetInfo()
-        return {"cupy": cupy.__version__, "runtime": runtime.runtimeGetVersion(), "free_bytes": free,
-                "total_bytes": total, "pid": os.getpid(), "nvml": self.health.version}
+        return {
+            "cupy": cupy.__version__,
+            "runtime": runtime.runtimeGetVersion(),
+            "free_bytes": free,
+            "total_bytes": total,
+            "pid": os.getpid(),
+            "nvml": self.health.version,
+        }
 
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run each problem once; their outputs go to the file `outputs`, one after the other."""
@@ -129,9 +154,11 @@ class Measurer:
         with self._clock("download"):
             after = self.landing.fetch(base, ends[-1], self.stream)
         with self._clock("look"), Path(request["outputs"]).open("wb") as file:
-            parts = [after[end - one.total_bytes:end] for end, one in zip(ends, arenas)]
-            found = [damage(one, arena, head.host, part)
-                     for one, arena, head, part in zip(problems, arenas, heads, parts)]
+            parts = [after[end - one.total_bytes : end] for end, one in zip(ends, arenas)]
+            found = [
+                damage(one, arena, head.host, part)
+                for one, arena, head, part in zip(problems, arenas, heads, parts)
+            ]
             for one, arena, part in zip(problems, arenas, parts):
                 for image in outputs(one, arena, part):
                     file.write(image.data)
@@ -143,7 +170,7 @@ class Measurer:
             found = computed(request, cupy)
         except ERRORS:
             raise
-        except Exception as error:               # CuPy lacks a function, or the author's text is not made for it
+        except Exception as error:  # CuPy lacks a function, or the author's text is not made for it
             return {"unavailable": f"{type(error).__name__}: {error}"[:300]}
         fields = []
         with Path(request["outputs"]).open("wb") as file:
@@ -170,8 +197,14 @@ class Measurer:
             end = time.monotonic() + request["seconds"]
             self._warm_up(times)
             if len(times) == 2:
-                samples, others = race(times[0], times[1], request["seed"], lambda: time.monotonic() < end,
-                                       request["looks"], request["screen"])
+                samples, others = race(
+                    times[0],
+                    times[1],
+                    request["seed"],
+                    lambda: time.monotonic() < end,
+                    request["looks"],
+                    request["screen"],
+                )
             else:
                 samples, others = alone(times[0], lambda: time.monotonic() < end), ()
             self.idle_since = time.monotonic()
@@ -188,16 +221,28 @@ class Measurer:
                 for one in outputs(described, arena, after):
                     file.write(one.data)
             found = damage(described, arena, heads[0].host, after)
-        return {"samples": samples, "others": others, "sets": len(rings[0]), "nodes": times[0].nodes,
-                "other_nodes": times[1].nodes if len(times) == 2 else 0, "health": health, "damage": [found]}
+        return {
+            "samples": samples,
+            "others": others,
+            "sets": len(rings[0]),
+            "nodes": times[0].nodes,
+            "other_nodes": times[1].nodes if len(times) == 2 else 0,
+            "health": health,
+            "damage": [found],
+        }
 
-    def _rings(self, both: list[tuple[str, dict[str, Any]]],
-               request: dict[str, Any]) -> tuple[int, list[list[Loaded]], list[Head]]:
+    def _rings(
+        self, both: list[tuple[str, dict[str, Any]]], request: dict[str, Any]
+    ) -> tuple[int, list[list[Loaded]], list[Head]]:
         """Where the first set begins, each program on all its sets, and what the sets begin with."""
         arenas = [lay_out(one) for _, one in both]
-        sets = ring_sets(sum(one["bytes"] for one in both[0][1]["tensors"]), request["l2_bytes"], request["mode"])
+        sets = ring_sets(
+            sum(one["bytes"] for one in both[0][1]["tensors"]), request["l2_bytes"], request["mode"]
+        )
         # A process lays out memory the same way each time; a placement drawn for each run keeps it from being special.
-        shift = ALIGN * random.Random(f"{request['seed']} {Path(both[0][0]).name[:32]}").randrange(PLACES)
+        shift = ALIGN * random.Random(f"{request['seed']} {Path(both[0][0]).name[:32]}").randrange(
+            PLACES
+        )
         base = self._take(sets * sum(one.total_bytes for one in arenas) + ALIGN * PLACES) + shift
         heads, rings, place = [], [], base
         for (cubin, described), arena in zip(both, arenas):
@@ -227,21 +272,25 @@ class Measurer:
         while len(self.modules) > MODULES_KEPT:
             self.modules.popitem(last=False)
         addresses = {name: base + offset for name, (offset, _) in arena.offsets.items()}
-        zeroed = [(addresses[name], arena.offsets[name][1]) for name in arena.zeroed if arena.offsets[name][1]]
+        zeroed = [
+            (addresses[name], arena.offsets[name][1])
+            for name in arena.zeroed
+            if arena.offsets[name][1]
+        ]
         return Loaded(self.modules[cubin], described, addresses, zeroed)
 
     def _take(self, size: int) -> int:
         try:
             return self.span.take(size)
         except cupy.cuda.memory.OutOfMemoryError:
-            self.heads.clear()                   # what is kept to save time must not cost a candidate its run
+            self.heads.clear()  # what is kept to save time must not cost a candidate its run
             return self.span.take(size)
 
     def _free_bytes(self) -> int:
         try:
             return int(runtime.memGetInfo()[0])
         except ERRORS:
-            return 0                             # a broken context answers nothing
+            return 0  # a broken context answers nothing
 
     @contextmanager
     def _clock(self, name: str) -> Iterator[None]:
@@ -259,19 +308,19 @@ class Stopwatch:
         self._ring, self._stream, self._next, self._deadline_s = ring, stream, 0, deadline_s
         self._begin, self._end = cupy.cuda.Event(), cupy.cuda.Event()
         for _ in range(2):
-            self._launch_next()                  # the first launch of a function loads it
+            self._launch_next()  # the first launch of a function loads it
         self.nodes = graph_nodes(self._estimate_us(), len(ring))
         self._graphs = [self._graph(count * self.nodes) for count in (1, 2)] if self.nodes else []
 
     def __call__(self) -> float:
         if not self.nodes:
-            self._launch_next()                  # while this one runs, the timed one is queued: no launch latency in it
+            self._launch_next()  # while this one runs, the timed one is queued: no launch latency in it
             return self._elapsed_us(self._launch_next)
         for _ in range(3):
             short, long = (self._elapsed_us(graph.launch) for graph in self._graphs)
             if long > short:
                 return (long - short) / self.nodes
-        return long / (2 * self.nodes)           # never seen on a quiet GPU: an upper bound of the time
+        return long / (2 * self.nodes)  # never seen on a quiet GPU: an upper bound of the time
 
     def again(self) -> None:
         """Once more what was timed, from the first set on."""
@@ -280,7 +329,7 @@ class Stopwatch:
 
     def _estimate_us(self) -> float:
         single = min(self._elapsed_us(self._launch_next) for _ in range(2))
-        if single >= 2 * GRAPH_US:               # too long for a launch's latency to matter here
+        if single >= 2 * GRAPH_US:  # too long for a launch's latency to matter here
             return single
         graph = self._graph(ESTIMATE_LAUNCHES)
         return min(self._elapsed_us(graph.launch) for _ in range(3)) / ESTIMATE_LAUNCHES

@@ -10,9 +10,11 @@ from pathlib import Path
 # NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal (software, hardware),
 # power brake.
 SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-LOOK_S = 1.0                     # between two looks at who uses the GPU, and what each looks back on: NVML samples seldom
+LOOK_S = (
+    1.0  # between two looks at who uses the GPU, and what each looks back on: NVML samples seldom
+)
 POLL_S = 0.25
-BUSY_PERCENT = 5                 # of the multiprocessors' time, by others
+BUSY_PERCENT = 5  # of the multiprocessors' time, by others
 
 
 class Health:
@@ -25,13 +27,15 @@ class Health:
         try:
             import cupy
             import pynvml
+
             pynvml.nvmlInit()
             self._nvml = pynvml
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(
-                cupy.cuda.runtime.deviceGetPCIBusId(number).encode())
+                cupy.cuda.runtime.deviceGetPCIBusId(number).encode()
+            )
             self.version = str(pynvml.nvmlSystemGetDriverVersion())
             self._before = self._users()
-        except Exception:                        # no module, no library or no right to ask: times go without
+        except Exception:  # no module, no library or no right to ask: times go without
             self._nvml = None
 
     def now(self) -> dict[str, float]:
@@ -40,10 +44,19 @@ class Health:
         if nvml is None:
             return found
         for name, read in (
-                ("sm_clock_mhz", lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)),
-                ("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000),
-                ("temperature_c", lambda: nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU)),
-                ("throttled", lambda: bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle) & SLOWING))):
+            ("sm_clock_mhz", lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)),
+            ("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000),
+            (
+                "temperature_c",
+                lambda: nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),
+            ),
+            (
+                "throttled",
+                lambda: bool(
+                    nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle) & SLOWING
+                ),
+            ),
+        ):
             try:
                 found[name] = float(read())
             except nvml.NVMLError:
@@ -60,7 +73,10 @@ class Health:
         end = time.monotonic() + deadline_s
         if time.monotonic() - self._looked > LOOK_S:
             self._look()
-        while self._foreign.get("foreign_busy_percent", 0.0) >= BUSY_PERCENT and time.monotonic() < end:
+        while (
+            self._foreign.get("foreign_busy_percent", 0.0) >= BUSY_PERCENT
+            and time.monotonic() < end
+        ):
             time.sleep(POLL_S)
             self._look()
         return dict(self._foreign)
@@ -74,20 +90,26 @@ class Health:
             self._foreign = {"gpu_processes": float(len(users))}
             others = strangers(users, self._own)
             if others:
-                self._foreign["foreign_busy_percent"] = float(foreign_percent(self._samples(), others))
+                self._foreign["foreign_busy_percent"] = float(
+                    foreign_percent(self._samples(), others)
+                )
         except nvml.NVMLError:
             pass
 
     def _users(self) -> set[int]:
-        return {int(one.pid) for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        return {
+            int(one.pid) for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        }
 
     def _samples(self) -> list[tuple[int, int]]:
         """(process, percent of the last second that it kept multiprocessors busy)."""
         since = int(1e6 * (time.time() - LOOK_S))
         try:
-            return [(int(one.pid), int(one.smUtil))
-                    for one in self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)]
-        except self._nvml.NVMLError_NotFound:    # no sample: nobody worked
+            return [
+                (int(one.pid), int(one.smUtil))
+                for one in self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)
+            ]
+        except self._nvml.NVMLError_NotFound:  # no sample: nobody worked
             return []
 
 

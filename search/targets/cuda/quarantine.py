@@ -15,7 +15,9 @@ QUARANTINE_S = 300.0
 class Quarantine:
     """Of the GPU with that UUID."""
 
-    def __init__(self, folder: Path, uuid: str, target: str, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: Path, uuid: str, target: str, now_s: Callable[[], float] = time.time
+    ) -> None:
         self._path, self._target, self._now_s = folder / f"gpu-{uuid}.quarantine", target, now_s
 
     def check(self) -> None:
@@ -40,5 +42,8 @@ class Quarantine:
         self._path.unlink(missing_ok=True)
 
     def _fault(self, why: str, left_s: float) -> Fault:
-        return Fault(f"{self._target} is set aside for {left_s:.0f} s: {why}", code="gpu_quarantined",
-                     mend="see what `nvidia-smi` says of it; it is tried again after that time")
+        return Fault(
+            f"{self._target} is set aside for {left_s:.0f} s: {why}",
+            code="gpu_quarantined",
+            mend="see what `nvidia-smi` says of it; it is tried again after that time",
+        )

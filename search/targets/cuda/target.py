@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.oracle.cases import Case
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
 from greenfast.search.errors import Fault
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import Answer, Arrays, answer
 from greenfast.search.render import RenderedSource
-from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Target
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
@@ -39,37 +39,73 @@ from greenfast.search.timing import CONFIDENCE, LOOKS, median
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Reason, TimeKind, Timing
 
-START_DEADLINE_S = 120.0             # CuPy's import and a context, on a cold machine
-RUN_DEADLINE_S = 10.0                # of what one wait on the GPU may take
-JOB_DEADLINE_S = 600.0               # of a whole job, copies included: beyond it something of ours is stuck
-TIMING_S = 10.0                      # then a race ends at its next look
+START_DEADLINE_S = 120.0  # CuPy's import and a context, on a cold machine
+RUN_DEADLINE_S = 10.0  # of what one wait on the GPU may take
+JOB_DEADLINE_S = 600.0  # of a whole job, copies included: beyond it something of ours is stuck
+TIMING_S = 10.0  # then a race ends at its next look
 LOCK_DEADLINE_S = 120.0
-QUIET_S = 30.0                       # then times are taken beside other people's work, and say so
+QUIET_S = 30.0  # then times are taken beside other people's work, and say so
 BATCH_BYTES = 2**28
 JOBS_A_CHILD = 5000
-CHECK_FLOP_LIMIT = 2e9               # the float64 reference runs on the CPU
+CHECK_FLOP_LIMIT = 2e9  # the float64 reference runs on the CPU
 OUT_OF_MEMORY = 2
-LAUNCH_TIMEOUT = 702                 # cudaErrorLaunchTimeout, also of what the child itself ends
-WRONG_ARCH = (200, 209)              # invalid image, no kernel image for this device
+LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout, also of what the child itself ends
+WRONG_ARCH = (200, 209)  # invalid image, no kernel image for this device
 # cudaError_t, CUDA Runtime API: what a kernel can bring about by itself. Anything else is ours.
 REASONS = {
-    1: Reason.LAUNCH_ERROR, 9: Reason.LAUNCH_ERROR, 98: Reason.LAUNCH_ERROR, 701: Reason.LAUNCH_ERROR,
-    720: Reason.LAUNCH_ERROR, LAUNCH_TIMEOUT: Reason.TIMEOUT, 700: Reason.DEVICE_FAULT, 710: Reason.DEVICE_FAULT,
-    714: Reason.DEVICE_FAULT, 715: Reason.DEVICE_FAULT, 716: Reason.MISALIGNED, 717: Reason.DEVICE_FAULT,
-    718: Reason.DEVICE_FAULT, 719: Reason.DEVICE_FAULT,
+    1: Reason.LAUNCH_ERROR,
+    9: Reason.LAUNCH_ERROR,
+    98: Reason.LAUNCH_ERROR,
+    701: Reason.LAUNCH_ERROR,
+    720: Reason.LAUNCH_ERROR,
+    LAUNCH_TIMEOUT: Reason.TIMEOUT,
+    700: Reason.DEVICE_FAULT,
+    710: Reason.DEVICE_FAULT,
+    714: Reason.DEVICE_FAULT,
+    715: Reason.DEVICE_FAULT,
+    716: Reason.MISALIGNED,
+    717: Reason.DEVICE_FAULT,
+    718: Reason.DEVICE_FAULT,
+    719: Reason.DEVICE_FAULT,
 }
 # What a child that cannot start says last: (a word of it, code, sentence after the target's name, mend).
 CANNOT_START = (
-    ("No module named 'cupy", "cupy_missing", "needs CuPy, which is not installed",
-     "install the extra `cuda13` or `cuda12`, as your driver is"),
-    ("InsufficientDriver", "driver_too_old", "has a driver that is older than the CUDA of this CuPy",
-     "update the NVIDIA driver, or install greenfast with the extra `cuda12` in a fresh environment"),
-    ("MemoryAllocation", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
-    ("out of memory", "gpu_memory", "has not enough free memory for a context", "end what else uses it"),
-    ("DevicesUnavailable", "gpu_busy", "is held by another process alone (exclusive compute mode)",
-     "end that process, or choose another target"),
-    ("SystemDriverMismatch", "driver_mismatch", "has a driver whose parts have different versions",
-     "restart the machine after an update of the driver"),
+    (
+        "No module named 'cupy",
+        "cupy_missing",
+        "needs CuPy, which is not installed",
+        "install the extra `cuda13` or `cuda12`, as your driver is",
+    ),
+    (
+        "InsufficientDriver",
+        "driver_too_old",
+        "has a driver that is older than the CUDA of this CuPy",
+        "update the NVIDIA driver, or install greenfast with the extra `cuda12` in a fresh environment",
+    ),
+    (
+        "MemoryAllocation",
+        "gpu_memory",
+        "has not enough free memory for a context",
+        "end what else uses it",
+    ),
+    (
+        "out of memory",
+        "gpu_memory",
+        "has not enough free memory for a context",
+        "end what else uses it",
+    ),
+    (
+        "DevicesUnavailable",
+        "gpu_busy",
+        "is held by another process alone (exclusive compute mode)",
+        "end that process, or choose another target",
+    ),
+    (
+        "SystemDriverMismatch",
+        "driver_mismatch",
+        "has a driver whose parts have different versions",
+        "restart the machine after an update of the driver",
+    ),
 )
 
 
@@ -86,11 +122,16 @@ class CudaTarget(Target):
     measures = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
-    measurer = "greenfast.search.targets.cuda.measurer"    # the child's module
+    measurer = "greenfast.search.targets.cuda.measurer"  # the child's module
 
-    def __init__(self, which: str, cache_folder: Path, run_deadline_s: float,
-                 turn: Callable[[str], AbstractContextManager[None]] = nullcontext) -> None:
-        self.name, self.number = f"cuda:{which}", int(which)     # as CUDA counts
+    def __init__(
+        self,
+        which: str,
+        cache_folder: Path,
+        run_deadline_s: float,
+        turn: Callable[[str], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.name, self.number = f"cuda:{which}", int(which)  # as CUDA counts
         self.device = driver.device_of(self.number)
         self._cache_folder, self._turn = cache_folder, turn
         self._run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
@@ -104,9 +145,11 @@ class CudaTarget(Target):
         self._busy, self._uuid = False, ""
         self._interrupts = self._jobs = 0
         self._count = itertools.count()
-        self._references: dict[Any, tuple[KernelSpec, bool]] = {}      # which kernel's reference the GPU gets right
+        self._references: dict[
+            Any, tuple[KernelSpec, bool]
+        ] = {}  # which kernel's reference the GPU gets right
         self._references_lock = threading.Lock()
-        self.spans: Counter[str] = Counter()     # seconds that the child was busy, by what with
+        self.spans: Counter[str] = Counter()  # seconds that the child was busy, by what with
 
     def prepare(self) -> None:
         with self._one_at_a_time:
@@ -135,7 +178,10 @@ class CudaTarget(Target):
     def load(self, source: RenderedSource, cubin: Cubin) -> Program:
         self.prepare()
         # Never the same file twice: the end of one program must not take another's.
-        program = Program(self._folder / f"{hashlib.sha256(cubin.code).hexdigest()[:32]}-{next(self._count)}.cubin")
+        program = Program(
+            self._folder
+            / f"{hashlib.sha256(cubin.code).hexdigest()[:32]}-{next(self._count)}.cubin"
+        )
         program.path.write_bytes(cubin.code)
         weakref.finalize(program, program.path.unlink, missing_ok=True)
         return program
@@ -150,7 +196,10 @@ class CudaTarget(Target):
         with self._references_lock:
             if known not in self._references:
                 trusted = takes_cupy(kernel) and agrees(kernel, case, self._reference)
-                self._references[known] = kernel, trusted        # keeps the kernel alive: its id stays its own
+                self._references[known] = (
+                    kernel,
+                    trusted,
+                )  # keeps the kernel alive: its id stays its own
         return self._reference(kernel, case) if self._references[known][1] else None
 
     def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
@@ -162,7 +211,10 @@ class CudaTarget(Target):
         for name, field, shape in reply["fields"]:
             size = 0 if shape is None else 8 * math.prod(shape)
             found.setdefault(name, {})[field] = (
-                None if shape is None else images[position:position + size].view(np.float64).reshape(shape))
+                None
+                if shape is None
+                else images[position : position + size].view(np.float64).reshape(shape)
+            )
             position += size
         return found
 
@@ -176,24 +228,36 @@ class CudaTarget(Target):
         if not batch:
             return
         with self._images.held(batch) as files:
-            request = {"do": "execute", "cubin": str(program.path), "deadline_s": self._run_deadline_s,
-                       "problems": [description(*both) for both in zip(batch, files)]}
+            request = {
+                "do": "execute",
+                "cubin": str(program.path),
+                "deadline_s": self._run_deadline_s,
+                "problems": [description(*both) for both in zip(batch, files)],
+            }
             reply, images = self._answered(request, alone=False)
-            if reply.get("code") == LAUNCH_TIMEOUT:      # others may have kept the GPU: once more without them
+            if (
+                reply.get("code") == LAUNCH_TIMEOUT
+            ):  # others may have kept the GPU: once more without them
                 reply, images = self._answered(request, alone=True)
         if "error" not in reply:
             for one, found, damage in zip(batch, outputs_of(batch, images), reply["damage"]):
                 failure = Failure(Reason(damage[0]), damage[1]) if damage else None
                 yield Execution(one, "device", {} if failure else found, failure)
             return
-        at = reply["at"]                         # the child is lost, and with it what the runs before this one left
+        at = reply["at"]  # the child is lost, and with it what the runs before this one left
         failure = self._failure(batch[at], reply)
         yield from self._executed(program, batch[:at])
         yield Execution(batch[at], "device", {}, failure)
-        yield from self._executed(program, batch[at + 1:])
+        yield from self._executed(program, batch[at + 1 :])
 
-    def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
-                inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
+    def measure(
+        self,
+        program: Program,
+        cubin: Cubin,
+        problems: Sequence[Problem],
+        against: Rival | None = None,
+        inspect: Inspect | None = None,
+    ) -> tuple[Timing, ...] | Failure:
         self.prepare()
         timings = []
         for number, one in enumerate(problems):
@@ -207,7 +271,11 @@ class CudaTarget(Target):
             if reply["damage"][0]:
                 reason, sentence = reply["damage"][0]
                 return Failure(Reason(reason), sentence)
-            failure = inspect(Execution(one, "timed", outputs_of((one,), left)[0], None)) if inspect is not None else None
+            failure = (
+                inspect(Execution(one, "timed", outputs_of((one,), left)[0], None))
+                if inspect is not None
+                else None
+            )
             if failure is not None:
                 return failure
             timings.append(self._timing(one, reply, request["mode"]))
@@ -216,10 +284,18 @@ class CudaTarget(Target):
     def identity(self) -> tuple[tuple[str, str], ...]:
         self.prepare()
         hello = self._hello
-        return (("target", self.name), ("gpu", self.device.title), ("driver", hello["nvml"] or "unknown"),
-                ("cuda_driver", driver.driver_version()), ("cuda_runtime", str(hello["runtime"])),
-                ("cupy", hello["cupy"]),
-                ("timing", f"ABBA blocks, looks after {', '.join(map(str, LOOKS))}, interval of {CONFIDENCE:.0%}"))
+        return (
+            ("target", self.name),
+            ("gpu", self.device.title),
+            ("driver", hello["nvml"] or "unknown"),
+            ("cuda_driver", driver.driver_version()),
+            ("cuda_runtime", str(hello["runtime"])),
+            ("cupy", hello["cupy"]),
+            (
+                "timing",
+                f"ABBA blocks, looks after {', '.join(map(str, LOOKS))}, interval of {CONFIDENCE:.0%}",
+            ),
+        )
 
     def fresh(self) -> None:
         with self._one_at_a_time:
@@ -254,7 +330,9 @@ class CudaTarget(Target):
             try:
                 child = self._start()
             except Fault as again:
-                raise self._quarantine.begin(f"it could not be started twice in a row; {again}") from None
+                raise self._quarantine.begin(
+                    f"it could not be started twice in a row; {again}"
+                ) from None
         self._quarantine.lift()
         return child
 
@@ -266,8 +344,11 @@ class CudaTarget(Target):
             hello = child.call({"do": "hello"}, START_DEADLINE_S)
         except ChildTimeout:
             self._child = None
-            raise Fault(f"{self.name} gave no context within {START_DEADLINE_S:g} s", code="gpu_not_ready",
-                        mend="see what `nvidia-smi` says of it") from None
+            raise Fault(
+                f"{self.name} gave no context within {START_DEADLINE_S:g} s",
+                code="gpu_not_ready",
+                mend="see what `nvidia-smi` says of it",
+            ) from None
         except ChildDied as died:
             self._child = None
             if interrupts != self._interrupts:
@@ -288,28 +369,35 @@ class CudaTarget(Target):
             reply = child.call(request, JOB_DEADLINE_S)
         except ChildTimeout:
             self._child = None
-            raise Fault(f"the measuring child of {self.name} gave no answer within {JOB_DEADLINE_S:g} s",
-                        code="child_stuck") from None
+            raise Fault(
+                f"the measuring child of {self.name} gave no answer within {JOB_DEADLINE_S:g} s",
+                code="child_stuck",
+            ) from None
         except ChildDied as died:
             self._child = None
             if interrupts != self._interrupts:
                 raise Fault(f"{self.name} was interrupted", code="interrupted") from None
             last = died.tail.strip().rpartition("\n")[2][:300]
-            raise Fault(f"the measuring child was lost (exit {died.returncode}): {last}", code="child_lost") from None
+            raise Fault(
+                f"the measuring child was lost (exit {died.returncode}): {last}", code="child_lost"
+            ) from None
         finally:
             self._busy = False
         self._jobs += 1
         if "error" in reply:
-            self._drop()                         # after such an error a context answers nothing else
+            self._drop()  # after such an error a context answers nothing else
         return reply
 
     def _drop(self) -> None:
         child, self._child = self._child, None
         if child is not None and not child.close():
-            raise self._quarantine.begin("its measuring process cannot be ended: the driver holds it")
+            raise self._quarantine.begin(
+                "its measuring process cannot be ended: the driver holds it"
+            )
 
-    def _answered(self, request: dict[str, Any], *,
-                  alone: bool) -> tuple[dict[str, Any], np.ndarray]:
+    def _answered(
+        self, request: dict[str, Any], *, alone: bool
+    ) -> tuple[dict[str, Any], np.ndarray]:
         """The child's reply, and the bytes that it left, unless it is an error. One request at a time."""
         path = self._folder / f"outputs-{next(self._count)}"
         try:
@@ -317,7 +405,12 @@ class CudaTarget(Target):
                 begin = time.perf_counter()
                 reply = self._call({**request, "outputs": str(path)})
                 self.spans[request["do"]] += time.perf_counter() - begin
-                self.spans.update({f"{request['do']}: {name}": spent for name, spent in reply.get("spans", {}).items()})
+                self.spans.update(
+                    {
+                        f"{request['do']}: {name}": spent
+                        for name, spent in reply.get("spans", {}).items()
+                    }
+                )
             return reply, np.fromfile(path, np.uint8) if path.exists() else np.empty(0, np.uint8)
         finally:
             path.unlink(missing_ok=True)
@@ -327,34 +420,65 @@ class CudaTarget(Target):
         if reply["code"] == OUT_OF_MEMORY:
             workspaces = sum(one.bytes for one in problem.workspaces)
             if workspaces > reply.get("free_bytes", 0) // 2:
-                return Failure(Reason.OUT_OF_MEMORY,
-                               f"its workspaces need {workspaces} bytes, which {self.name} does not have")
-            raise Fault(f"{self.name} has too little free memory: {reply['error']}", code="gpu_memory",
-                        mend="end what else uses it")
+                return Failure(
+                    Reason.OUT_OF_MEMORY,
+                    f"its workspaces need {workspaces} bytes, which {self.name} does not have",
+                )
+            raise Fault(
+                f"{self.name} has too little free memory: {reply['error']}",
+                code="gpu_memory",
+                mend="end what else uses it",
+            )
         if reply["code"] in REASONS:
             return Failure(REASONS[reply["code"]], reply["error"])
         if reply["code"] in WRONG_ARCH:
-            raise Fault(f"{self.name} cannot run this cubin, which was made for another GPU than {self.device.arch} or by a "
-                        f"newer CUDA than the driver's, {driver.driver_version()}",
-                        code="wrong_arch", mend="compile it for this target; `greenfast doctor` compares NVRTC and driver")
+            raise Fault(
+                f"{self.name} cannot run this cubin, which was made for another GPU than {self.device.arch} or by a "
+                f"newer CUDA than the driver's, {driver.driver_version()}",
+                code="wrong_arch",
+                mend="compile it for this target; `greenfast doctor` compares NVRTC and driver",
+            )
         raise Fault(f"{self.name}: {reply['error']}", code="gpu_error")
 
-    def _measure_request(self, program: Program, problem: Problem, against: Rival | None, pair: Sequence[Problem],
-                         images: Sequence[Path], number: int) -> dict[str, Any]:
+    def _measure_request(
+        self,
+        program: Program,
+        problem: Problem,
+        against: Rival | None,
+        pair: Sequence[Problem],
+        images: Sequence[Path],
+        number: int,
+    ) -> dict[str, Any]:
         mode = mode_of(problem, self.device)
         described = [description(*both) for both in zip(pair, images)]
-        request = {"do": "measure", "cubin": str(program.path), "problem": described[0], "mode": mode,
-                   "l2_bytes": self.device.l2_bytes, "seed": problem.case.seed + number, "seconds": TIMING_S,
-                   "deadline_s": self._run_deadline_s, "quiet_s": QUIET_S, "looks": LOOKS}
+        request = {
+            "do": "measure",
+            "cubin": str(program.path),
+            "problem": described[0],
+            "mode": mode,
+            "l2_bytes": self.device.l2_bytes,
+            "seed": problem.case.seed + number,
+            "seconds": TIMING_S,
+            "deadline_s": self._run_deadline_s,
+            "quiet_s": QUIET_S,
+            "looks": LOOKS,
+        }
         if against is not None:
-            request |= {"other_cubin": str(against.program.path), "other_problem": described[1],
-                        "looks": LOOKS[-1:] if against.to_the_end else LOOKS}
+            request |= {
+                "other_cubin": str(against.program.path),
+                "other_problem": described[1],
+                "looks": LOOKS[-1:] if against.to_the_end else LOOKS,
+            }
         return request
 
     def _timing(self, problem: Problem, reply: dict[str, Any], mode: str) -> Timing:
         facts = self.device
-        detail = (("floor_us", round(bound_us(facts, problem), 4)), ("sets", float(reply["sets"])),
-                  ("nodes", float(reply["nodes"])), *sorted(reply["health"].items()))
+        detail = (
+            ("floor_us", round(bound_us(facts, problem), 4)),
+            ("sets", float(reply["sets"])),
+            ("nodes", float(reply["nodes"])),
+            *sorted(reply["health"].items()),
+        )
         nodes = reply["nodes"]
         how = f"graphs of {nodes} and {2 * nodes} launches" if nodes else "launched one by one"
         note = f"{mode}, ring of {reply['sets']}, {how}"
@@ -363,15 +487,26 @@ class CudaTarget(Target):
             note += f"; other processes kept the GPU {foreign:.0f} % busy meanwhile"
         if not facts.tensor_fp16_flop_per_cycle_per_sm:
             note += f"; the peaks of {facts.title} are not known, so no time is called implausible"
-        return Timing(problem.case.name, median(reply["samples"]), TimeKind.MEASURED, "", detail, note,
-                      samples=tuple(reply["samples"]), baseline_samples=tuple(reply["others"]), mode=mode)
+        return Timing(
+            problem.case.name,
+            median(reply["samples"]),
+            TimeKind.MEASURED,
+            "",
+            detail,
+            note,
+            samples=tuple(reply["samples"]),
+            baseline_samples=tuple(reply["others"]),
+            mode=mode,
+        )
 
 
 def batches(problems: Sequence[Problem]) -> Iterator[list[Problem]]:
     """As many at a time as `BATCH_BYTES` hold, in order."""
     batch, held = [], 0
     for one in problems:
-        size = sum(tensor.image.size for tensor in one.tensors) + sum(space.bytes for space in one.workspaces)
+        size = sum(tensor.image.size for tensor in one.tensors) + sum(
+            space.bytes for space in one.workspaces
+        )
         if batch and held + size > BATCH_BYTES:
             yield batch
             batch, held = [], 0
@@ -387,7 +522,7 @@ def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str
         found.append({})
         for one in problem.tensors:
             if one.role != "input":
-                found[-1][one.name] = images[position:position + one.image.size]
+                found[-1][one.name] = images[position : position + one.image.size]
                 position += one.image.size
     return found
 
@@ -398,5 +533,8 @@ def cannot_start(name: str, tail: str) -> Fault:
     for word, code, sentence, mend in CANNOT_START:
         if word in last:
             return Fault(f"{name} {sentence}", code=code, mend=mend)
-    return Fault(f"{name} cannot be used: {last or 'its child ended without a word'}", code="gpu_not_ready",
-                 mend="see what `nvidia-smi` says of it")
+    return Fault(
+        f"{name} cannot be used: {last or 'its child ended without a word'}",
+        code="gpu_not_ready",
+        mend="see what `nvidia-smi` says of it",
+    )

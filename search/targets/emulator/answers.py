@@ -10,7 +10,14 @@ import numpy as np
 
 from greenfast.search.targets.emulator import findings as found
 from greenfast.search.targets.emulator.build import Module
-from greenfast.search.targets.emulator.runs import CanaryDamage, Counters, LineCounters, Run, RunFault, RunResult
+from greenfast.search.targets.emulator.runs import (
+    CanaryDamage,
+    Counters,
+    LineCounters,
+    Run,
+    RunFault,
+    RunResult,
+)
 from greenfast.search.targets.emulator.symbols import Frame, kernel_line, source_frames
 
 Event = Mapping[str, Any]
@@ -45,13 +52,17 @@ def run_result(
     )
     changed = tuple(end["input_changed"])
     faults += [_canary_fault(one) for one in canary]
-    faults += [RunFault("input_changed", f"the kernel wrote to its input '{name}'") for name in changed]
+    faults += [
+        RunFault("input_changed", f"the kernel wrote to its input '{name}'") for name in changed
+    ]
     return RunResult(
         name=run.name,
         status="fault" if faults else "finished",
         faults=tuple(faults),
         notes=notes,
-        findings=found.findings(finding_events, end["findings"], faults, frames) if run.check else (),
+        findings=found.findings(finding_events, end["findings"], faults, frames)
+        if run.check
+        else (),
         outputs=outputs,
         input_changed=changed,
         canary=canary,
@@ -113,7 +124,10 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         total = lines[file, line, SITE_KINDS[kind]]
         total[:] = [one + other for one, other in zip(total, sums, strict=True)]
         if kind == FLOAT_ADDITION:
-            float_additions, float_addition_wavefronts = float_additions + sums[0], float_addition_wavefronts + sums[2]
+            float_additions, float_addition_wavefronts = (
+                float_additions + sums[0],
+                float_addition_wavefronts + sums[2],
+            )
     per_line = tuple(LineCounters(*key, *sums) for key, sums in sorted(lines.items()))
 
     def total(member: str, *kinds: str) -> int:
@@ -127,7 +141,9 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         blocks_executed=end["blocks_executed"],
         warps_per_block=-(-widest // 32),
         mma_flop=tuple(
-            (name.removeprefix("mma_"), flop) for name, flop in events.items() if name.startswith("mma_")
+            (name.removeprefix("mma_"), flop)
+            for name, flop in events.items()
+            if name.startswith("mma_")
         ),
         shared_bytes=total("total_bytes", *shared),
         shared_wavefronts=total("wavefronts", *shared),

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.children import child_environment, kill_group
-from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, group_s
+from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.runs import Index3
@@ -41,8 +41,21 @@ NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 # What runs once a run or a launch: compiled without much optimisation, beside the rest.
 SELDOM_RUN = frozenset(
     f"{name}.cpp"
-    for name in ("findings", "global_memory", "global_shadow", "job", "memory_map", "order", "program", "report",
-                 "run", "sandbox", "shared_memory", "signals", "worker_pool")
+    for name in (
+        "findings",
+        "global_memory",
+        "global_shadow",
+        "job",
+        "memory_map",
+        "order",
+        "program",
+        "report",
+        "run",
+        "sandbox",
+        "shared_memory",
+        "signals",
+        "worker_pool",
+    )
 )
 KERNEL_FLAGS = (
     "-g1",
@@ -64,25 +77,46 @@ KERNEL_FLAGS = (
 # struct's last member, too. That does not look at the place behind the last one where an address is taken, as it is when
 # an element of a class (fp16) is assigned: there g++ compares with the object's size.
 CHECKED_FLAGS = {
-    "g++": ("-fsanitize=bounds-strict,object-size", "-fno-sanitize-recover=bounds-strict", "-fsanitize-recover=object-size"),
+    "g++": (
+        "-fsanitize=bounds-strict,object-size",
+        "-fno-sanitize-recover=bounds-strict",
+        "-fsanitize-recover=object-size",
+    ),
     "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds"),
 }
 # Hooks at loads and stores only.
 HOOK_FLAGS = {
-    "g++": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"),
-    "clang++": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm",
-                "-tsan-distinguish-volatile=1"),
+    "g++": (
+        "-fsanitize=thread",
+        "--param=tsan-instrument-func-entry-exit=0",
+        "--param=tsan-distinguish-volatile=1",
+    ),
+    "clang++": (
+        "-fsanitize=thread",
+        "-mllvm",
+        "-tsan-instrument-func-entry-exit=0",
+        "-mllvm",
+        "-tsan-distinguish-volatile=1",
+    ),
 }
 # As nvcc does, nearly every device function is inlined: arrays handed over by reference are then the thread's own
 # to the compiler, and need no hooks.
 INLINING_FLAGS = {
-    "g++": ("-fwhole-program", "--param=max-inline-insns-auto=400", "--param=inline-unit-growth=400",
-            "--param=large-function-growth=2000"),
+    "g++": (
+        "-fwhole-program",
+        "--param=max-inline-insns-auto=400",
+        "--param=inline-unit-growth=400",
+        "--param=large-function-growth=2000",
+    ),
     "clang++": (),
 }
 # Scalar replacement would split a 16-byte access before the hooks go in, and be counted as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
-FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: hooks for none, for counters, for the checks
+FLAVOURS = (
+    "plain",
+    "counted",
+    "checked",
+)  # of a kernel library: hooks for none, for counters, for the checks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
 
 LOG_LIMIT_BYTES = 32 * 1024
@@ -113,12 +147,19 @@ class EmulatorBuild:
     """The emulator for one compiler, in `cache_dir`. `include_dirs`: the templates' own headers (gf/...)."""
 
     def __init__(
-        self, cache_dir: Path, compiler: HostCompiler | None = None, include_dirs: tuple[Path, ...] = ()
+        self,
+        cache_dir: Path,
+        compiler: HostCompiler | None = None,
+        include_dirs: tuple[Path, ...] = (),
     ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
-        hooks = (HOOK_FLAGS[self.compiler.kind], WHOLE_ACCESS_FLAGS[self.compiler.kind],
-                 INLINING_FLAGS[self.compiler.kind], CHECKED_FLAGS[self.compiler.kind])
+        hooks = (
+            HOOK_FLAGS[self.compiler.kind],
+            WHOLE_ACCESS_FLAGS[self.compiler.kind],
+            INLINING_FLAGS[self.compiler.kind],
+            CHECKED_FLAGS[self.compiler.kind],
+        )
         flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
         self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
@@ -157,7 +198,9 @@ class EmulatorBuild:
         `deadline_s` is processor time, of the compiler and all that it starts.
         """
         self.prepare()
-        text = translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
+        text = (
+            translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
+        )
         digest = _digest((self.digest, flavour, text, *_contents(self.include_dirs)))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         if path.exists():
@@ -166,7 +209,9 @@ class EmulatorBuild:
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             (Path(work) / "kernel.cu").write_text(text)
             deadline = Deadline.of(deadline_s)
-            failed = beside_others(lambda: self._compile(Path(work), flavour, deadline), self.compiler.kind)
+            failed = beside_others(
+                lambda: self._compile(Path(work), flavour, deadline), self.compiler.kind
+            )
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
@@ -191,7 +236,9 @@ class EmulatorBuild:
     def _compile(self, work: Path, flavour: str, deadline: Deadline) -> ModuleFailed | None:
         prelude = self.folder / flavour / "prelude.h"
         use_prelude = (
-            ("-include", str(prelude)) if self.compiler.kind == "g++" else ("-include-pch", f"{prelude}.gch")
+            ("-include", str(prelude))
+            if self.compiler.kind == "g++"
+            else ("-include-pch", f"{prelude}.gch")
         )
         # Linked without the sanitizers' libraries: the runtime answers their calls. Undefined names fail.
         command = [
@@ -245,14 +292,23 @@ class EmulatorBuild:
         runtime = fresh / RUNTIME_LIBRARY
         soname = f"-Wl,-soname,{RUNTIME_LIBRARY}"
         self._must([*flags, "-shared", *objects, "-o", str(runtime), soname, "-ldl"])
-        program = ["-o", str(fresh / EXECUTABLE), f"-L{fresh}", "-lgf_runtime", "-Wl,-rpath,$ORIGIN", "-ldl"]
+        program = [
+            "-o",
+            str(fresh / EXECUTABLE),
+            f"-L{fresh}",
+            "-lgf_runtime",
+            "-Wl,-rpath,$ORIGIN",
+            "-ldl",
+        ]
         self._must([*flags, str(NATIVE / "main.cpp"), *program])
 
     def _build_prelude(self, folder: Path, flavour: str) -> None:
         folder.mkdir()
         header = INCLUDE / "gf_emulator" / "prelude.h"
         made = folder / "prelude.h.gch"
-        (folder / "prelude.h").write_text('#include "gf_emulator/prelude.h"\n')      # if the compiler refuses that
+        (folder / "prelude.h").write_text(
+            '#include "gf_emulator/prelude.h"\n'
+        )  # if the compiler refuses that
         self._must([*self._kernel_flags(flavour), "-x", "c++-header", str(header), "-o", str(made)])
 
     def _must(self, arguments: Sequence[str]) -> None:
@@ -352,7 +408,12 @@ def _failure_reason(returncode: int | None, log: str) -> str:
         return "timeout"
     if any(
         words in log
-        for words in ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
+        for words in (
+            "out of memory",
+            "virtual memory exhausted",
+            "bad_alloc",
+            "Cannot allocate memory",
+        )
     ):
         return "memory"
     if (

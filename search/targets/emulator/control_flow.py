@@ -15,11 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from greenfast.search.errors import Fault
-from greenfast.search.targets.emulator.integer_ptx import Lanes, evaluate, is_evaluated, registers_in, written_by
+from greenfast.search.targets.emulator.integer_ptx import (
+    Lanes,
+    evaluate,
+    is_evaluated,
+    registers_in,
+    written_by,
+)
 from greenfast.search.toolchain.ptx import Entry, Instruction
 
 WARP = 32
-MOST_VISITS = 400_000                # of basic blocks: some 5 s
+MOST_VISITS = 400_000  # of basic blocks: some 5 s
 LEAVING = ("ret", "exit", "trap")
 JUMPING = ("bra", "brx", *LEAVING)
 
@@ -28,16 +34,21 @@ JUMPING = ("bra", "brx", *LEAVING)
 class Executions:
     """Warp executions over the blocks that were followed."""
 
-    by_instruction: tuple[int, ...]      # in the entry's order
-    by_block: tuple[tuple[int, ...], ...]        # the same of each block, in the order of `blocks`
+    by_instruction: tuple[int, ...]  # in the entry's order
+    by_block: tuple[tuple[int, ...], ...]  # the same of each block, in the order of `blocks`
     blocks: int
-    branches: int                        # conditional ones
-    undecided: int                       # of these: data decide, counted as not jumping
+    branches: int  # conditional ones
+    undecided: int  # of these: data decide, counted as not jumping
 
 
-def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-               block: tuple[int, int, int], blocks: Sequence[int],
-               cluster: tuple[int, int, int] = (1, 1, 1)) -> Executions:
+def executions(
+    entry: Entry,
+    arguments: Sequence[int | float | None],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    blocks: Sequence[int],
+    cluster: tuple[int, int, int] = (1, 1, 1),
+) -> Executions:
     """Follow `blocks`, numbers in the grid with x fastest. `arguments` are in the entry's order, None: a null pointer.
 
     Fault when the walk does not come to its end.
@@ -48,8 +59,13 @@ def executions(entry: Entry, arguments: Sequence[int | float | None], grid: tupl
     while walk.step():
         pass
     by_block = walk.by_block()
-    return Executions(tuple(by_block.sum(axis=0).tolist()), tuple(map(tuple, by_block.tolist())), len(blocks),
-                      walk.branches, walk.undecided)
+    return Executions(
+        tuple(by_block.sum(axis=0).tolist()),
+        tuple(map(tuple, by_block.tolist())),
+        len(blocks),
+        walk.branches,
+        walk.undecided,
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,7 @@ class _Span:
     last: int
     deciding: tuple[Instruction, ...]
     jump: Instruction | None
-    target: int                          # a span's number
+    target: int  # a span's number
 
 
 class _Walk:
@@ -71,8 +87,8 @@ class _Walk:
         self.spans = _spans(entry)
         self.done = len(self.spans)
         order = _ordered([self.done, *range(self.done)], _successors(self.spans))
-        self.order = np.array(order)                        # spans as they are gone through
-        self.rank = np.argsort(self.order)                  # of each span in it
+        self.order = np.array(order)  # spans as they are gone through
+        self.rank = np.argsort(self.order)  # of each span in it
         self.at = np.where(lanes.exists, self.rank[0], self.rank[self.done])
         self.visits = np.zeros((self.done, blocks), np.int64)
         self.registers: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -86,7 +102,10 @@ class _Walk:
             return False
         self.steps += 1
         if self.steps > MOST_VISITS:
-            raise Fault(f"the branches of {self.entry.name} were not followed to their end", code="mix_too_long")
+            raise Fault(
+                f"the branches of {self.entry.name} were not followed to their end",
+                code="mix_too_long",
+            )
         here = self.at == rank
         warps = here.reshape(self.blocks, -1, WARP).any(axis=2).sum(axis=1)
         span = self.spans[number]
@@ -95,7 +114,11 @@ class _Walk:
             evaluate(one, self.lanes, self.registers, here)
         self.at[here] = self.rank[number + 1]
         if span.jump is not None:
-            jumps = here if not span.jump.guard else here & self._taken(span.jump, here, int(warps.sum()))
+            jumps = (
+                here
+                if not span.jump.guard
+                else here & self._taken(span.jump, here, int(warps.sum()))
+            )
             self.at[jumps] = self.rank[span.target]
         return True
 
@@ -109,7 +132,7 @@ class _Walk:
         """Warp executions: a row a block, a column an instruction."""
         counts = np.zeros((self.blocks, len(self.entry.instructions)), np.int64)
         for span, visits in zip(self.spans, self.visits):
-            counts[:, span.first:span.last] = visits[:, np.newaxis]
+            counts[:, span.first : span.last] = visits[:, np.newaxis]
         return counts
 
 
@@ -124,7 +147,7 @@ def _spans(entry: Entry) -> tuple[_Span, ...]:
     found = []
     for first, last in zip(edges, edges[1:]):
         jump = instructions[last - 1] if instructions[last - 1].name in JUMPING else None
-        to = last                                           # a branch by a table is taken to go on
+        to = last  # a branch by a table is taken to go on
         if jump is not None and jump.name != "brx":
             to = len(instructions) if jump.name in LEAVING else entry.labels[jump.operands[0]]
         deciding = tuple(one for one in instructions[first:last] if written_by(one) & needed)
@@ -164,7 +187,9 @@ def _ordered(nodes: Sequence[int], successors: Mapping[int, set[int]]) -> list[i
     return result
 
 
-def _postorder(starts: Sequence[int], successors: Mapping[int, set[int]], inside: set[int]) -> list[int]:
+def _postorder(
+    starts: Sequence[int], successors: Mapping[int, set[int]], inside: set[int]
+) -> list[int]:
     """What can be reached from the starts, each node behind its successors (but for loops)."""
     seen: set[int] = set()
     found: list[int] = []

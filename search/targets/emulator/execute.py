@@ -94,7 +94,9 @@ def execute(
     build.prepare()
     for run in runs:
         _check(module, run)
-    deadline = Deadline.of(deadline_s) if wall_guard_s is None else Deadline(deadline_s, wall_guard_s)
+    deadline = (
+        Deadline.of(deadline_s) if wall_guard_s is None else Deadline(deadline_s, wall_guard_s)
+    )
     results: list[RunResult] = []
     interrupts = _interrupts
 
@@ -172,7 +174,9 @@ class _Batch:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Fault(f"gf-emulate cannot be started: {error.strerror}", code="emulator_start") from error
+            raise Fault(
+                f"gf-emulate cannot be started: {error.strerror}", code="emulator_start"
+            ) from error
         finally:
             os.close(write_fd)
         with _live_lock:
@@ -195,7 +199,9 @@ class _Batch:
             if event is None:
                 self.kill()
                 if not begun:
-                    raise Fault(f"the emulator did not come to run {run.name!r}", code="emulator_stalled")
+                    raise Fault(
+                        f"the emulator did not come to run {run.name!r}", code="emulator_stalled"
+                    )
                 late = RunFault("timeout", f"the run was not over after {deadline.cpu_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
@@ -265,9 +271,14 @@ class _Batch:
         if begun and returncode < 0 and -returncode not in OUTSIDE_SIGNALS:
             name = signal.Signals(-returncode).name
             return self._lost(
-                run, open_faults, "crash", RunFault("device_fault", f"the run's process died of {name}")
+                run,
+                open_faults,
+                "crash",
+                RunFault("device_fault", f"the run's process died of {name}"),
             )
-        raise Fault(f"gf-emulate ended with {returncode} while it ran {run.name!r}", code="emulator_lost")
+        raise Fault(
+            f"gf-emulate ended with {returncode} while it ran {run.name!r}", code="emulator_lost"
+        )
 
     def _lost(
         self, run: Run, open_faults: list[dict[str, Any]], status: str, last: RunFault | None
@@ -350,7 +361,9 @@ def _check(module: Module, run: Run) -> None:
 
     names = [buffer.name for buffer in run.buffers]
     if len(set(names)) != len(names) or not all(_NAME.fullmatch(name) for name in names):
-        refuse(f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}")
+        refuse(
+            f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}"
+        )
     if not _ORDER.fullmatch(run.order):
         refuse(f"unknown order {run.order!r}; known: forward, reverse, seeded:<n>")
     if run.count and module.flavour != "counted":
@@ -375,13 +388,21 @@ def _check(module: Module, run: Run) -> None:
         if launch.entry not in module.entries:
             refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
         if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
-            refuse(f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads")
+            refuse(
+                f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads"
+            )
         cluster = _cluster(module, launch)
         if launch.cluster not in ((1, 1, 1), cluster):
-            refuse(f"{launch.entry}: a cluster {launch.cluster}, but the kernel's __cluster_dims__ are {cluster}")
+            refuse(
+                f"{launch.entry}: a cluster {launch.cluster}, but the kernel's __cluster_dims__ are {cluster}"
+            )
         if min(cluster) < 1 or math.prod(cluster) > LARGEST_CLUSTER_BLOCKS:
-            refuse(f"{launch.entry}: a cluster {cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks")
+            refuse(
+                f"{launch.entry}: a cluster {cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks"
+            )
         if any(blocks % size for blocks, size in zip(launch.grid, cluster, strict=True)):
             refuse(f"{launch.entry}: the cluster {cluster} does not divide the grid {launch.grid}")
         if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
-            refuse(f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory")
+            refuse(
+                f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory"
+            )

@@ -14,10 +14,24 @@ Frames = Mapping[int, tuple[Frame, ...]]
 KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
 NO_READING_FENCE = "no fence on the reading side"  # as native/findings.h says it
-VERBS = {"read": "reads", "write": "writes", "atomic": "updates atomically", "copy": "starts to copy",
-         "matrix_read": "loads", "matrix_write": "stores", "volatile_read": "reads"}
-NOUNS = {"read": "read", "write": "write", "atomic": "atomic", "copy": "asynchronous copy",
-         "matrix_read": "matrix load", "matrix_write": "matrix store", "volatile_read": "read"}
+VERBS = {
+    "read": "reads",
+    "write": "writes",
+    "atomic": "updates atomically",
+    "copy": "starts to copy",
+    "matrix_read": "loads",
+    "matrix_write": "stores",
+    "volatile_read": "reads",
+}
+NOUNS = {
+    "read": "read",
+    "write": "write",
+    "atomic": "atomic",
+    "copy": "asynchronous copy",
+    "matrix_read": "matrix load",
+    "matrix_write": "matrix store",
+    "volatile_read": "read",
+}
 WRITES = ("write", "atomic", "copy", "matrix_write")
 
 
@@ -39,7 +53,18 @@ def findings(
     for fault in faults:
         known = any((kind, where) == (fault.kind, fault.where) for kind, where, _ in merged)
         if fault.kind in KINDS_OF_FAULTS and not known:
-            stopped = Finding(fault.kind, fault.sentence, fault.where, None, fault.block, fault.thread, None, "", 0, 1)
+            stopped = Finding(
+                fault.kind,
+                fault.sentence,
+                fault.where,
+                None,
+                fault.block,
+                fault.thread,
+                None,
+                "",
+                0,
+                1,
+            )
             _add(merged, stopped)
     return tuple(merged.values())[:MOST_FINDINGS]
 
@@ -54,10 +79,25 @@ def _finding(event: Event, count: int, frames: Frames) -> Finding:
     party, other = event["party"], event["other"]
     where = kernel_line(frames.get(party["site"], ()))
     other_where = kernel_line(frames.get(other["site"], ())) if other else None
-    sentence = _sentence(event, _thread(party), _place(where), _thread(other, party) if other else "",
-                         _place(other_where))
-    return Finding(event["kind"], sentence, where, other_where, tuple(party["block"]), tuple(party["thread"]),
-                   tuple(other["thread"]) if other else None, event["memory"], event["offset"], count)
+    sentence = _sentence(
+        event,
+        _thread(party),
+        _place(where),
+        _thread(other, party) if other else "",
+        _place(other_where),
+    )
+    return Finding(
+        event["kind"],
+        sentence,
+        where,
+        other_where,
+        tuple(party["block"]),
+        tuple(party["thread"]),
+        tuple(other["thread"]) if other else None,
+        event["memory"],
+        event["offset"],
+        count,
+    )
 
 
 def _sentence(event: Event, thread: str, place: str, other_thread: str, other_place: str) -> str:
@@ -73,15 +113,23 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
         return f"{thread} ends without having waited for its asynchronous copy of {event['bytes']} bytes ({place})"
     noun = NOUNS[event["other"]["action"]] if event["other"] else ""
     if event["detail"] == "in flight":
-        whose = f"{other_thread}'s asynchronous copy ({other_place})" if other_thread else "an asynchronous copy"
+        whose = (
+            f"{other_thread}'s asynchronous copy ({other_place})"
+            if other_thread
+            else "an asynchronous copy"
+        )
         return f"{access} while {whose} to it is under way: it has not been waited for"
     if event["kind"] == "in_flight_read":
-        return (f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered before it: "
-                f"no barrier between that thread's wait and this read")
+        return (
+            f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered before it: "
+            f"no barrier between that thread's wait and this read"
+        )
     unordered = f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it"
     if event["detail"] == NO_READING_FENCE:
-        return (f"{unordered}: the reading side has no fence between the atomic by which it learnt of that {noun} "
-                f"and this access")
+        return (
+            f"{unordered}: the reading side has no fence between the atomic by which it learnt of that {noun} "
+            f"and this access"
+        )
     return f"{unordered}: no {_missing(event)} between them"
 
 

@@ -50,7 +50,9 @@ def find_host_compiler() -> HostCompiler:
         if wanted
         else "neither g++ nor clang++ is on the PATH"
     )
-    raise CompilerMissing(f"the emulator needs a C++ compiler: {missing}", mend="apt-get install g++")
+    raise CompilerMissing(
+        f"the emulator needs a C++ compiler: {missing}", mend="apt-get install g++"
+    )
 
 
 def _describe(path: str) -> HostCompiler:
@@ -64,7 +66,9 @@ def _describe(path: str) -> HostCompiler:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerMissing(f"{path} --version does not answer", mend="apt-get install g++") from error
+        raise CompilerMissing(
+            f"{path} --version does not answer", mend="apt-get install g++"
+        ) from error
     version = answer.stdout.splitlines()[0] if answer.stdout else ""
     kind = "clang++" if "clang" in version.lower() else "g++"
     return HostCompiler(path=path, kind=kind, version=version, machine_flags=_machine_flags())
@@ -78,4 +82,4 @@ def _machine_flags() -> tuple[str, ...]:
     except OSError:
         return ()
     flags = next((line for line in information.splitlines() if line.startswith("flags")), "")
-    return ("-march=x86-64-v3",) if X86_64_V3 <= set(flags.split()) else ()
+    return ("-march=x86-64-v3",) if set(flags.split()) >= X86_64_V3 else ()

@@ -11,34 +11,61 @@ from functools import cache
 from greenfast.search.targets.emulator.control_flow import Executions, executions
 from greenfast.search.toolchain.ptx import Entry, Instruction
 
-CLASSES = ("fp32", "fp16", "int", "mma", "special", "shared", "global", "generic", "async copy",
-           "shared float atomic", "generic float atomic", "conversion", "shuffle", "control", "barrier", "other")
-BUFFER_ADDRESS = 1 << 24             # any that is not null
+CLASSES = (
+    "fp32",
+    "fp16",
+    "int",
+    "mma",
+    "special",
+    "shared",
+    "global",
+    "generic",
+    "async copy",
+    "shared float atomic",
+    "generic float atomic",
+    "conversion",
+    "shuffle",
+    "control",
+    "barrier",
+    "other",
+)
+BUFFER_ADDRESS = 1 << 24  # any that is not null
 
 # What the assembler makes of a PTX instruction, where it is not one of its own class; the first match counts.
 # Read from ptxas 13.5's output for sm_90, and for fragments from PTX ISA, "Matrix Fragments for wmma".
-EXPANSIONS = tuple((re.compile(pattern), made) for pattern, made in (
-    (r"(mov|cvta|ld\.param|pragma)\b", {}),                 # registers are renamed, parameters are operands
-    (r"(add|sub|shl|shr|neg|mul\.lo|mad\.lo)\.[busf]64$", {"int": 2}),
-    (r"(and|or|xor|not|selp|min|max)\.[bus]64$", {"int": 2}),
-    (r"setp\.\w+(\.\w+)?\.[bus]64$", {"int": 2}),
-    (r"(div|rem)\.[us]32$", {"int": 16, "special": 1, "conversion": 2}),
-    (r"(div|rem)\.[us]64$", {"int": 70, "special": 1, "conversion": 4}),
-    (r"(rcp|sqrt)\.r[nzpm]\.f32$", {"special": 1, "fp32": 4, "control": 2}),
-    (r"div\.r[nzpm]\.f32$", {"special": 1, "fp32": 7, "control": 2}),
-    (r"div\.(full|approx)\.", {"special": 1, "fp32": 2}),
-    (r"(ex2|lg2|rsqrt|sqrt|rcp)\.approx\.f32$", {"special": 1, "fp32": 3}),     # subnormals are scaled; not with .ftz
-    (r"(sin|cos)\.approx", {"special": 1, "fp32": 1}),
-    (r"cvt\.[usb](16|32|64)\.[usb](16|32|64)$", {"int": 0.5}),
-    (r"wmma\.(load\.c|store\.d)\..*row.*\.shared\.f32$", {"shared": 4}),      # eight floats of a lane, in pairs
-    (r"wmma\.(load\.c|store\.d)\..*\.shared\.f32$", {"shared": 8}),
-    (r"wmma\.(load|store)\.\w\..*\.global\.", {"global": 4}),
-    (r"wmma\.mma\..*m(16n16|32n8|8n32)k16", {"mma": 2}),    # HMMA.16816 computes 16 x 8
-    # Shared memory adds integers, but no floats: those are a loop of load, addition, ATOMS.CAST.SPIN and branch.
-    (r"(atom|red)\.(\w+\.)*shared(::cta)?\.add\.(noftz\.)?b?f\d",
-     {"shared": 1, "fp32": 1, "shared float atomic": 1, "control": 1}),
-    (r"(atom|red)\.((?!global)[\w:]+\.)*add\.(noftz\.)?b?f\d", {"generic float atomic": 1}),
-))
+EXPANSIONS = tuple(
+    (re.compile(pattern), made)
+    for pattern, made in (
+        (r"(mov|cvta|ld\.param|pragma)\b", {}),  # registers are renamed, parameters are operands
+        (r"(add|sub|shl|shr|neg|mul\.lo|mad\.lo)\.[busf]64$", {"int": 2}),
+        (r"(and|or|xor|not|selp|min|max)\.[bus]64$", {"int": 2}),
+        (r"setp\.\w+(\.\w+)?\.[bus]64$", {"int": 2}),
+        (r"(div|rem)\.[us]32$", {"int": 16, "special": 1, "conversion": 2}),
+        (r"(div|rem)\.[us]64$", {"int": 70, "special": 1, "conversion": 4}),
+        (r"(rcp|sqrt)\.r[nzpm]\.f32$", {"special": 1, "fp32": 4, "control": 2}),
+        (r"div\.r[nzpm]\.f32$", {"special": 1, "fp32": 7, "control": 2}),
+        (r"div\.(full|approx)\.", {"special": 1, "fp32": 2}),
+        (
+            r"(ex2|lg2|rsqrt|sqrt|rcp)\.approx\.f32$",
+            {"special": 1, "fp32": 3},
+        ),  # subnormals are scaled; not with .ftz
+        (r"(sin|cos)\.approx", {"special": 1, "fp32": 1}),
+        (r"cvt\.[usb](16|32|64)\.[usb](16|32|64)$", {"int": 0.5}),
+        (
+            r"wmma\.(load\.c|store\.d)\..*row.*\.shared\.f32$",
+            {"shared": 4},
+        ),  # eight floats of a lane, in pairs
+        (r"wmma\.(load\.c|store\.d)\..*\.shared\.f32$", {"shared": 8}),
+        (r"wmma\.(load|store)\.\w\..*\.global\.", {"global": 4}),
+        (r"wmma\.mma\..*m(16n16|32n8|8n32)k16", {"mma": 2}),  # HMMA.16816 computes 16 x 8
+        # Shared memory adds integers, but no floats: those are a loop of load, addition, ATOMS.CAST.SPIN and branch.
+        (
+            r"(atom|red)\.(\w+\.)*shared(::cta)?\.add\.(noftz\.)?b?f\d",
+            {"shared": 1, "fp32": 1, "shared float atomic": 1, "control": 1},
+        ),
+        (r"(atom|red)\.((?!global)[\w:]+\.)*add\.(noftz\.)?b?f\d", {"generic float atomic": 1}),
+    )
+)
 # Hopper has no warp-level products of fp8: they are taken apart into fp16.
 FP8_PRODUCT = re.compile(r"mma\.sync\..*m16n8k32.*\.e[45]m[23]\.")
 FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
@@ -48,8 +75,8 @@ FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
 class InstructionMix:
     """One block's warp instructions, or their average over the blocks that were followed."""
 
-    by_class: tuple[tuple[str, float], ...]      # of CLASSES, in their order
-    undecided: float                             # of the conditional branches, the share that data decide
+    by_class: tuple[tuple[str, float], ...]  # of CLASSES, in their order
+    undecided: float  # of the conditional branches, the share that data decide
 
     @property
     def total(self) -> float:
@@ -59,17 +86,27 @@ class InstructionMix:
         return dict(self.by_class)[name]
 
 
-def instruction_mix(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-                    block: tuple[int, int, int], blocks: Sequence[int],
-                    cluster: tuple[int, int, int] = (1, 1, 1)) -> InstructionMix:
+def instruction_mix(
+    entry: Entry,
+    arguments: Sequence[int | float | None],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    blocks: Sequence[int],
+    cluster: tuple[int, int, int] = (1, 1, 1),
+) -> InstructionMix:
     """The average of `blocks`, numbers in the grid. Fault when the entry's branches cannot be followed to their end."""
     found = executions(entry, arguments, grid, block, blocks, cluster)
     return _mix(entry, found.by_instruction, found.blocks, found)
 
 
-def block_mixes(entry: Entry, arguments: Sequence[int | float | None], grid: tuple[int, int, int],
-                block: tuple[int, int, int], blocks: Sequence[int],
-                cluster: tuple[int, int, int] = (1, 1, 1)) -> tuple[InstructionMix, ...]:
+def block_mixes(
+    entry: Entry,
+    arguments: Sequence[int | float | None],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    blocks: Sequence[int],
+    cluster: tuple[int, int, int] = (1, 1, 1),
+) -> tuple[InstructionMix, ...]:
     """The same of each block by itself."""
     found = executions(entry, arguments, grid, block, blocks, cluster)
     return tuple(_mix(entry, counts, 1, found) for counts in found.by_block)
@@ -80,8 +117,10 @@ def _mix(entry: Entry, counts: Sequence[int], blocks: int, found: Executions) ->
     for instruction, count in zip(entry.instructions, counts):
         for name, made in expansion(instruction, entry.sm) if count else ():
             sums[name] += count * made
-    return InstructionMix(tuple((name, sums[name] / blocks) for name in CLASSES),
-                          found.undecided / found.branches if found.branches else 0.0)
+    return InstructionMix(
+        tuple((name, sums[name] / blocks) for name in CLASSES),
+        found.undecided / found.branches if found.branches else 0.0,
+    )
 
 
 def expansion(one: Instruction, sm: int) -> tuple[tuple[str, float], ...]:
@@ -108,7 +147,11 @@ def class_of(opcode: str) -> str:
     if name in ("ld", "st", "ldmatrix", "stmatrix", "atom", "red", "wmma", "prefetch"):
         if parts & {"shared", "shared::cta"} or name in ("ldmatrix", "stmatrix"):
             return "shared"
-        return "global" if name in ("wmma", "prefetch") or parts & {"global", "const", "local"} else "generic"
+        return (
+            "global"
+            if name in ("wmma", "prefetch") or parts & {"global", "const", "local"}
+            else "generic"
+        )
     if name in ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"):
         return "special"
     if name in ("bra", "brx", "ret", "exit", "call", "trap"):

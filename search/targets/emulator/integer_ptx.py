@@ -19,16 +19,31 @@ Value = tuple[np.ndarray, np.ndarray]
 _REGISTER = re.compile(r"%[a-zA-Z_$][\w$]*(?:\.[xyz])?")
 _TYPE = re.compile(r"(?P<kind>[usb])(?P<width>8|16|32|64)|(?P<pred>pred)")
 _COMPARISONS: dict[str, Callable] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
-_ADDRESS = 1 << 24                   # where symbols and buffers lie, for comparisons with null
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lo": np.less,
+    "ls": np.less_equal,
+    "hi": np.greater,
+    "hs": np.greater_equal,
+}
+_ADDRESS = 1 << 24  # where symbols and buffers lie, for comparisons with null
 
 
 class Lanes:
     """The threads of `blocks` (numbers in the grid, x fastest), each block filled up to whole warps."""
 
-    def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], blocks: Sequence[int],
-                 arguments: Mapping[str, int | float | None], cluster: tuple[int, int, int] = (1, 1, 1)) -> None:
+    def __init__(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        blocks: Sequence[int],
+        arguments: Mapping[str, int | float | None],
+        cluster: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
         threads = block[0] * block[1] * block[2]
         padded = -(-threads // WARP) * WARP
         thread = np.tile(np.arange(padded), len(blocks))
@@ -53,10 +68,16 @@ class Lanes:
         for axis, size, blocks in zip("xyz", cluster, grid):
             at = self.special[f"%ctaid.{axis}"]
             rank, step = rank + at % size * step, step * size
-            self.special |= {f"%cluster_ctaid.{axis}": at % size, f"%clusterid.{axis}": at // size,
-                             f"%cluster_nctaid.{axis}": np.full(self.count, size, np.int64),
-                             f"%nclusterid.{axis}": np.full(self.count, blocks // size, np.int64)}
-        self.special |= {"%cluster_ctarank": rank, "%cluster_nctarank": np.full(self.count, step, np.int64)}
+            self.special |= {
+                f"%cluster_ctaid.{axis}": at % size,
+                f"%clusterid.{axis}": at // size,
+                f"%cluster_nctaid.{axis}": np.full(self.count, size, np.int64),
+                f"%nclusterid.{axis}": np.full(self.count, blocks // size, np.int64),
+            }
+        self.special |= {
+            "%cluster_ctarank": rank,
+            "%cluster_nctarank": np.full(self.count, step, np.int64),
+        }
 
     def constant(self, value: int) -> Value:
         return np.full(self.count, value, np.int64), self.all
@@ -81,13 +102,26 @@ def written_by(one: Instruction) -> frozenset[str]:
 
 @cache
 def _written(name: str, first: str) -> frozenset[str]:
-    if name in ("st", "bra", "brx", "ret", "bar", "barrier", "red", "cp", "membar", "fence") or first.startswith("["):
+    if name in (
+        "st",
+        "bra",
+        "brx",
+        "ret",
+        "bar",
+        "barrier",
+        "red",
+        "cp",
+        "membar",
+        "fence",
+    ) or first.startswith("["):
         return frozenset()
     return frozenset(_REGISTER.findall(first))
 
 
 def is_evaluated(one: Instruction) -> bool:
-    return _evaluator(one.opcode) is not None and not any(text.startswith(("{", "0f", "0d")) for text in one.operands)
+    return _evaluator(one.opcode) is not None and not any(
+        text.startswith(("{", "0f", "0d")) for text in one.operands
+    )
 
 
 def evaluate(one: Instruction, lanes: Lanes, registers: dict[str, Value], here: np.ndarray) -> None:
@@ -99,7 +133,9 @@ def evaluate(one: Instruction, lanes: Lanes, registers: dict[str, Value], here: 
         guard, known_guard = registers.get(one.guard, lanes.unknown)
         here = here & ~known_guard | here & ((guard == 0) if one.negated else (guard != 0))
     whole = here.all()
-    for name, (bits, known) in zip(one.operands[0].strip("{}").replace(",", "|").split("|"), values):
+    for name, (bits, known) in zip(
+        one.operands[0].strip("{}").replace(",", "|").split("|"), values
+    ):
         if known_guard is not None:
             known = known & known_guard
         if not whole:
@@ -116,12 +152,14 @@ def _results(one: Instruction, lanes: Lanes, registers: Mapping[str, Value]) -> 
     if one.name == "ld":
         return [lanes.argument(one.operands[1])]
     operands = [_read(text, lanes, registers) for text in one.operands[1:]]
-    given = [(_as(bits, kind), known) for (bits, known), kind in zip(operands, read_as(len(operands)))]
+    given = [
+        (_as(bits, kind), known) for (bits, known), kind in zip(operands, read_as(len(operands)))
+    ]
     found = evaluator(given)
     bits, known = found
     bits = bits.astype(np.int64)
     results = [(_narrow(bits, write_as), known)]
-    if count == 2:                       # setp p|q: q is the opposite
+    if count == 2:  # setp p|q: q is the opposite
         results.append((_narrow(1 - bits, write_as), known))
     return results
 
@@ -134,7 +172,7 @@ def _read(text: str, lanes: Lanes, registers: Mapping[str, Value]) -> Value:
     try:
         return lanes.constant(_signed64(int(text.rstrip("Uu"), 0)))
     except ValueError:
-        return lanes.constant(_ADDRESS)          # a symbol
+        return lanes.constant(_ADDRESS)  # a symbol
 
 
 def _signed64(value: int) -> int:
@@ -205,22 +243,34 @@ def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 _PLAIN: dict[str, Callable] = {
-    "mov": lambda a: a, "cvta": lambda a: a, "add": np.add, "sub": np.subtract, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not, "neg": np.negative, "abs": np.abs,
-    "min": np.minimum, "max": np.maximum, "div": _quotient, "rem": _remainder,
+    "mov": lambda a: a,
+    "cvta": lambda a: a,
+    "add": np.add,
+    "sub": np.subtract,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.bitwise_not,
+    "neg": np.negative,
+    "abs": np.abs,
+    "min": np.minimum,
+    "max": np.maximum,
+    "div": _quotient,
+    "rem": _remainder,
 }
 
 
 def _product(name: str, modifiers: Sequence[str], kind: str):
     width = int(kind[1:])
     wide, high = "wide" in modifiers, "hi" in modifiers
-    if (high or "hi" in modifiers) and width == 64 or width == 64 and wide:
+    if ((high or "hi" in modifiers) and width == 64) or (width == 64 and wide):
         return None
     result = f"{kind[0]}{2 * width}" if wide else kind
 
     def function(a: np.ndarray, b: np.ndarray, c: np.ndarray | int = 0) -> np.ndarray:
         product = a * b
         return (product >> width if high else product) + c
+
     types = (kind, kind, result)
     return (lambda one: _plain(function, one)), lambda count: types[:count], result
 
@@ -250,6 +300,7 @@ def _comparison(modifiers: Sequence[str], kind: str):
         if joined is None:
             return found
         return _logic(joined, (found[0].astype(np.int64), found[1]), values[2])
+
     return function, lambda count: (kind, kind, "pred")[:count], "pred"
 
 
@@ -260,7 +311,9 @@ def _logic(name: str, one: Value, other: Value) -> Value:
         return a ^ b, a_known & b_known
     settles = 0 if name == "and" else 1
     settled = a_known & (a == settles) | b_known & (b == settles)
-    return np.where(settled, settles, a & b if name == "and" else a | b), settled | a_known & b_known
+    return np.where(
+        settled, settles, a & b if name == "and" else a | b
+    ), settled | a_known & b_known
 
 
 def _select(values: Sequence[Value]) -> Value:

@@ -147,7 +147,11 @@ class Counters:
     @property
     def bank_conflict_factor(self) -> float:
         """1.0: no conflicts."""
-        return self.shared_wavefronts / self.shared_wavefronts_ideal if self.shared_wavefronts_ideal else 1.0
+        return (
+            self.shared_wavefronts / self.shared_wavefronts_ideal
+            if self.shared_wavefronts_ideal
+            else 1.0
+        )
 
     @property
     def float_addition_turns(self) -> float:

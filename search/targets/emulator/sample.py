@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 Index3 = tuple[int, int, int]
 
-FEWEST_CLUSTERS = 3                  # first, middle, last
+FEWEST_CLUSTERS = 3  # first, middle, last
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SampledCluster:
     """A cluster of the grid (x fastest); without clusters, a block."""
 
     number: int
-    weight: float                    # clusters of the launch that it stands for; together they are all
+    weight: float  # clusters of the launch that it stands for; together they are all
 
 
 def sampled_clusters(grid: Index3, cluster: Index3, most_blocks: int) -> tuple[SampledCluster, ...]:
@@ -37,7 +37,7 @@ def sampled_clusters(grid: Index3, cluster: Index3, most_blocks: int) -> tuple[S
     points = [tuple(axis[level] for axis, level in zip(axes, levels)) for levels in _lattice(count)]
     shares = _shares(points, sizes)
     weights: Counter[int] = Counter()
-    for (x, y, z), share in zip(points, shares):        # points of small grids may coincide
+    for (x, y, z), share in zip(points, shares):  # points of small grids may coincide
         weights[(z * sizes[1] + y) * sizes[0] + x] += whole * share
     return tuple(SampledCluster(*both) for both in sorted(weights.items()))
 
@@ -58,13 +58,17 @@ def _lattice(count: int) -> list[Index3]:
     """For each sample its stratum on each axis. All strata of an axis are met, and both corners (Korobov, 1959)."""
     cycle = count - 1
     step = _generator(cycle)
-    return [(one, one * step % cycle, one * step * step % cycle) for one in range(cycle)] + [(cycle,) * 3]
+    return [(one, one * step % cycle, one * step * step % cycle) for one in range(cycle)] + [
+        (cycle,) * 3
+    ]
 
 
 def _generator(cycle: int) -> int:
     """A step that visits all strata, nearest to the golden ratio; its square is a third direction where there is such."""
     steps = [one for one in range(1, cycle + 1) if math.gcd(one, cycle) == 1]
-    return min(steps, key=lambda one: (one * one % cycle in (1, cycle - 1), abs(one - 0.618 * cycle)))
+    return min(
+        steps, key=lambda one: (one * one % cycle in (1, cycle - 1), abs(one - 0.618 * cycle))
+    )
 
 
 def _shares(points: Sequence[Index3], sizes: Index3) -> list[float]:
@@ -72,7 +76,7 @@ def _shares(points: Sequence[Index3], sizes: Index3) -> list[float]:
     shares = [1.0] * len(points)
     for axis, size in enumerate(sizes):
         met = Counter(point[axis] for point in points)
-        if size == len(met):                            # each coordinate is there, and each is as large as the others
+        if size == len(met):  # each coordinate is there, and each is as large as the others
             shares = [share / met[point[axis]] for point, share in zip(points, shares)]
     total = sum(shares)
     return [share / total for share in shares]

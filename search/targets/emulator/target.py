@@ -20,27 +20,53 @@ from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMe
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
 from greenfast.search.targets.bound import bound_us
-from greenfast.search.targets.emulator import build, execute as native
+from greenfast.search.targets.emulator import build
+from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
-from greenfast.search.targets.emulator.work import estimated_mixes, launch_works, mixes_of, sample_of, whole_mix
+from greenfast.search.targets.emulator.work import (
+    estimated_mixes,
+    launch_works,
+    mixes_of,
+    sample_of,
+    whole_mix,
+)
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import FINDING_REASONS, LineCost, Reason, SafetyFinding, TimeKind, Timing
+from greenfast.search.verdict import (
+    FINDING_REASONS,
+    LineCost,
+    Reason,
+    SafetyFinding,
+    TimeKind,
+    Timing,
+)
 
-CHECK_FLOP_LIMIT = 400e6             # about half a second on one core
-FIRST_BATCH = 4                      # most wrong candidates show in the first runs
-SAMPLED_BLOCKS = 16                  # counted for the modelled time
+CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
+FIRST_BATCH = 4  # most wrong candidates show in the first runs
+SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
-CHECKED_PATIENCE = 4.0               # times the deadline of a plain run: slow checks are no fault of the candidate
+CHECKED_PATIENCE = (
+    4.0  # times the deadline of a plain run: slow checks are no fault of the candidate
+)
 MEMORY_BYTES = 4 * 2**30
-WORKSPACE_BYTES = 2**30              # that a run may ask for: it is laid out and kept by this process, too
-WORKER_BYTES = 256 * 2**20             # of address space that each thread of the process takes for its heap and stacks
-_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")      # folders of this machine are nobody's business
+WORKSPACE_BYTES = 2**30  # that a run may ask for: it is laid out and kept by this process, too
+WORKER_BYTES = (
+    256 * 2**20
+)  # of address space that each thread of the process takes for its heap and stacks
+_MACHINE_PATH = re.compile(
+    r"(?<![\w.])/(?:[^\s/:]+/)+"
+)  # folders of this machine are nobody's business
 ORDERS = ("forward", "reverse", "seeded:1")
-REASONS = {"deadlock": Reason.DEADLOCK, "divergence": Reason.DIVERGENCE, "misaligned": Reason.MISALIGNED,
-           "out_of_bounds": Reason.OUT_OF_BOUNDS, "timeout": Reason.TIMEOUT, "out_of_memory": Reason.OUT_OF_MEMORY,
-           "input_changed": Reason.INPUT_CHANGED}
+REASONS = {
+    "deadlock": Reason.DEADLOCK,
+    "divergence": Reason.DIVERGENCE,
+    "misaligned": Reason.MISALIGNED,
+    "out_of_bounds": Reason.OUT_OF_BOUNDS,
+    "timeout": Reason.TIMEOUT,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
+    "input_changed": Reason.INPUT_CHANGED,
+}
 
 
 @dataclass
@@ -66,8 +92,14 @@ class EmulatorTarget(Target):
     band = BAND
     check_flop_limit = CHECK_FLOP_LIMIT
 
-    def __init__(self, which: str, cache_folder: Path, include_dirs: tuple[Path, ...], workers: int,
-                 run_deadline_s: float) -> None:
+    def __init__(
+        self,
+        which: str,
+        cache_folder: Path,
+        include_dirs: tuple[Path, ...],
+        workers: int,
+        run_deadline_s: float,
+    ) -> None:
         self.name = f"emulator:{which}"
         self.device = device(which)
         self._cache_folder, self._include_dirs, self._workers = cache_folder, include_dirs, workers
@@ -91,15 +123,26 @@ class EmulatorTarget(Target):
             if not batch:
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
-            runs = [emulated_run(one, order, str(number)) for number, (one, order) in enumerate(zip(batch, orders))
-                    if no_room(one) is None]
+            runs = [
+                emulated_run(one, order, str(number))
+                for number, (one, order) in enumerate(zip(batch, orders))
+                if no_room(one) is None
+            ]
             results = iter(self._execute(self._module(program, "plain"), runs))
             for one, order in zip(batch, orders):
                 failure = no_room(one)
-                yield Execution(one, order, *(({}, failure) if failure else self._outcome(one, next(results))))
+                yield Execution(
+                    one, order, *(({}, failure) if failure else self._outcome(one, next(results)))
+                )
 
-    def measure(self, program: Program, cubin: Cubin, problems: Sequence[Problem], against: Rival | None = None,
-                inspect: Inspect | None = None) -> tuple[Timing, ...] | Failure:
+    def measure(
+        self,
+        program: Program,
+        cubin: Cubin,
+        problems: Sequence[Problem],
+        against: Rival | None = None,
+        inspect: Inspect | None = None,
+    ) -> tuple[Timing, ...] | Failure:
         timings = []
         for one in problems:
             if (failure := no_room(one)) is not None:
@@ -117,13 +160,21 @@ class EmulatorTarget(Target):
             if not batch:
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
-            runs = [emulated_run(one, order, str(number), check=True)
-                    for number, (one, order) in enumerate(zip(batch, orders)) if no_room(one) is None]
+            runs = [
+                emulated_run(one, order, str(number), check=True)
+                for number, (one, order) in enumerate(zip(batch, orders))
+                if no_room(one) is None
+            ]
             results = iter(self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE))
             for one, order in zip(batch, orders):
                 failure = no_room(one)
-                yield Checked(one, order, (SafetyFinding(failure.reason.value, failure.sentence),) if failure
-                              else findings_of(next(results), program.source_lines))
+                yield Checked(
+                    one,
+                    order,
+                    (SafetyFinding(failure.reason.value, failure.sentence),)
+                    if failure
+                    else findings_of(next(results), program.source_lines),
+                )
 
     def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
         if (failure := no_room(problem)) is not None:
@@ -133,7 +184,11 @@ class EmulatorTarget(Target):
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         self.prepare()
-        return (("target", self.name), ("host_compiler", self._build.compiler.version), ("model_band", f"{BAND:g}"))
+        return (
+            ("target", self.name),
+            ("host_compiler", self._build.compiler.version),
+            ("model_band", f"{BAND:g}"),
+        )
 
     def interrupt(self) -> None:
         native.interrupt()
@@ -148,18 +203,33 @@ class EmulatorTarget(Target):
             return program.modules[flavour]
         self.prepare()
         source = program.source
-        built = self._build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S)
+        built = self._build.build_module(
+            source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S
+        )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log[:200])
         said = _MACHINE_PATH.sub("", first.strip())[:300]
-        raise Fault(f"the emulator cannot compile this source, which NVRTC accepts: {said}", code="emulator_unsupported")
+        raise Fault(
+            f"the emulator cannot compile this source, which NVRTC accepts: {said}",
+            code="emulator_unsupported",
+        )
 
-    def _execute(self, module: Module, runs: list[native.Run], patience: float = 1.0) -> tuple[native.RunResult, ...]:
-        return native.execute(self._build, module, runs, workers=self._workers,
-                              deadline_s=self._run_deadline_s * patience, memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES)
+    def _execute(
+        self, module: Module, runs: list[native.Run], patience: float = 1.0
+    ) -> tuple[native.RunResult, ...]:
+        return native.execute(
+            self._build,
+            module,
+            runs,
+            workers=self._workers,
+            deadline_s=self._run_deadline_s * patience,
+            memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES,
+        )
 
-    def _outcome(self, problem: Problem, result: native.RunResult) -> tuple[Mapping[str, np.ndarray], Failure | None]:
+    def _outcome(
+        self, problem: Problem, result: native.RunResult
+    ) -> tuple[Mapping[str, np.ndarray], Failure | None]:
         failure = self._failure(problem, result)
         return ({}, failure) if failure else (result.outputs, None)
 
@@ -168,8 +238,10 @@ class EmulatorTarget(Target):
         if result.status == "not_run":
             raise Fault("an emulated run did not start", code="emulator_not_run")
         if result.status == "timeout":
-            return Failure(Reason.TIMEOUT, f"no end within {self._run_deadline_s:g} s of processor time on "
-                                           "the emulator")
+            return Failure(
+                Reason.TIMEOUT,
+                f"no end within {self._run_deadline_s:g} s of processor time on the emulator",
+            )
         if result.faults:
             first = result.faults[0]
             return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
@@ -178,28 +250,50 @@ class EmulatorTarget(Target):
         if result.canary:
             return Failure(Reason.OUT_OF_BOUNDS, str(result.canary[0]))
         if result.input_changed:
-            return Failure(Reason.INPUT_CHANGED, "the input " + ", ".join(result.input_changed) + " was written")
+            return Failure(
+                Reason.INPUT_CHANGED,
+                "the input " + ", ".join(result.input_changed) + " was written",
+            )
         return None
 
-    def _timing(self, program: Program, problem: Problem, cubin: Cubin, result: native.RunResult) -> Timing:
+    def _timing(
+        self, program: Program, problem: Problem, cubin: Cubin, result: native.RunResult
+    ) -> Timing:
         counters = result.counters
         if counters is None:
-            raise Fault("the emulator gave no counters for a counted run", code="emulator_no_counters")
+            raise Fault(
+                "the emulator gave no counters for a counted run", code="emulator_no_counters"
+            )
         mixes = mixes_of(problem, cubin, SAMPLED_BLOCKS)
         used = mixes or estimated_mixes(problem, counters, SAMPLED_BLOCKS)
-        note = (f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
-                if counters.blocks_executed < counters.blocks_total else "from all blocks")
+        note = (
+            f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
+            if counters.blocks_executed < counters.blocks_total
+            else "from all blocks"
+        )
         if not mixes:
             note += ", the mix of instructions estimated"
         works = launch_works(problem, counters, cubin, used, SAMPLED_BLOCKS)
         time = model(self.device, works, problem.work_bytes)
-        detail = (("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),
-                  ("floor_us", round(bound_us(self.device, problem), 4)))
-        return Timing(problem.case.name, time.time_us, TimeKind.MODELLED, time.limited_by, detail, note,
-                      line_costs_of(result, program.source_lines),
-                      limits=tuple((name, round(us, 4)) for name, us in time.limits),
-                      mix=tuple((name, round(count)) for name, count in whole_mix(problem, mixes, SAMPLED_BLOCKS))
-                      if mixes else ())
+        detail = (
+            ("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),
+            ("floor_us", round(bound_us(self.device, problem), 4)),
+        )
+        return Timing(
+            problem.case.name,
+            time.time_us,
+            TimeKind.MODELLED,
+            time.limited_by,
+            detail,
+            note,
+            line_costs_of(result, program.source_lines),
+            limits=tuple((name, round(us, 4)) for name, us in time.limits),
+            mix=tuple(
+                (name, round(count)) for name, count in whole_mix(problem, mixes, SAMPLED_BLOCKS)
+            )
+            if mixes
+            else (),
+        )
 
 
 def no_room(problem: Problem) -> Failure | None:
@@ -207,44 +301,115 @@ def no_room(problem: Problem) -> Failure | None:
     needed = sum(one.bytes for one in problem.workspaces)
     if needed <= WORKSPACE_BYTES:
         return None
-    return Failure(Reason.OUT_OF_MEMORY, f"its workspaces need {needed:,} bytes; a run on the emulator has "
-                                         f"{WORKSPACE_BYTES:,} for them")
+    return Failure(
+        Reason.OUT_OF_MEMORY,
+        f"its workspaces need {needed:,} bytes; a run on the emulator has "
+        f"{WORKSPACE_BYTES:,} for them",
+    )
 
 
-def findings_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[SafetyFinding, ...]:
+def findings_of(
+    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
+) -> tuple[SafetyFinding, ...]:
     """What a checked run reports, and what stopped it; Fault when it did not run at all."""
     if result.status == "not_run":
         raise Fault("a checked run did not start", code="emulator_not_run")
-    found = [SafetyFinding(one.kind, one.sentence, one.where, one.other_where, source_lines.get(one.where),
-                           source_lines.get(one.other_where), one.block, one.thread, one.other_thread, one.memory,
-                           one.offset_bytes, one.count) for one in result.findings]
+    found = [
+        SafetyFinding(
+            one.kind,
+            one.sentence,
+            one.where,
+            one.other_where,
+            source_lines.get(one.where),
+            source_lines.get(one.other_where),
+            one.block,
+            one.thread,
+            one.other_thread,
+            one.memory,
+            one.offset_bytes,
+            one.count,
+        )
+        for one in result.findings
+    ]
     reported = {one.kind for one in found}
-    found += [SafetyFinding(one.kind if one.kind in FINDING_REASONS else "device_fault", one.sentence, one.where, None,
-                            source_lines.get(one.where), None, one.block, one.thread)
-              for one in result.faults if one.kind not in reported]
+    found += [
+        SafetyFinding(
+            one.kind if one.kind in FINDING_REASONS else "device_fault",
+            one.sentence,
+            one.where,
+            None,
+            source_lines.get(one.where),
+            None,
+            one.block,
+            one.thread,
+        )
+        for one in result.faults
+        if one.kind not in reported
+    ]
     return tuple(found)
 
 
-def line_costs_of(result: native.RunResult, source_lines: Mapping[tuple[str, int], int]) -> tuple[LineCost, ...]:
+def line_costs_of(
+    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
+) -> tuple[LineCost, ...]:
     """Counters by line, the dearest first: shared memory's wavefronts and global memory's sectors alike."""
     lines = result.counters.per_line if result.counters else ()
-    found = [LineCost(one.file, one.line, source_lines.get((one.file, one.line)), one.kind, one.count, one.total_bytes,
-                      one.wavefronts, one.wavefronts_ideal, one.sectors, one.sectors_ideal) for one in lines]
+    found = [
+        LineCost(
+            one.file,
+            one.line,
+            source_lines.get((one.file, one.line)),
+            one.kind,
+            one.count,
+            one.total_bytes,
+            one.wavefronts,
+            one.wavefronts_ideal,
+            one.sectors,
+            one.sectors_ideal,
+        )
+        for one in lines
+    ]
     return tuple(sorted(found, key=lambda one: (-one.transactions, one.file, one.line, one.kind)))
 
 
-def emulated_run(problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False) -> native.Run:
+def emulated_run(
+    problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
+) -> native.Run:
     """A problem as the emulator takes it; a counted run executes a sample of the blocks only."""
-    buffers = [native.Buffer(one.name, one.role, one.image, "poison" if one.starts_poisoned else "image")
-               for one in problem.tensors]
-    buffers += [native.Buffer(one.name, "workspace", np.zeros(one.bytes, np.uint8), "zero" if one.zero_fill else "poison")
-                for one in problem.workspaces]
-    launches = tuple(native.Launch(
-        one.entry, one.grid, one.block, one.smem_dynamic_bytes, one.cluster,
-        arguments=None if one.arguments is None else tuple(map(_argument, one.arguments)),
-        sample=sample_of(one, SAMPLED_BLOCKS) if count else ()) for one in problem.launches)
-    return native.Run(name, launches, tuple(buffers), tuple(_argument(one) for one in problem.arguments), order=order,
-                      count=count, check=check)
+    buffers = [
+        native.Buffer(one.name, one.role, one.image, "poison" if one.starts_poisoned else "image")
+        for one in problem.tensors
+    ]
+    buffers += [
+        native.Buffer(
+            one.name,
+            "workspace",
+            np.zeros(one.bytes, np.uint8),
+            "zero" if one.zero_fill else "poison",
+        )
+        for one in problem.workspaces
+    ]
+    launches = tuple(
+        native.Launch(
+            one.entry,
+            one.grid,
+            one.block,
+            one.smem_dynamic_bytes,
+            one.cluster,
+            arguments=None if one.arguments is None else tuple(map(_argument, one.arguments)),
+            sample=sample_of(one, SAMPLED_BLOCKS) if count else (),
+        )
+        for one in problem.launches
+    )
+    return native.Run(
+        name,
+        launches,
+        tuple(buffers),
+        tuple(_argument(one) for one in problem.arguments),
+        order=order,
+        count=count,
+        check=check,
+    )
 
 
 def _argument(one: Tensor | Scalar | WorkspaceMemory | None):

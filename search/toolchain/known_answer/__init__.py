@@ -17,8 +17,7 @@ ARCH = "sm_90"
 ENTRY = "attention_wmma"
 # SHA-256 of the entry's machine code -> what it did.
 WRONG_CODE = {
-    "0088db4548ca95e1ea6f84cb559f8baee3fd2b310f083c1d351d454aeaeb10d8":
-        "8192 of 16640 outputs were wrong on an H200",
+    "0088db4548ca95e1ea6f84cb559f8baee3fd2b310f083c1d351d454aeaeb10d8": "8192 of 16640 outputs were wrong on an H200",
 }
 
 
@@ -36,9 +35,11 @@ def section(elf: bytes, wanted: str) -> bytes:
     """A section of a 64-bit little-endian ELF file, empty when it has none of that name."""
     (headers_at,) = struct.unpack_from("<Q", elf, 0x28)
     count, names = struct.unpack_from("<HH", elf, 0x3C)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", elf, headers_at + 64 * number) for number in range(count)]
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", elf, headers_at + 64 * number) for number in range(count)
+    ]
     for name_at, _, _, _, start, size, *_ in headers:
         begin = headers[names][4] + name_at
-        if elf[begin:elf.index(b"\0", begin)].decode() == wanted:
-            return elf[start:start + size]
+        if elf[begin : elf.index(b"\0", begin)].decode() == wanted:
+            return elf[start : start + size]
     return b""
