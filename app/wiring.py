@@ -24,7 +24,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import (
     DEFAULT_TARGET,
     SearchPlan,
@@ -174,7 +174,7 @@ class Services:
         on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
         return max(chosen, 2 * usable_cores()) if on_gpu else chosen
 
-    def bench(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> Bench:
+    def context(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> EvaluationContext:
         """What evaluating the plan's candidates needs, from the files of `catalogue` (today's unless given)."""
         files = catalogue or self.catalogue
         kernel = files.kernel(plan.kernel)
@@ -192,7 +192,7 @@ class Services:
             if target.measures
             else {}
         )
-        return Bench(
+        return EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
             workloads,
@@ -217,25 +217,25 @@ class Services:
         plan = self.store.plan(search_id)
         return SearchRun(
             plan,
-            self.bench(plan, self.catalogue_of(search_id)),
+            self.context(plan, self.catalogue_of(search_id)),
             sink,
             history,
             on_trial,
             on_closing,
         )
 
-    def environment(self, bench: Bench) -> dict[str, str]:
+    def environment(self, context: EvaluationContext) -> dict[str, str]:
         """What results depend on beside the candidate; the target has been prepared."""
-        found = dict(bench.target.identity())
+        found = dict(context.target.identity())
         if "toolchain" not in found:  # a recording names the one that it was made with
             found = {
-                **dict(bench.toolchain.identity),
-                "toolchain": toolchain_name(bench.toolchain),
+                **dict(context.toolchain.identity),
+                "toolchain": toolchain_name(context.toolchain),
                 **found,
             }
         return {
-            "device": bench.target.device.name,
-            "arch": bench.target.device.arch,
+            "device": context.target.device.name,
+            "arch": context.target.device.arch,
             **found,
             "greenfast": own_version(),
             "python": platform.python_version(),

@@ -11,7 +11,7 @@ from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.template_text import read_template_text
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 
 
@@ -144,11 +144,11 @@ def probed(
     kernel = catalogue.kernel("attention")
     chosen = kernel.workload(workload)
     compiled = chosen.compile_time(kernel)
-    bench = Bench(
+    context = EvaluationContext(
         kernel, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
     )
     return probe_candidate(
-        bench, preset_candidate(kernel.template(template), preset, compiled, changes), cases
+        context, preset_candidate(kernel.template(template), preset, compiled, changes), cases
     )
 
 

@@ -27,7 +27,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop.confirmation import BASELINE
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import DEFAULT_TARGET
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
@@ -174,7 +174,7 @@ def _rechecked(
     """Cheap first; what builds on something that failed is not reached."""
     target = services.target(target_name, include_dirs=include_dirs)
     workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workloads[0].compile_time(kernel),
         workloads,
@@ -186,7 +186,7 @@ def _rechecked(
         mode=str(bundle.environment.get("plan", {}).get("mode", "auto")),
     )
     target.prepare()
-    subject = _subject(bench, bundle.launch, bundle.text("kernel.cu"))
+    subject = _subject(context, bundle.launch, bundle.text("kernel.cu"))
     if isinstance(subject, Item):
         return [subject]
     spent = f"{subject.cubin.compile_s:.2f} s" if subject.cubin.compile_s else "from the cache"
@@ -206,21 +206,21 @@ def _rechecked(
         items.append(_item(gate.judge(subject)))
         if items[-1].finding is Finding.DISAGREES:
             return items
-    return [*items, _time_item(bench, bundle, subject)]
+    return [*items, _time_item(context, bundle, subject)]
 
 
-def _subject(bench: Bench, launch: dict[str, Any], text: str) -> Subject | Item:
+def _subject(context: EvaluationContext, launch: dict[str, Any], text: str) -> Subject | Item:
     """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
-    template = bench.kernel.template(str(launch["template"]))
+    template = context.kernel.template(str(launch["template"]))
     candidate = Candidate(
-        bench.kernel.name,
+        context.kernel.name,
         template.name,
-        complete_parameters(template, launch["parameters"], bench.compiled),
+        complete_parameters(template, launch["parameters"], context.compiled),
         Origin(OriginKind.SEEDED),
     )
     source = _as_text(text, tuple(dict.fromkeys(one.entry for one in template.launches)))
-    if not bench.target.measures:
-        rendered = bench.render(candidate)
+    if not context.target.measures:
+        rendered = context.render(candidate)
         if getattr(rendered, "digest", "") != source.digest:
             return Item(
                 "compile",
@@ -229,12 +229,12 @@ def _subject(bench: Bench, launch: dict[str, Any], text: str) -> Subject | Item:
                 "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it",
             )
         source = rendered
-    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    cubin = context.toolchain.compile(source, context.target.device.arch)
     if isinstance(cubin, CompileFailed):
         return Item(
             "compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}"
         )
-    return bench.subject(candidate, source, cubin)
+    return context.subject(candidate, source, cubin)
 
 
 def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
@@ -252,7 +252,7 @@ def _item(result: GateResult) -> Item:
 # ---- time ----
 
 
-def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
+def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item:
     """Rechecked where the bundle's time was measured against its baseline on the same device model, and only there."""
     recorded = recorded_runs(bundle)
     model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
@@ -262,13 +262,13 @@ def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
             Finding.NOT_RECHECKED,
             "the bundle holds no time that was measured against its baseline",
         )
-    if not bench.target.measures:
+    if not context.target.measures:
         return Item(
             "time",
             Finding.NOT_RECHECKED,
             f"measured on {model}; {bench.target.name} measures no time",
         )
-    if model != bench.target.device.name:
+    if model != context.target.device.name:
         return Item(
             "time",
             Finding.NOT_RECHECKED,
@@ -279,7 +279,7 @@ def _time_item(bench: Bench, bundle: OpenedBundle, subject: Subject) -> Item:
         return Item(
             "time", Finding.NOT_RECHECKED, "the bundle holds no baseline to time it against"
         )
-    rival = _subject(bench, bundle.baseline_launch, bundle.text("baseline.cu"))
+    rival = _subject(context, bundle.baseline_launch, bundle.text("baseline.cu"))
     if isinstance(rival, Item):
         return Item("time", Finding.CANNOT_TELL, f"the baseline: {rival.sentence}")
     runs = []

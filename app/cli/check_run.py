@@ -48,23 +48,23 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
             baseline=NO_BASELINE,
         )
     )
-    bench = services.bench(plan)
-    candidate = requested_candidate(bench, template, request)
-    source = bench.render(candidate)
+    context = services.context(plan)
+    candidate = requested_candidate(context, template, request)
+    source = context.render(candidate)
     if isinstance(source, RenderFailed):
         place = f"{source.line.file}:{source.line.number}: " if source.line else ""
         raise SpecError(place + source.message, code="render_error")
     _refuse_assembly(source, f"template {template.name}")
-    subject = bench.subject(candidate, source, None)
-    case = workload_case(bench.workloads[0], plan.seed)
+    subject = context.subject(candidate, source, None)
+    case = workload_case(context.workloads[0], plan.seed)
     counted = problem(
         kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False
     )
     report = _compiled(
         services,
-        bench.target.device.arch,
+        context.target.device.arch,
         source,
-        lambda: check_program(bench.target, subject.program, checked_problems(subject), counted),
+        lambda: check_program(context.target, subject.program, checked_problems(subject), counted),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {one}" for one in request.settings)

@@ -93,14 +93,14 @@ def probe_requested(
             code="cannot_probe",
             mend="--target emulator:h200",
         )
-    bench = services.bench(plan)
-    candidate = requested_candidate(bench, made, request)
+    context = services.context(plan)
+    candidate = requested_candidate(context, made, request)
     name = (
         made.name
         + (f":{request.preset}" if request.preset else "")
         + "".join(f" {one}" for one in request.settings)
     )
-    return f"{spec.name} {name}", plan.target, probe_candidate(bench, candidate, cases)
+    return f"{spec.name} {name}", plan.target, probe_candidate(context, candidate, cases)
 
 
 def show_reports(title: str, reports: tuple[ProbeReport, ...]) -> None:

@@ -14,7 +14,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.gates import GATES
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan, SearchRequest
 from greenfast.search.loop.run import baseline_candidate
 from greenfast.search.space.candidate import (
@@ -79,18 +79,18 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
             baseline=_baseline(kernel, request),
         )
     )
-    bench = services.bench(plan)
-    candidate = requested_candidate(bench, template, request)
-    bench.target.prepare()
+    context = services.context(plan)
+    candidate = requested_candidate(context, template, request)
+    context.target.prepare()
     baseline = None
     if plan.baseline != NO_BASELINE:
-        compared_with = baseline_candidate(plan, bench)
+        compared_with = baseline_candidate(plan, context)
         if compared_with.digest != candidate.digest:
-            baseline = evaluate(compared_with, bench)
-            bench = dataclasses.replace(
-                bench, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode
+            baseline = evaluate(compared_with, context)
+            context = dataclasses.replace(
+                context, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode
             )
-    done = evaluate(candidate, bench, lambda: timings_of(baseline.verdict) if baseline else None)
+    done = evaluate(candidate, context, lambda: timings_of(baseline.verdict) if baseline else None)
     return TrialResult(
         plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict)
     )
@@ -122,19 +122,21 @@ def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
     return None if (request.target or "").startswith("replay:") else kernel.baseline
 
 
-def requested_candidate(bench: Bench, template: TemplateSpec, request: TrialRequest) -> Candidate:
+def requested_candidate(
+    context: EvaluationContext, template: TemplateSpec, request: TrialRequest
+) -> Candidate:
     """The preset, or the defaults, with single parameters changed; UsageError for a point outside the space."""
     changes = parse_settings(template, request.settings)
     if request.preset is not None:
-        candidate = preset_candidate(template, request.preset, bench.compiled, changes)
+        candidate = preset_candidate(template, request.preset, context.compiled, changes)
     else:
         candidate = Candidate(
             template.kernel,
             template.name,
-            complete_parameters(template, changes, bench.compiled),
+            complete_parameters(template, changes, context.compiled),
             Origin(OriginKind.SEEDED),
         )
-    bench.target.space(template, bench.compiled).require(candidate.parameters)
+    context.target.space(template, context.compiled).require(candidate.parameters)
     return candidate
 
 

@@ -210,7 +210,7 @@ def _run(
     )
     if isinstance(run, RunResult):
         return run
-    patience(services.store.describe, claim, services.environment(run.bench))
+    patience(services.store.describe, claim, services.environment(run.context))
     try:
         return run.run()
     finally:
@@ -227,11 +227,11 @@ def _prepared(
 ) -> SearchRun:
     """The run, with its target built: the first time on a machine that takes a while."""
     run = services.search_run(search_id, sink, history, on_trial, on_closing)
-    if run.bench.checker is not None:  # what safety needs is built meanwhile
+    if run.context.checker is not None:  # what safety needs is built meanwhile
         threading.Thread(
-            target=_prepare_quietly, args=(run.bench.checker,), name=PREPARING, daemon=True
+            target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
         ).start()
-    run.bench.target.prepare()
+    run.context.target.prepare()
     return run
 
 

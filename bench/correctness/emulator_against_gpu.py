@@ -26,7 +26,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
@@ -89,7 +89,7 @@ def main() -> None:
         if time.monotonic() > end:
             return None
         compiled = workload.compile_time(kernel)
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             compiled,
             (workload,),
@@ -99,10 +99,10 @@ def main() -> None:
             GateLimits(),
             SEED,
         )
-        source = bench.render(candidate)
+        source = context.render(candidate)
         cubin = toolchain.compile(source, gpu.device.arch)
         assert isinstance(source, RenderedSource) and isinstance(cubin, Cubin), candidate
-        subject = bench.subject(candidate, source, cubin)
+        subject = context.subject(candidate, source, cubin)
         row = {
             "what": "candidate",
             "workload": workload.name,
@@ -114,7 +114,7 @@ def main() -> None:
         if row["ptxas"] != "passed":
             return row
         row["gpu"], row["gpu_sentence"] = said((CorrectnessGate(),), subject)
-        there = Bench(
+        there = EvaluationContext(
             kernel,
             compiled,
             (workload,),

@@ -45,7 +45,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import (
     LaunchPlan,
@@ -218,15 +218,15 @@ def _made(number: int, kernel, template, catalogue, device, rng: random.Random) 
             candidate = Candidate(
                 kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED)
             )
-            source = _bench(kernel, compiled, catalogue, None, None).render(candidate)
+            source = _context(kernel, compiled, catalogue, None, None).render(candidate)
             if not isinstance(source, RenderedSource):
                 raise SystemExit(f"{template.name} does not render: {source.message}")
             return Work(number, candidate, compiled, source)
     raise SystemExit(f"no valid point of {template.name} in {RARE} draws")
 
 
-def _bench(kernel, compiled, catalogue, target, toolchain, seed: int = 0) -> Bench:
-    return Bench(
+def _context(kernel, compiled, catalogue, target, toolchain, seed: int = 0) -> EvaluationContext:
+    return EvaluationContext(
         kernel,
         compiled,
         (),
@@ -289,8 +289,10 @@ def judge_all(works: list[Work], kernel, catalogue, toolchain, target, folder: P
         work.cubin = _compiled(work, toolchain, target)
         if work.cubin is None:
             return
-        bench = _bench(kernel, work.compiled, catalogue, target, toolchain, secrets.randbits(31))
-        subject = bench.subject(work.candidate, work.source, work.cubin)
+        context = _context(
+            kernel, work.compiled, catalogue, target, toolchain, secrets.randbits(31)
+        )
+        subject = context.subject(work.candidate, work.source, work.cubin)
         result = CorrectnessGate().judge(subject)
         work.gate = "" if result.outcome is Outcome.PASSED else result.sentence
 
@@ -314,8 +316,10 @@ def safety_of(kernel, catalogue, toolchain, folder: Path) -> Callable[[Work], No
     emulator.prepare()
 
     def judge(work: Work) -> None:
-        bench = _bench(kernel, work.compiled, catalogue, emulator, toolchain, secrets.randbits(31))
-        result = SafetyGate().judge(bench.subject(work.candidate, work.source, work.cubin))
+        context = _context(
+            kernel, work.compiled, catalogue, emulator, toolchain, secrets.randbits(31)
+        )
+        result = SafetyGate().judge(context.subject(work.candidate, work.source, work.cubin))
         work.safety = "" if result.outcome is Outcome.PASSED else result.sentence
 
     return judge

@@ -35,7 +35,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
@@ -169,7 +169,7 @@ def judged(
     def judge(work: Work) -> Row | None:
         if time.monotonic() > end:
             return None
-        bench = Bench(
+        context = EvaluationContext(
             work.kernel,
             work.compiled,
             (),
@@ -179,13 +179,13 @@ def judged(
             GateLimits(max_spill_bytes=None),
             work.seed,
         )
-        source = bench.render(work.candidate)
+        source = context.render(work.candidate)
         if not isinstance(source, RenderedSource):
             return {**work.row(), "outcome": "not rendered", "sentence": source.message}
         cubin = toolchain.compile(source, target.device.arch)
         if not isinstance(cubin, Cubin):
             return {**work.row(), "outcome": "not compiled", "sentence": str(cubin)[:300]}
-        result = CorrectnessGate().judge(bench.subject(work.candidate, source, cubin))
+        result = CorrectnessGate().judge(context.subject(work.candidate, source, cubin))
         if result.outcome is Outcome.PASSED:
             return {**work.row(), "outcome": "passed"}
         return {**work.row(), "outcome": result.outcome.value, "sentence": result.sentence}

@@ -151,25 +151,25 @@ def measured(shape: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def profiled(bench, candidate, workload) -> list[dict[str, Any]] | dict[str, str]:
+def profiled(context, candidate, workload) -> list[dict[str, Any]] | dict[str, str]:
     """Nsight Compute's counters of each launch; {"error": ...} where it cannot say."""
     from greenfast.app.bundle import profile_driver
     from greenfast.app.bundle.download import STATIC_FILES, launch_description
     from greenfast.search.diagnose.profile import ncu_command, parse_ncu, require_tool, run_tool
     from greenfast.search.errors import GreenfastError
 
-    source = bench.render(candidate)
-    row = SimpleNamespace(target=bench.target.name, workloads=(workload.name,))
+    source = context.render(candidate)
+    row = SimpleNamespace(target=context.target.name, workloads=(workload.name,))
     trial = SimpleNamespace(
         template=candidate.template, parameters=candidate.values(), source_digest=source.digest
     )
-    launch = launch_description(bench.kernel, row, trial)
+    launch = launch_description(context.kernel, row, trial)
     with tempfile.TemporaryDirectory(prefix="greenfast-profile-") as name:
         folder = Path(name)
         for file, text in (
             ("kernel.cu", source.text),
             ("launch.json", json.dumps(launch)),
-            ("reference.py", bench.kernel.reference_text),
+            ("reference.py", context.kernel.reference_text),
             ("run_cupy.py", (STATIC_FILES / "run_cupy.py.txt").read_text("utf-8")),
         ):
             (folder / file).write_text(text)
@@ -182,7 +182,7 @@ def profiled(bench, candidate, workload) -> list[dict[str, Any]] | dict[str, str
             command = ncu_command(
                 sys.executable, Path(profile_driver.__file__), folder, log, entries, workload.name
             )
-            last = run_tool(command, bench.target)
+            last = run_tool(command, context.target)
             return [
                 asdict(one)
                 for one in parse_ncu(log.read_text("utf-8", "replace") if log.is_file() else last)

@@ -41,7 +41,7 @@ from greenfast.search.loop.confirmation import (
     prepared,
     timed_in_turns,
 )
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Failure
@@ -174,7 +174,7 @@ def compared_pair(
         "base": str(pair.base),
         "changed": str(pair.changed),
     }
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workload.compile_time(kernel),
         (workload,),
@@ -187,8 +187,8 @@ def compared_pair(
     )
     try:
         both = {
-            "base": candidate_of(pair.base, bench),
-            "changed": candidate_of(pair.changed, bench),
+            "base": candidate_of(pair.base, context),
+            "changed": candidate_of(pair.changed, context),
         }
         if both["base"].digest == both["changed"].digest:
             return row | {"unavailable": "both are the same point"}
@@ -196,7 +196,7 @@ def compared_pair(
             old is not None
             and old["target"] == target.name
             and all(
-                old.get(f"{name}_figures", {}).get("source_digest") == bench.render(one).digest
+                old.get(f"{name}_figures", {}).get("source_digest") == context.render(one).digest
                 for name, one in both.items()
             )
         ):
@@ -204,36 +204,36 @@ def compared_pair(
         for name, one in both.items():
             row[f"{name}_parameters"], row[f"{name}_figures"] = (
                 one.values(),
-                figures(bench, one, workload, counters),
+                figures(context, one, workload, counters),
             )
         if target.measures:
-            row |= times(bench, both)
+            row |= times(context, both)
     except GreenfastError as error:
         row["unavailable"] = str(error)
     return row
 
 
-def candidate_of(point: Point, bench: Bench) -> Candidate:
+def candidate_of(point: Point, context: EvaluationContext) -> Candidate:
     """UsageError for names that the template does not have and points that it excludes."""
-    template, preset = bench.kernel.preset(point.preset)
-    template.check_supports(bench.workloads[0])
-    found = preset_candidate(template, preset.name, bench.compiled, dict(point.changes))
-    bench.target.space(template, bench.compiled).require(found.parameters)
+    template, preset = context.kernel.preset(point.preset)
+    template.check_supports(context.workloads[0])
+    found = preset_candidate(template, preset.name, context.compiled, dict(point.changes))
+    context.target.space(template, context.compiled).require(found.parameters)
     return found
 
 
-def figures(bench: Bench, candidate: Candidate, workload, counters: Counters) -> Row:
+def figures(context: EvaluationContext, candidate: Candidate, workload, counters: Counters) -> Row:
     """What the assembler, and the profiler or the emulator, say of one side."""
-    subject = prepared(bench, candidate)
+    subject = prepared(context, candidate)
     ptxas = PtxasGate().judge(subject).evidence
     found: Row = {
         name: getattr(ptxas, name)
         for name in ("registers", "spill_bytes", "smem_dynamic_bytes", "blocks_per_sm")
     }
     found["source_digest"] = subject.source.digest
-    if bench.target.measures:
-        return found | {"profile": counters.of(bench, candidate, workload, subject.source.digest)}
-    lines = bench.target.line_costs(subject.program, timed_problems(subject)[0])
+    if context.target.measures:
+        return found | {"profile": counters.of(context, candidate, workload, subject.source.digest)}
+    lines = context.target.line_costs(subject.program, timed_problems(subject)[0])
     if isinstance(lines, Failure):
         return found | {"error": lines.sentence}
     shared = [one for one in lines if one.is_shared]
@@ -253,19 +253,21 @@ class Counters:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Any] = {}
 
-    def of(self, bench: Bench, candidate: Candidate, workload, source_digest: str) -> Any:
+    def of(
+        self, context: EvaluationContext, candidate: Candidate, workload, source_digest: str
+    ) -> Any:
         key = source_digest, workload.name
         if key not in self._found:
-            self._found[key] = profiled(bench, candidate, workload)
+            self._found[key] = profiled(context, candidate, workload)
         return self._found[key]
 
 
-def times(bench: Bench, both: dict[str, Candidate]) -> Row:
+def times(context: EvaluationContext, both: dict[str, Candidate]) -> Row:
     """Ratio of the change over fresh processes, with its interval; the first process also checks both."""
     processes = []
     for _ in range(PROCESSES):
-        bench.target.fresh()
-        seeded = replace(bench, seed=secrets.randbelow(LARGEST_SEED))
+        context.target.fresh()
+        seeded = replace(context, seed=secrets.randbelow(LARGEST_SEED))
         subjects = {name: prepared(seeded, one) for name, one in both.items()}
         for name, one in subjects.items():
             result = CorrectnessGate().judge(one)

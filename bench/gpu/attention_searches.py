@@ -163,7 +163,7 @@ def searched(name: str, services: Services, chosen: argparse.Namespace, stop: St
         Origin(OriginKind.SEEDED),
     )
     row["floor"] = floors(kernel, candidate, workload)
-    row["profile"] = profiled(services.bench(plan), candidate, workload)
+    row["profile"] = profiled(services.context(plan), candidate, workload)
     return row
 
 

@@ -37,7 +37,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.confirmation import prepared, timed_in_turns
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
@@ -60,9 +60,9 @@ def main() -> None:
     target = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
     target.prepare()
     try:
-        bench, baseline = bench_of(catalogue, toolchain, target, chosen.workload)
-        candidates = right_candidates(bench, baseline, chosen.candidates)
-        rows = measured(bench, baseline, candidates, chosen.processes)
+        context, baseline = bench_of(catalogue, toolchain, target, chosen.workload)
+        candidates = right_candidates(context, baseline, chosen.candidates)
+        rows = measured(context, baseline, candidates, chosen.processes)
         found = analysed(rows)
         environment = {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -97,10 +97,10 @@ def bench_of(
     target,
     workload: str,
     kernel_name: str = "attention",
-) -> tuple[Bench, Candidate]:
+) -> tuple[EvaluationContext, Candidate]:
     kernel = catalogue.kernel(kernel_name)
     one = kernel.workload(workload)
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         one.compile_time(kernel),
         (one,),
@@ -111,19 +111,21 @@ def bench_of(
         0,
     )
     template, preset = kernel.preset(kernel.baseline)
-    return bench, preset_candidate(template, preset.name, bench.compiled)
+    return context, preset_candidate(template, preset.name, context.compiled)
 
 
-def right_candidates(bench: Bench, baseline: Candidate, wanted: int) -> list[Candidate]:
+def right_candidates(
+    context: EvaluationContext, baseline: Candidate, wanted: int
+) -> list[Candidate]:
     """Presets first, then random points, as long as they compile without spills and are right."""
     spaces = [
         space
-        for one in bench.kernel.templates
-        if next((space := Space(one, bench.compiled, bench.target.device)).each_point(), None)
+        for one in context.kernel.templates
+        if next((space := Space(one, context.compiled, context.target.device)).each_point(), None)
         is not None
     ]
     drawn = [
-        preset_candidate(space.template, preset.name, bench.compiled)
+        preset_candidate(space.template, preset.name, context.compiled)
         for space in spaces
         for preset in space.template.presets
     ]
@@ -133,7 +135,7 @@ def right_candidates(bench: Bench, baseline: Candidate, wanted: int) -> list[Can
         space = rng.choice(spaces)
         parameters = tuple((one.name, rng.choice(one.values)) for one in space.template.parameters)
         one = Candidate(
-            bench.kernel.name, space.template.name, parameters, Origin(OriginKind.SAMPLED)
+            context.kernel.name, space.template.name, parameters, Origin(OriginKind.SAMPLED)
         )
         if space.why_not(parameters) is None and one.digest not in {
             other.digest for other in (baseline, *drawn)
@@ -142,7 +144,7 @@ def right_candidates(bench: Bench, baseline: Candidate, wanted: int) -> list[Can
         if len(drawn) >= 2 * wanted:
             break
     with ThreadPoolExecutor(usable_cores()) as pool:
-        right = list(pool.map(lambda one: _is_right(bench, one), drawn))
+        right = list(pool.map(lambda one: _is_right(context, one), drawn))
     return [one for one, is_right in zip(drawn, right) if is_right][:wanted]
 
 
@@ -151,9 +153,9 @@ def _valid(candidate: Candidate, spaces: list[Space]) -> bool:
     return space.why_not(candidate.parameters) is None
 
 
-def _is_right(bench: Bench, candidate: Candidate) -> bool:
+def _is_right(context: EvaluationContext, candidate: Candidate) -> bool:
     try:
-        subject = prepared(bench, candidate)
+        subject = prepared(context, candidate)
     except Exception:  # what does not compile is not measured here
         return False
     return all(
@@ -162,17 +164,17 @@ def _is_right(bench: Bench, candidate: Candidate) -> bool:
 
 
 def measured(
-    bench: Bench, baseline: Candidate, candidates: list[Candidate], processes: int
+    context: EvaluationContext, baseline: Candidate, candidates: list[Candidate], processes: int
 ) -> list[dict]:
     """One row a candidate, process and pass, with all samples."""
     rows = []
     for process in range(processes):
         if process:  # the first one has checked all candidates, as a search's has
-            bench.target.fresh()
+            context.target.fresh()
         started = time.perf_counter()
         for again in range(PASSES):
             seed = secrets.randbelow(2**31)  # of inputs, the order, and where memory is laid out
-            order, seeded = random.Random(seed), replace(bench, seed=seed)
+            order, seeded = random.Random(seed), replace(context, seed=seed)
             against = prepared(seeded, baseline)
             subjects = [(number, prepared(seeded, one)) for number, one in enumerate(candidates)]
             for number, subject in order.sample(subjects, len(subjects)):

@@ -28,7 +28,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
@@ -221,7 +221,7 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
     if Space(template, compiled, device("h200")).why_not(candidate.parameters):
         return []
     started = time.perf_counter()
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         compiled,
         (workload,),
@@ -232,9 +232,9 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
         7,
         mode="hot",
     )
-    source = bench.render(candidate)
+    source = context.render(candidate)
     cubin = toolchain.compile(source, target.device.arch)
-    subject = bench.subject(candidate, source, cubin)
+    subject = context.subject(candidate, source, cubin)
     result = CorrectnessGate().judge(subject)
     time_us = None
     if workload.name in TIMED and result.outcome == "passed":

@@ -29,7 +29,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space, resolve
@@ -83,7 +83,7 @@ class Shop:
         )
         self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
 
-    def made(self, entry: Entry) -> tuple[Bench, Candidate, str | None]:
+    def made(self, entry: Entry) -> tuple[EvaluationContext, Candidate, str | None]:
         """The entry's bench and candidate, and why its space excludes it."""
         catalogue = self.catalogues[entry.root]
         kernel = catalogue.kernel(KERNEL)
@@ -96,7 +96,7 @@ class Shop:
                 f"no meaning beside the others: {', '.join(sorted(left))}", code="inactive"
             )
         candidate = Candidate(KERNEL, template.name, parameters, Origin(OriginKind.SEEDED))
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             compiled,
             (workload,),
@@ -108,7 +108,7 @@ class Shop:
             mode="hot",
         )
         return (
-            bench,
+            context,
             candidate,
             Space(template, compiled, self.target.device).why_not(candidate.parameters),
         )
@@ -123,24 +123,24 @@ def value_of(template: TemplateSpec, name: str, text: str) -> Value:
 
 def compiled_figures(shop: Shop, entry: Entry) -> dict:
     try:
-        bench, candidate, why = shop.made(entry)
+        context, candidate, why = shop.made(entry)
         if why is not None:
             return {"excluded": why}
-        source = bench.render(candidate)
+        source = context.render(candidate)
         cubin = shop.toolchain.compile(source, shop.target.device.arch)
     except GreenfastError as error:
         return {"excluded": str(error)}
     if isinstance(cubin, CompileFailed):
         return {"excluded": cubin.sentence}
-    template = bench.kernel.template(candidate.template)
-    point, first = resolve(template, candidate.parameters, bench.compiled), cubin.entries[0]
+    template = context.kernel.template(candidate.template)
+    point, first = resolve(template, candidate.parameters, context.compiled), cubin.entries[0]
     held = occupancy(
         shop.target.device,
         first.registers,
         point.threads_per_block,
         point.smem_dynamic_bytes + first.smem_static_bytes,
     )
-    flop = bench.kernel.work_flop(workload_case(bench.workloads[0], 0).values(bench.kernel))
+    flop = context.kernel.work_flop(workload_case(context.workloads[0], 0).values(context.kernel))
     return {
         "flop": flop,
         "registers": first.registers,
@@ -152,9 +152,9 @@ def compiled_figures(shop: Shop, entry: Entry) -> dict:
 
 
 def timed(shop: Shop, entry: Entry, flop: float) -> dict:
-    bench, candidate, _ = shop.made(entry)
+    context, candidate, _ = shop.made(entry)
     began = time.perf_counter()
-    verdict = evaluate(candidate, bench).verdict
+    verdict = evaluate(candidate, context).verdict
     evidence = performance_of(verdict)
     sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
     row = {

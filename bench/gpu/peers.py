@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.peers import compare_peers
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import TargetSettings, open_target
@@ -79,7 +79,7 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
         complete_parameters(template, won["parameters"], compiled),
         Origin(OriginKind.SEEDED),
     )
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         compiled,
         (workload,),
@@ -90,12 +90,12 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
         0,
         mode=MODE,
     )
-    verdict, began = evaluate(candidate, bench).verdict, time.perf_counter()
+    verdict, began = evaluate(candidate, context).verdict, time.perf_counter()
     if not isinstance(verdict, (Accepted, Green)):
         print(f"{workload.name}: its winner is no longer right: {verdict}", flush=True)
         return []
-    source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, target.device.arch))
+    source = context.render(candidate)
+    subject = context.subject(candidate, source, toolchain.compile(source, target.device.arch))
     peers = compare_peers(subject, PROCESSES)
     for one in peers:
         print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates.safety import SafetyGate, like
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
@@ -82,7 +82,7 @@ def main() -> None:
     plan = make_plan(request, catalogue, window=cores)
     kernel = catalogue.kernel("attention")
     workloads = tuple(kernel.workload(name) for name in plan.workloads)
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workloads[0].compile_time(kernel),
         workloads,
@@ -95,7 +95,7 @@ def main() -> None:
     )
     spans, sink, started = _clocked(), Recorder(), time.perf_counter()
     try:
-        result = SearchRun(plan, bench, sink, History()).run()
+        result = SearchRun(plan, context, sink, History()).run()
         ended = time.perf_counter()
         environment = {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -32,7 +32,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
@@ -100,18 +100,18 @@ def main(out: Path, trials: int, only: str, entries_named: list[str]) -> None:
     for other, label in ((100000, "equal"), (103000, "3 % slower"), (101000, "1 % slower")):
         save(comparisons(watches, target, toolchain, spin(other, twin=1), label))
     save(hang(watches, target, toolchain))
-    found, bench, sink = search(watches, target, toolchain, trials)
+    found, context, sink = search(watches, target, toolchain, trials)
     save(found)
     target.close()
-    save(*again(bench, sink, settings))
+    save(*again(context, sink, settings))
     save(album_of(album_rows(settings, toolchain, folder)))
     toolchain.close()
 
 
-def _bench(watches, target, toolchain, kernel, workload, **more) -> Bench:
+def _context(watches, target, toolchain, kernel, workload, **more) -> EvaluationContext:
     chosen = watches.kernel(kernel)
     one = chosen.workload(workload)
-    return Bench(
+    return EvaluationContext(
         chosen,
         one.compile_time(chosen),
         (one,),
@@ -124,10 +124,10 @@ def _bench(watches, target, toolchain, kernel, workload, **more) -> Bench:
     )
 
 
-def _subject(bench: Bench, candidate):
-    source = bench.render(candidate)
-    return bench.subject(
-        candidate, source, bench.toolchain.compile(source, bench.target.device.arch)
+def _subject(context: EvaluationContext, candidate):
+    source = context.render(candidate)
+    return context.subject(
+        candidate, source, context.toolchain.compile(source, context.target.device.arch)
     )
 
 
@@ -142,7 +142,7 @@ def known_times(watches, target, toolchain) -> list[dict]:
         (0, "large"),
     ):
         verdict = evaluate(
-            spin(cycles), _bench(watches, target, toolchain, "stopwatch", workload)
+            spin(cycles), _context(watches, target, toolchain, "stopwatch", workload)
         ).verdict
         timing = performance_of(verdict).timings[0]
         row = {
@@ -161,8 +161,8 @@ def known_times(watches, target, toolchain) -> list[dict]:
 
 
 def comparisons(watches, target, toolchain, candidate, label: str) -> dict:
-    bench = _bench(watches, target, toolchain, "stopwatch", "small")
-    subject, other = _subject(bench, candidate), _subject(bench, spin(100000))
+    context = _context(watches, target, toolchain, "stopwatch", "small")
+    subject, other = _subject(context, candidate), _subject(context, spin(100000))
     rival = Rival(other.program, timed_problems(other))
     problems = timed_problems(subject)
     said, medians, widths, started = Counter(), [], [], time.perf_counter()
@@ -188,8 +188,8 @@ def comparisons(watches, target, toolchain, candidate, label: str) -> dict:
 
 def hang(watches, target, toolchain) -> dict:
     """Seconds from the start of a candidate that never ends, and from its end, to the next one's results."""
-    bench = _bench(watches, target, toolchain, "stopwatch", "small")
-    right, endless = (_subject(bench, spin(cycles)) for cycles in (20000, 10**12))
+    context = _context(watches, target, toolchain, "stopwatch", "small")
+    right, endless = (_subject(context, spin(cycles)) for cycles in (20000, 10**12))
     problems = list(timed_problems(right))
     list(target.execute(right.program, problems))
     spans = []
@@ -223,12 +223,12 @@ def search(watches, target, toolchain, trials: int, seconds: float | None = None
         2 * usable_cores()
     )  # trials are recorded in order: one that takes long must not hold up the GPU
     plan = make_plan(request, watches, window=window)
-    bench = _bench(watches, target, toolchain, "attention", "mission")
+    context = _context(watches, target, toolchain, "attention", "mission")
     spans, sampler = _clocked(toolchain), Sampler()
     target.spans.clear()
     sampler.start()
     sink, started = Recorder(), time.perf_counter()
-    result = SearchRun(plan, bench, sink, History()).run()
+    result = SearchRun(plan, context, sink, History()).run()
     wall = time.perf_counter() - started
     rows = []
     for one in sink.trials:
@@ -271,7 +271,7 @@ def search(watches, target, toolchain, trials: int, seconds: float | None = None
             "threads_in": sampler.result(),
             "trials": rows,
         },
-        bench,
+        context,
         (plan, sink),
     )
 
@@ -291,7 +291,7 @@ def _clocked(toolchain) -> dict[str, float]:
     return spans
 
 
-def again(bench: Bench, searched, settings: TargetSettings) -> list[dict]:
+def again(context: EvaluationContext, searched, settings: TargetSettings) -> list[dict]:
     """The five best of the search against its baseline, in three fresh processes each."""
     plan, sink = searched
     judged = [
@@ -306,7 +306,7 @@ def again(bench: Bench, searched, settings: TargetSettings) -> list[dict]:
         target = open_target("cuda:0", settings)
         target.prepare()
         fresh = replace(
-            bench, target=target, baseline=sink.trials[0].candidate, seed=1000 + process
+            context, target=target, baseline=sink.trials[0].candidate, seed=1000 + process
         )
         for one in best:
             verdict = evaluate(one.candidate, fresh, lambda: baseline).verdict
@@ -341,10 +341,10 @@ def album_rows(
             continue
         catalogue = catalogue_of(entry, folder / str(number))
         try:
-            bench = _bench(catalogue, target, toolchain, entry.kernel, entry.workload)
-            candidate = _candidate(entry, bench)
+            context = _context(catalogue, target, toolchain, entry.kernel, entry.workload)
+            candidate = _candidate(entry, context)
             verdict = evaluate(
-                candidate, _after_sibling(entry, bench) if entry.sibling else bench
+                candidate, _after_sibling(entry, context) if entry.sibling else context
             ).verdict
             got = (
                 f"{verdict.stage}: {verdict.reason}"

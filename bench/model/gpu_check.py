@@ -61,7 +61,7 @@ def candidates(catalogue):
 
 def on_emulator(out: Path) -> None:
     from greenfast.search.gates import GateLimits
-    from greenfast.search.loop.evaluate import Bench, evaluate
+    from greenfast.search.loop.evaluate import EvaluationContext, evaluate
     from greenfast.search.targets import TargetSettings, open_target
     from greenfast.search.toolchain import Toolchain
     from greenfast.search.verdict import performance_of, verdict_name
@@ -74,7 +74,7 @@ def on_emulator(out: Path) -> None:
         )
         rows = []
         for kernel, _, candidate, _, compiled in candidates(catalogue):
-            bench = Bench(
+            context = EvaluationContext(
                 kernel,
                 compiled,
                 (kernel.workload(WORKLOAD),),
@@ -84,7 +84,7 @@ def on_emulator(out: Path) -> None:
                 GateLimits(max_spill_bytes=None),
                 0,
             )
-            done = evaluate(candidate, bench)
+            done = evaluate(candidate, context)
             timing = performance_of(done.verdict)
             rows.append(
                 {

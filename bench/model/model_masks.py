@@ -31,7 +31,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec, Workload
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
@@ -121,7 +121,7 @@ class Models:
             "parameters": candidate.values(),
         }
         compiled = workload.compile_time(self.kernel)
-        bench = Bench(
+        context = EvaluationContext(
             self.kernel,
             compiled,
             (workload,),
@@ -131,7 +131,7 @@ class Models:
             GateLimits(),
             SEED,
         )
-        source = bench.render(candidate)
+        source = context.render(candidate)
         if not isinstance(source, RenderedSource):
             return {**row, "failed": source.message}
         row["source"] = source.digest

@@ -20,7 +20,7 @@ from greenfast.search.gates.safety import checked_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate
 from greenfast.search.render import RenderedSource
 from greenfast.search.shipped import ALBUM
 from greenfast.search.space.candidate import (
@@ -161,17 +161,17 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
-    bench = Bench(
+    context = EvaluationContext(
         kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
     )
-    candidate = _candidate(entry, bench)
+    candidate = _candidate(entry, context)
     if entry.sibling:
-        bench = _after_sibling(entry, bench)
-    done = evaluate(candidate, bench)
+        context = _after_sibling(entry, context)
+    done = evaluate(candidate, context)
     findings = _findings_in(done.verdict)
     sentence = _mismatch(entry, done.verdict)
     if entry.finds and not findings and not sentence:
-        findings = _checked(candidate, bench)
+        findings = _checked(candidate, context)
         kinds = {one.kind for one in findings}
         if not kinds & set(entry.finds):
             sentence = (
@@ -182,20 +182,20 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     return Judged(entry, done, findings, sentence)
 
 
-def _after_sibling(entry: Entry, bench: Bench) -> Bench:
+def _after_sibling(entry: Entry, context: EvaluationContext) -> EvaluationContext:
     """The bench of a search in which the entry's sibling was trial 0."""
-    bench = replace(bench, siblings=Siblings(bench.kernel))
-    sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), bench)
-    bench.siblings.learn(Trial(0, sibling, evaluate(sibling, bench).verdict, None, 0.0))
-    return bench
+    context = replace(context, siblings=Siblings(context.kernel))
+    sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), context)
+    context.siblings.learn(Trial(0, sibling, evaluate(sibling, context).verdict, None, 0.0))
+    return context
 
 
-def _candidate(entry: Entry, bench: Bench) -> Candidate:
-    template = bench.kernel.template(entry.template)
+def _candidate(entry: Entry, context: EvaluationContext) -> Candidate:
+    template = context.kernel.template(entry.template)
     if entry.kind == "patch":
-        return preset_candidate(template, entry.preset, bench.compiled, entry.parameters)
-    parameters = complete_parameters(template, entry.parameters, bench.compiled)
-    return Candidate(bench.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
+        return preset_candidate(template, entry.preset, context.compiled, entry.parameters)
+    parameters = complete_parameters(template, entry.parameters, context.compiled)
+    return Candidate(context.kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
 
 
 def _mismatch(entry: Entry, verdict: Verdict) -> str:
@@ -230,14 +230,14 @@ def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
     )
 
 
-def _checked(candidate: Candidate, bench: Bench) -> tuple[SafetyFinding, ...]:
+def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFinding, ...]:
     """What the target's checks see in the first run that shows anything."""
-    source = bench.render(candidate)
+    source = context.render(candidate)
     assert isinstance(source, RenderedSource)
-    cubin = bench.toolchain.compile(source, bench.target.device.arch)
+    cubin = context.toolchain.compile(source, context.target.device.arch)
     assert isinstance(cubin, Cubin)
-    subject: Subject = bench.subject(candidate, source, cubin)
-    for run in bench.target.check(subject.program, checked_problems(subject)):
+    subject: Subject = context.subject(candidate, source, cubin)
+    for run in context.target.check(subject.program, checked_problems(subject)):
         if run.findings:
             return run.findings
     return ()

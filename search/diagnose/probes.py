@@ -19,7 +19,7 @@ from greenfast.search.gates.correctness import compare as compare_output
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.probe_spec import ProbeSpec
 from greenfast.search.kernels.spec import KernelSpec, tile_names
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import kernel_module
@@ -98,17 +98,17 @@ def probe_command(
 
 
 def probe_candidate(
-    bench: Bench, candidate: Candidate, case_names: Sequence[str] = ()
+    context: EvaluationContext, candidate: Candidate, case_names: Sequence[str] = ()
 ) -> tuple[ProbeReport, ...]:
     """Every stage of `candidate`, in order, on the kernel's probe cases or on the named ones (all their seeds).
 
     UsageError: an unknown case, or a kernel without probes.
     """
-    template = bench.kernel.template(candidate.template)
-    point = bench.subject(candidate, None, None).point
-    cases = _cases(bench, point.tiles, case_names)
-    bench.target.prepare()
-    stages: list[ProbeSpec | None] = [*bench.kernel.probes, None]
+    template = context.kernel.template(candidate.template)
+    point = context.subject(candidate, None, None).point
+    cases = _cases(context, point.tiles, case_names)
+    context.target.prepare()
+    stages: list[ProbeSpec | None] = [*context.kernel.probes, None]
     having = {one.name for one in template.probes if one.when is None or one.when(point.values)}
 
     def work(stage: ProbeSpec | None) -> ProbeReport:
@@ -116,13 +116,13 @@ def probe_candidate(
             return _report(
                 stage, "missing", f"template {template.name} has no such probe for these parameters"
             )
-        return _stage(bench, candidate, stage, cases)
+        return _stage(context, candidate, stage, cases)
 
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         reports = tuple(pool.map(work, stages))
     except BaseException:
-        bench.target.interrupt()  # Ctrl-C does not wait for what runs
+        context.target.interrupt()  # Ctrl-C does not wait for what runs
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -132,13 +132,15 @@ def probe_candidate(
     return reports
 
 
-def _cases(bench: Bench, tiles: Mapping[str, int], names: Sequence[str]) -> tuple[Case, ...]:
-    every = derived_cases(bench.kernel, bench.compiled, tiles, bench.seed)
+def _cases(
+    context: EvaluationContext, tiles: Mapping[str, int], names: Sequence[str]
+) -> tuple[Case, ...]:
+    every = derived_cases(context.kernel, context.compiled, tiles, context.seed)
     known = {one.name for one in every}
     for name in names:
         if name not in known:
             raise unknown_name("case", name, known, where=f"kernel {bench.kernel.name}")
-    wanted = names or bench.kernel.probe_cases
+    wanted = names or context.kernel.probe_cases
     first: dict[str, Case] = {}
     for one in every:
         first.setdefault(one.name, one)
@@ -150,14 +152,14 @@ def _cases(bench: Bench, tiles: Mapping[str, int], names: Sequence[str]) -> tupl
 
 
 def _stage(
-    bench: Bench, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]
+    context: EvaluationContext, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]
 ) -> ProbeReport:
     """Render, compile, run and compare one stage; None: the candidate as it is."""
-    subject = _compiled(bench, candidate, stage.name if stage else "")
+    subject = _compiled(context, candidate, stage.name if stage else "")
     if isinstance(subject, str):
         return _report(stage, "failed", subject)
     found: list[ProbedCase] = []
-    for execution in bench.target.execute(
+    for execution in context.target.execute(
         subject.program, [_problem(subject, stage, case) for case in on]
     ):
         if execution.failure is not None:
@@ -189,21 +191,23 @@ def _report(
     return ProbeReport(stage.name, outcome, sentence, stage.bound, stage.suspect, tuple(cases))
 
 
-def _compiled(bench: Bench, candidate: Candidate, probe: str) -> Subject | str:
+def _compiled(context: EvaluationContext, candidate: Candidate, probe: str) -> Subject | str:
     """The candidate with a probe, or why there is none. Only a target that runs cubins needs one."""
-    template = bench.kernel.template(candidate.template)
-    point = bench.subject(candidate, None, None).point
-    source = render(bench.kernel, template, candidate, point, bench.include_dirs, probe)
+    template = context.kernel.template(candidate.template)
+    point = context.subject(candidate, None, None).point
+    source = render(context.kernel, template, candidate, point, context.include_dirs, probe)
     if isinstance(source, RenderFailed):
         place = f"{source.line.file}:{source.line.number}: " if source.line else ""
         return place + source.message
     assert isinstance(source, RenderedSource)
     cubin = (
-        bench.toolchain.compile(source, bench.target.device.arch) if bench.target.measures else None
+        context.toolchain.compile(source, context.target.device.arch)
+        if context.target.measures
+        else None
     )
     if isinstance(cubin, CompileFailed):
         return cubin.sentence
-    return bench.subject(candidate, source, cubin)
+    return context.subject(candidate, source, cubin)
 
 
 def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:

@@ -23,7 +23,7 @@ from greenfast.search.loop.confirmation import (
     standing,
     unconfirmed,
 )
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.verdict import GateResult, Outcome
 
 CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
@@ -44,57 +44,59 @@ class Closing:
 
 
 def closing(
-    bench: Bench, baseline: Contender | None, contenders: Iterable[Contender]
+    context: EvaluationContext, baseline: Contender | None, contenders: Iterable[Contender]
 ) -> Callable[[], Closing] | None:
     """What is left to do, None when nothing was measured. The doing raises nothing: what goes wrong here is ours, and
     the search is complete without it."""
     if baseline is None:
         return None
     ranked = fastest(contenders, CONTENDERS)
-    return lambda: _close(bench, baseline, ranked)
+    return lambda: _close(context, baseline, ranked)
 
 
-def _close(bench: Bench, baseline: Contender, contenders: list[Contender]) -> Closing:
+def _close(context: EvaluationContext, baseline: Contender, contenders: list[Contender]) -> Closing:
     settled: list[Settled] = []
-    safe = [one for one in contenders if not one.spared or _is_safe(bench, one, settled)]
+    safe = [one for one in contenders if not one.spared or _is_safe(context, one, settled)]
     confirmations, best = _confirmed(
-        bench, baseline, safe, lambda number, result: settled.append((number, result))
+        context, baseline, safe, lambda number, result: settled.append((number, result))
     )
     said = (
         "; ".join(one.sentence for one in confirmations)
         or "no candidate was measured faster than the baseline"
     )
     peers: tuple[Peer, ...] | None = ()
-    if bench.compare_peers is not None and not bench.cancelled():
+    if context.compare_peers is not None and not context.cancelled():
         peers, fault = _kept(
-            lambda: bench.compare_peers(prepared(bench, best.candidate), cancelled=bench.cancelled)
+            lambda: context.compare_peers(
+                prepared(context, best.candidate), cancelled=context.cancelled
+            )
         )
         said += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), said)
 
 
-def _is_safe(bench: Bench, contender: Contender, settled: list[Settled]) -> bool:
+def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Settled]) -> bool:
     """Judge what the contender was spared. Where a fault of ours keeps it from being judged it contends no more."""
-    result, _ = _kept(lambda: safety_of(bench, contender))
+    result, _ = _kept(lambda: safety_of(context, contender))
     if result is not None:
         settled.append((contender.number, result))
     return result is not None and result.outcome is not Outcome.FAILED
 
 
 def _confirmed(
-    bench: Bench, baseline: Contender, contenders: list[Contender], settle: Settle
+    context: EvaluationContext, baseline: Contender, contenders: list[Contender], settle: Settle
 ) -> tuple[tuple[Confirmation, ...], Contender]:
     """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
     slower than the runner-up, who then has to hold by itself."""
     who = standing(baseline, contenders)
     if who is None:
         return (), baseline
-    first, fault = _kept(lambda: confirm(bench, who, settle=settle))
+    first, fault = _kept(lambda: confirm(context, who, settle=settle))
     first = first or unconfirmed(who.winner, fault)
     if fault or (first.comparisons and not is_beaten(first)):
         return (first,), who.winner
     others, winner = _confirmed(
-        bench, baseline, [one for one in contenders if one is not who.winner], settle
+        context, baseline, [one for one in contenders if one is not who.winner], settle
     )
     if first.confirmed and not others[-1].confirmed:
         return (*others, first), who.winner

@@ -19,7 +19,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
-from greenfast.search.loop.evaluate import Bench, time_us_of
+from greenfast.search.loop.evaluate import EvaluationContext, time_us_of
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Failure, Rival
@@ -106,9 +106,9 @@ def standing(baseline: Contender, contenders: Iterable[Contender]) -> Standing |
     return Standing(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None) if ranked else None
 
 
-def safety_of(bench: Bench, contender: Contender) -> GateResult:
+def safety_of(context: EvaluationContext, contender: Contender) -> GateResult:
     """The verdict that a spared contender lacks."""
-    return SafetyGate().judge(prepared(bench, contender.candidate))
+    return SafetyGate().judge(prepared(context, contender.candidate))
 
 
 def is_beaten(confirmation: Confirmation) -> bool:
@@ -120,7 +120,7 @@ def is_beaten(confirmation: Confirmation) -> bool:
 
 
 def confirm(
-    bench: Bench,
+    context: EvaluationContext,
     who: Standing,
     processes: int = PROCESSES,
     new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
@@ -132,7 +132,7 @@ def confirm(
     try:
         for _ in range(processes):
             for role, times in _process_or_another(
-                bench, who, tuple(found), new_seed, settle
+                context, who, tuple(found), new_seed, settle
             ).items():
                 if isinstance(times, ProcessTimes):
                     found[role].append(times)
@@ -163,11 +163,11 @@ def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
     return across_processes([measured_decision(one.timings)[1] for one in processes])
 
 
-def prepared(bench: Bench, candidate: Candidate) -> Subject:
+def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
     """A candidate that was right before, compiled and ready to be checked and timed."""
-    source = bench.render(candidate)
+    source = context.render(candidate)
     cubin = (
-        bench.toolchain.compile(source, bench.target.device.arch)
+        context.toolchain.compile(source, context.target.device.arch)
         if isinstance(source, RenderedSource)
         else None
     )
@@ -176,33 +176,37 @@ def prepared(bench: Bench, candidate: Candidate) -> Subject:
             f"a {candidate.template} candidate that was right before can no longer be compiled",
             code="contender_lost",
         )
-    return bench.subject(candidate, source, cubin)
+    return context.subject(candidate, source, cubin)
 
 
 def _process_or_another(
-    bench: Bench, who: Standing, roles: tuple[str, ...], new_seed: Callable[[], int], settle: Settle
+    context: EvaluationContext,
+    who: Standing,
+    roles: tuple[str, ...],
+    new_seed: Callable[[], int],
+    settle: Settle,
 ) -> dict[str, ProcessTimes | str]:
     """A process, and another in its place when a fault of ours ended it."""
     try:
-        return _process(bench, who, roles, new_seed(), settle)
+        return _process(context, who, roles, new_seed(), settle)
     except Fault:
-        if bench.cancelled():
+        if context.cancelled():
             raise
-    return _process(bench, who, roles, new_seed(), settle)
+    return _process(context, who, roles, new_seed(), settle)
 
 
 def _process(
-    bench: Bench, who: Standing, roles: tuple[str, ...], seed: int, settle: Settle
+    context: EvaluationContext, who: Standing, roles: tuple[str, ...], seed: int, settle: Settle
 ) -> dict[str, ProcessTimes | str]:
     """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
     out differently from one process to the next."""
-    bench.target.fresh()
-    seeded, order = replace(bench, seed=seed, siblings=None), random.Random(seed)
+    context.target.fresh()
+    seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
     winner = prepared(seeded, who.winner.candidate)
     others = {role: prepared(seeded, who.by_role()[role].candidate) for role in roles}
     found: dict[str, ProcessTimes | str] = {}
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
-        _not_cancelled(bench)
+        _not_cancelled(context)
         result = CorrectnessGate().judge(subject)
         if result.outcome is Outcome.FAILED and role != BASELINE:
             settle((who.by_role()[role] if role else who.winner).number, result)
@@ -211,7 +215,7 @@ def _process(
         if result.outcome is Outcome.FAILED:
             found[role] = result.sentence
     for role, other in _shuffled(order, [one for one in others.items() if one[0] not in found]):
-        _not_cancelled(bench)
+        _not_cancelled(context)
         times = timed_in_turns(winner, other)
         if isinstance(times, Failure):
             raise _Wrong(times.sentence)
@@ -270,8 +274,8 @@ def _shuffled(
     return order.sample(all_of_them, len(all_of_them))
 
 
-def _not_cancelled(bench: Bench) -> None:
-    if bench.cancelled():
+def _not_cancelled(context: EvaluationContext) -> None:
+    if context.cancelled():
         raise Fault("the confirmation was stopped", code="interrupted")
 
 

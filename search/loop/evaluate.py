@@ -41,7 +41,7 @@ FAULT_RETRIES = 2
 
 
 @dataclass(frozen=True)
-class Bench:
+class EvaluationContext:
     """What evaluating needs beside the candidate."""
 
     kernel: KernelSpec
@@ -149,19 +149,19 @@ class Evaluated:
 
 def evaluate(
     candidate: Candidate,
-    bench: Bench,
+    context: EvaluationContext,
     baseline: BaselineTimings = no_baseline,
     rendered: RenderedSource | RenderFailed | None = None,
 ) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such."""
     started = time.monotonic()
-    rendered = rendered if rendered is not None else bench.render(candidate)
+    rendered = rendered if rendered is not None else context.render(candidate)
     source = rendered if isinstance(rendered, RenderedSource) else None
     attempt = 0
     while True:
         attempt += 1
-        verdict = _through(candidate, bench, rendered, baseline)
-        if not _is_repeated(verdict) or attempt > FAULT_RETRIES or bench.cancelled():
+        verdict = _through(candidate, context, rendered, baseline)
+        if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.cancelled():
             return Evaluated(verdict, source, time.monotonic() - started, attempt)
 
 
@@ -172,7 +172,7 @@ def _is_repeated(verdict: Verdict) -> bool:
 
 def _through(
     candidate: Candidate,
-    bench: Bench,
+    context: EvaluationContext,
     rendered: RenderedSource | RenderFailed,
     baseline: BaselineTimings,
 ) -> Verdict:
@@ -180,26 +180,26 @@ def _through(
         place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
         return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
     try:
-        known = bench.target.answers(bench.question(candidate, rendered, baseline))
+        known = context.target.answers(context.question(candidate, rendered, baseline))
         if known is not None:
             return known
-        compiled = bench.toolchain.compile(rendered, bench.target.device.arch)
+        compiled = context.toolchain.compile(rendered, context.target.device.arch)
     except Fault as fault:
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
-    return _through_gates(bench.subject(candidate, rendered, compiled, baseline), bench)
+    return _through_gates(context.subject(candidate, rendered, compiled, baseline), context)
 
 
-def _through_gates(subject: Subject, bench: Bench) -> Verdict:
+def _through_gates(subject: Subject, context: EvaluationContext) -> Verdict:
     results: list[GateResult] = []
     for number, gate in enumerate(GATES):
         try:
-            result = _spared(gate.name, results, bench.best_time_us) or gate.judge(subject)
+            result = _spared(gate.name, results, context.best_time_us) or gate.judge(subject)
         except (Fault, SpecError) as error:
             return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
         results.append(result)
-        bench.on_result(result)
+        context.on_result(result)
         if result.outcome is Outcome.FAILED:
             results += [
                 GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")

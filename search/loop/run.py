@@ -24,7 +24,7 @@ from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
-from greenfast.search.loop.evaluate import Bench, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
@@ -131,7 +131,7 @@ class SearchRun:
     def __init__(
         self,
         plan: SearchPlan,
-        bench: Bench,
+        context: EvaluationContext,
         sink: Sink,
         history: History,
         on_trial: Callable[[Trial], None] = lambda trial: None,
@@ -140,10 +140,10 @@ class SearchRun:
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
-        baseline = baseline_candidate(plan, bench) if plan.baseline != NO_BASELINE else None
-        self.siblings = Siblings(bench.kernel, history.checks_of)
-        self.bench = replace(
-            bench,
+        baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
+        self.siblings = Siblings(context.kernel, history.checks_of)
+        self.context = replace(
+            context,
             cancelled=self.stop.is_set,
             baseline=baseline,
             min_gain=plan.min_gain,
@@ -151,7 +151,7 @@ class SearchRun:
             best_time_us=lambda: self.best_time_us,
             siblings=self.siblings,
         )
-        self.strategy = make_strategy(plan, bench)
+        self.strategy = make_strategy(plan, context)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
@@ -170,7 +170,7 @@ class SearchRun:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
         self._started = time.monotonic()
         use_children()
-        self.bench.target.prepare()
+        self.context.target.prepare()
         flights: deque[_Flight] = deque()
         with LocalExecutor(self.plan.window) as executor:
             try:
@@ -209,11 +209,13 @@ class SearchRun:
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
-        bench = self.bench
-        if bench.closing_checks is not None:
-            bench = replace(bench, kernel=replace(bench.kernel, checks=bench.closing_checks))
+        context = self.context
+        if context.closing_checks is not None:
+            context = replace(
+                context, kernel=replace(context.kernel, checks=context.closing_checks)
+            )
         work = (
-            closing(bench, self.measured_baseline, self.contenders) if self.plan.confirm else None
+            closing(context, self.measured_baseline, self.contenders) if self.plan.confirm else None
         )
         if work is None:
             return result
@@ -236,17 +238,17 @@ class SearchRun:
         for number, judged in done.settled:
             self.sink.settle(number, judged)
         for confirmation in done.confirmations:
-            self.sink.confirm(replace(confirmation, checks=passed_checks(bench.kernel)))
+            self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
         return RunResult(result.ended, f"{result.why}; {done.said}")
 
     def _interrupt(self) -> None:
         self.stop.set()
-        self.bench.toolchain.interrupt()
-        self.bench.target.interrupt()
-        if self.bench.checker is not None:
-            self.bench.checker.interrupt()
+        self.context.toolchain.interrupt()
+        self.context.target.interrupt()
+        if self.context.checker is not None:
+            self.context.checker.interrupt()
 
     def _ended(self, control: Control, exhausted: bool) -> RunResult:
         if control is Control.PAUSE:
@@ -290,7 +292,7 @@ class SearchRun:
             proposal = self._next_proposal()
             if proposal is None:
                 return None
-            rendered = self.bench.render(proposal.candidate)
+            rendered = self.context.render(proposal.candidate)
             if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
                 told = self.sources[
                     rendered.digest
@@ -321,7 +323,7 @@ class SearchRun:
             )
             return _Flight(pending.number, proposal, None, future)
         return self._submit(
-            executor, pending.number, proposal, self.bench.render(pending.candidate)
+            executor, pending.number, proposal, self.context.render(pending.candidate)
         )
 
     def _submit(
@@ -330,15 +332,15 @@ class SearchRun:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:
             self.sources[source.digest] = None
-        bench, baseline = self.bench, self._timed_baseline
+        context, baseline = self.context, self._timed_baseline
         if self._is_baseline(number):
-            bench, baseline = replace(bench, on_result=self._hear_baseline), no_baseline
-        future = executor.submit(evaluate, proposal.candidate, bench, baseline, rendered)
+            context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
+        future = executor.submit(evaluate, proposal.candidate, context, baseline, rendered)
         return _Flight(number, proposal, source, future)
 
     def _next_proposal(self) -> Proposal | None:
         if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
-            return Proposal(baseline_candidate(self.plan, self.bench))
+            return Proposal(baseline_candidate(self.plan, self.context))
         return self.strategy.ask()
 
     def _wait(self, flight: _Flight) -> Evaluated | None:
@@ -400,26 +402,26 @@ def failure_sentence(why: str) -> str:
     return why if why.startswith(FAILED) else f"{FAILED}: {why}"
 
 
-def make_strategy(plan: SearchPlan, bench: Bench) -> Strategy:
+def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
     """The plan's strategy over its templates' spaces, with every preset as a seed."""
     spaces = {
-        name: bench.target.space(bench.kernel.template(name), bench.compiled)
+        name: context.target.space(context.kernel.template(name), context.compiled)
         for name in plan.templates
     }
     seeds = [
-        preset_candidate(space.template, preset.name, bench.compiled)
+        preset_candidate(space.template, preset.name, context.compiled)
         for space in spaces.values()
         for preset in space.template.presets
     ]
     valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
-    return STRATEGIES[plan.strategy](bench.kernel.name, spaces, valid, plan.seed)
+    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 
 
-def baseline_candidate(plan: SearchPlan, bench: Bench) -> Candidate:
+def baseline_candidate(plan: SearchPlan, context: EvaluationContext) -> Candidate:
     if plan.champion is not None:
         return plan.champion
-    template, preset = bench.kernel.preset(plan.baseline)
-    return preset_candidate(template, preset.name, bench.compiled)
+    template, preset = context.kernel.preset(plan.baseline)
+    return preset_candidate(template, preset.name, context.compiled)
 
 
 def told_of(trial: Trial, plan: SearchPlan) -> Told | None:

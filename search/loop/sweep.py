@@ -16,7 +16,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.kernels.spec import KernelSpec, Workload
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (
     Heading,
@@ -116,7 +116,7 @@ class Sweep:
         )
         self._baseline = preset_candidate(*_preset(order), compiled)
         limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
-        self._bench = Bench(
+        self._context = EvaluationContext(
             replace(order.kernel, checks=few),
             compiled,
             order.workloads,
@@ -145,7 +145,7 @@ class Sweep:
             for name in dict.fromkeys((order.template, self._baseline.template))
         ]
         environment = {
-            **dict(self._bench.toolchain.identity),
+            **dict(self._context.toolchain.identity),
             **dict(self.target.identity()),
             "greenfast": self._greenfast,
         }
@@ -248,7 +248,7 @@ class Sweep:
                 if flights:  # interrupted, or broken: nobody waits for these
                     self.stopping.set()
                     pool.shutdown(wait=False, cancel_futures=True)
-                    self._bench.toolchain.interrupt()
+                    self._context.toolchain.interrupt()
                     self.target.interrupt()
 
     def _progress(self, journal: Journal, before: int, begin: float) -> Progress:
@@ -272,7 +272,7 @@ class Sweep:
                 mend="choose another with --baseline",
             )
         self._timings = results[-1].evidence.timings
-        self._bench.rival  # compiled once, before threads ask for it
+        self._context.rival  # compiled once, before threads ask for it
         if not known:
             journal.add(row)
 
@@ -287,15 +287,15 @@ class Sweep:
 
     def _judged(self, number: int, candidate: Candidate, run: int) -> tuple[Row, list[GateResult]]:
         """The candidate through the gates; Fault for what is ours."""
-        bench = self._bench
+        context = self._context
         values = tuple(value for _, value in candidate.parameters)
-        source = bench.render(candidate)
+        source = context.render(candidate)
         if not isinstance(source, RenderedSource):
             raise SpecError(
                 f"template {candidate.template} does not render: {source.message}",
                 code="render_error",
             )
-        cubin = bench.toolchain.compile(source, bench.target.device.arch)
+        cubin = context.toolchain.compile(source, context.target.device.arch)
         if isinstance(cubin, CompileFailed):
             return Row(
                 number,
@@ -311,7 +311,7 @@ class Sweep:
                 (),
                 run,
             ), []
-        subject = bench.subject(candidate, source, cubin, lambda: self._timings)
+        subject = context.subject(candidate, source, cubin, lambda: self._timings)
         results: list[GateResult] = []
         for gate in GATES:
             results.append(gate.judge(subject))

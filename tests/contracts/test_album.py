@@ -17,7 +17,7 @@ from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries
 from greenfast.search.gates import GateLimits
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Rejected, Verdict
@@ -165,7 +165,7 @@ def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emula
     kernel = catalogue.kernel("attention")
     template, point = kernel.preset(preset)
     chosen = kernel.workload(workload)
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         chosen.compile_time(kernel),
         (chosen,),
@@ -175,5 +175,5 @@ def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emula
         GateLimits(),
         0,
     )
-    done = evaluate(preset_candidate(template, point.name, bench.compiled), bench)
+    done = evaluate(preset_candidate(template, point.name, context.compiled), context)
     assert isinstance(done.verdict, Green), done.verdict

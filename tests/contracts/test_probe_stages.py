@@ -8,7 +8,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.probes import probe_candidate
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space, resolve
@@ -75,7 +75,7 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_every_stage_of_a_right_template_is_right(kernel, template, emulator, toolchain):
     for workload, compiled, candidate in _served(kernel, template):
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             compiled,
             (workload,),
@@ -85,7 +85,7 @@ def test_every_stage_of_a_right_template_is_right(kernel, template, emulator, to
             GateLimits(),
             0,
         )
-        reports = probe_candidate(bench, candidate)
+        reports = probe_candidate(context, candidate)
         wrong = [
             (one.probe, one.sentence) for one in reports if one.outcome not in ("right", "missing")
         ]

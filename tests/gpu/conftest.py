@@ -10,7 +10,7 @@ from spins import spin
 
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.cuda import gpu_count
 
@@ -48,10 +48,10 @@ def gpu(artifacts, catalogue):
 def bench_of(gpu, watches, toolchain):
     """A bench of the stopwatch kernel on a workload, with a spin as its baseline."""
 
-    def make(workload="small", baseline_cycles=100000, min_gain=0.0, seed=0) -> Bench:
+    def make(workload="small", baseline_cycles=100000, min_gain=0.0, seed=0) -> EvaluationContext:
         kernel = watches.kernel("stopwatch")
         chosen = kernel.workload(workload)
-        return Bench(
+        return EvaluationContext(
             kernel,
             chosen.compile_time(kernel),
             (chosen,),

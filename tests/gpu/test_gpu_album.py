@@ -7,7 +7,7 @@ import pytest
 from greenfast.search.diagnose.album import Entry, catalogue_of, entries
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.toolchain import Cubin
@@ -22,7 +22,7 @@ def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain,
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
-    bench = Bench(
+    context = EvaluationContext(
         kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0
     )
     template = kernel.template(entry.template)
@@ -32,9 +32,9 @@ def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain,
         complete_parameters(template, entry.parameters, compiled),
         Origin(OriginKind.SEEDED),
     )
-    source = bench.render(candidate)
+    source = context.render(candidate)
     assert isinstance(source, RenderedSource)
     cubin = toolchain.compile(source, gpu.device.arch)
     assert isinstance(cubin, Cubin), cubin
-    result = CorrectnessGate().judge(bench.subject(candidate, source, cubin))
+    result = CorrectnessGate().judge(context.subject(candidate, source, cubin))
     assert result.outcome is Outcome.PASSED, result.sentence

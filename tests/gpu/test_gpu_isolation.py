@@ -48,10 +48,10 @@ def test_a_workspace_that_cannot_be_had_is_the_candidates_doing(gpu, bench_of, w
 
 
 def test_a_cubin_for_another_gpu_is_our_fault_and_says_so(gpu, bench_of, toolchain):
-    bench = bench_of()
-    source = bench.render(spin(20000))
+    context = bench_of()
+    source = context.render(spin(20000))
     other = toolchain.compile(source, "sm_80")
-    subject = bench.subject(spin(20000), source, other)
+    subject = context.subject(spin(20000), source, other)
     with pytest.raises(Fault, match="another GPU than sm_90") as fault:
         list(gpu.execute(subject.program, problems_of(subject)))
     assert fault.value.code == "wrong_arch"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.peers import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 
@@ -38,7 +38,7 @@ def offer(name, dims, options, scalars):
 def winner(gpu, catalogue, toolchain):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("small")
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workload.compile_time(kernel),
         (workload,),
@@ -49,9 +49,9 @@ def winner(gpu, catalogue, toolchain):
         0,
     )
     template, preset = kernel.preset("wmma:stage2")
-    candidate = preset_candidate(template, preset.name, bench.compiled)
-    source = bench.render(candidate)
-    return bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    candidate = preset_candidate(template, preset.name, context.compiled)
+    source = context.render(candidate)
+    return context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
 
 
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.peers import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.verdict import Outcome, Stage, gate_result
@@ -22,10 +22,10 @@ PRESETS = (
 )
 
 
-def bench_on(gpu, catalogue, toolchain, workload) -> Bench:
+def bench_on(gpu, catalogue, toolchain, workload) -> EvaluationContext:
     kernel = catalogue.kernel("rmsnorm")
     chosen = kernel.workload(workload)
-    return Bench(
+    return EvaluationContext(
         kernel,
         chosen.compile_time(kernel),
         (chosen,),
@@ -40,9 +40,9 @@ def bench_on(gpu, catalogue, toolchain, workload) -> Bench:
 @pytest.mark.parametrize("workload", ["prompt", "one_row", "decode_bf16"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_are_right(preset, workload, gpu, catalogue, toolchain):
-    bench = bench_on(gpu, catalogue, toolchain, workload)
-    template, point = bench.kernel.preset(preset)
-    verdict = evaluate(preset_candidate(template, point.name, bench.compiled), bench).verdict
+    context = bench_on(gpu, catalogue, toolchain, workload)
+    template, point = context.kernel.preset(preset)
+    verdict = evaluate(preset_candidate(template, point.name, context.compiled), context).verdict
     result = gate_result(verdict, Stage.CORRECTNESS)
     assert result is not None and result.outcome is Outcome.PASSED, verdict
 
@@ -53,11 +53,11 @@ def test_presets_are_right(preset, workload, gpu, catalogue, toolchain):
 def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_refused(
     gpu, catalogue, toolchain
 ):
-    bench = bench_on(gpu, catalogue, toolchain, "decode")
-    template, point = bench.kernel.preset("row:plain")
-    candidate = preset_candidate(template, point.name, bench.compiled)
-    source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    context = bench_on(gpu, catalogue, toolchain, "decode")
+    template, point = context.kernel.preset("row:plain")
+    candidate = preset_candidate(template, point.name, context.compiled)
+    source = context.render(candidate)
+    subject = context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
     found = {one.name: one for one in compare_peers(subject, processes=1)}
     assert (
         found["torch-rms-norm"].outcome == "timed"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, problem
 from greenfast.search.oracle.reference import answer
@@ -60,11 +60,11 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
     compiled = workload.compile_time(kernel)
     template, preset = kernel.preset(kernel.baseline)
     candidate = preset_candidate(template, preset.name, compiled)
-    bench = Bench(
+    context = EvaluationContext(
         kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0
     )
-    source = bench.render(candidate)
-    subject = bench.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    source = context.render(candidate)
+    subject = context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
     case = workload_case(
         replace(
             workload, dims=tuple((name, 2 if name == "B" else size) for name, size in workload.dims)

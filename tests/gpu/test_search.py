@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
 from greenfast.search.verdict import Faulted, Green, Outcome, Stage, performance_of
@@ -46,7 +46,7 @@ def test_a_search_for_attention_measures_every_right_candidate_against_its_basel
     plan = make_plan(request, catalogue)
     kernel = catalogue.kernel("attention")
     workloads = tuple(kernel.workload(name) for name in plan.workloads)
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workloads[0].compile_time(kernel),
         workloads,
@@ -57,7 +57,7 @@ def test_a_search_for_attention_measures_every_right_candidate_against_its_basel
         plan.seed,
     )
     sink = ListSink()
-    result = SearchRun(plan, bench, sink, History()).run()
+    result = SearchRun(plan, context, sink, History()).run()
     assert result.ended is Ended.COMPLETED and len(sink.trials) == 8
     assert not [one.verdict for one in sink.trials if isinstance(one.verdict, Faulted)]
     assert isinstance(sink.trials[0].verdict, Green)

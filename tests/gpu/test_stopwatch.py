@@ -44,10 +44,10 @@ def test_a_small_workload_that_is_asked_for_cold_is_timed_over_a_ring_beyond_the
     assert dict(cold.detail)["nodes"] >= dict(cold.detail)["sets"] > 1
 
 
-def compared(bench, candidate):
-    baseline = evaluate(bench.baseline, bench).verdict
+def compared(context, candidate):
+    baseline = evaluate(context.baseline, context).verdict
     assert isinstance(baseline, Green) and baseline.gates[2].outcome is Outcome.UNAVAILABLE
-    return evaluate(candidate, bench, lambda: performance_of(baseline).timings).verdict
+    return evaluate(candidate, context, lambda: performance_of(baseline).timings).verdict
 
 
 def test_a_3_percent_slower_twin_is_slower_and_the_samples_say_so(bench_of):

@@ -198,14 +198,14 @@ class TestBaseline:
         plain = services.plan(request)
         scope = scope_of(plain, {"device": "h200", "toolchain": services_toolchain(services)})
         kernel = services.catalogue.kernel("axpy")
-        preset = baseline_candidate(plain, services.bench(plain))
+        preset = baseline_candidate(plain, services.context(plain))
         candidate = next(one for one in points(services, plain) if one.digest != preset.digest)
         search = promote(
             services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain)
         )
         plan = services.plan(dataclasses.replace(request, baseline=CHAMPION))
         assert plan.baseline == f"champion {search}/1" and plan.champion == candidate
-        assert baseline_candidate(plan, services.bench(plan)) == candidate
+        assert baseline_candidate(plan, services.context(plan)) == candidate
         assert services.plan(request).champion is None, "a modelled search compares with the preset"
         assert kernel.baseline == plain.baseline
         row = services.store.submit(plan)

@@ -8,7 +8,7 @@ import pytest
 
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 
@@ -28,11 +28,11 @@ def probed(artifacts, catalogue, toolchain):
         changed = replace(kernel, templates=(template,))
         chosen = changed.workload(workload)
         compiled = chosen.compile_time(changed)
-        bench = Bench(
+        context = EvaluationContext(
             changed, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
         )
         candidate = preset_candidate(template, "e4m3", compiled, {**SMALL, **changes})
-        return probe_candidate(bench, candidate, ("small_weights", "more_keys_grouped_heads"))
+        return probe_candidate(context, candidate, ("small_weights", "more_keys_grouped_heads"))
 
     yield probe
     target.close()

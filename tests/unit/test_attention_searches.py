@@ -19,7 +19,7 @@ from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
 from greenfast.search.devices.facts import device
 from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Ended, SearchRun
 from greenfast.search.space.candidate import preset_candidate
@@ -61,7 +61,7 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
     """A part of a search on drawn times, as a worker runs it."""
     kernel = album.kernel("axpy")
     workload = kernel.workload("odd")
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         plan.compiled,
         (workload,),
@@ -82,7 +82,7 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
             stop.ask()
 
     sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
-    result = SearchRun(plan, bench, sink, store.history(claim), on_trial).run()
+    result = SearchRun(plan, context, sink, store.history(claim), on_trial).run()
     store.finish(claim, result.ended, result.why)
     return result.ended
 

@@ -12,7 +12,7 @@ from greenfast.search.gates.correctness import differing_outputs
 from greenfast.search.gates.promises import promised
 from greenfast.search.kernels.spec import Workload
 from greenfast.search.loop.confirmation import prepared
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
@@ -30,7 +30,7 @@ def emulator(artifacts, catalogue):
 
 @pytest.fixture(scope="module")
 def bench_of(catalogue, emulator, toolchain):
-    def make(D=64, dtype="fp16", mask="none") -> Bench:
+    def make(D=64, dtype="fp16", mask="none") -> EvaluationContext:
         kernel = catalogue.kernel("attention")
         dims = {"B": 1, "H": 4, "H_kv": 2, "S_q": 72, "S_kv": 72, "D": D}
         workload = Workload(
@@ -39,7 +39,7 @@ def bench_of(catalogue, emulator, toolchain):
             tuple((one.name, dims[one.name]) for one in kernel.dims),
             (("dtype", dtype), ("mask", mask)),
         )
-        return Bench(
+        return EvaluationContext(
             kernel,
             workload.compile_time(kernel),
             (workload,),
@@ -53,8 +53,8 @@ def bench_of(catalogue, emulator, toolchain):
     return make
 
 
-def candidate(bench, preset, **changes):
-    return preset_candidate(bench.kernel.template("wmma"), preset, bench.compiled, changes)
+def candidate(context, preset, **changes):
+    return preset_candidate(context.kernel.template("wmma"), preset, context.compiled, changes)
 
 
 def test_every_design_of_the_seeds_has_its_name(catalogue):
@@ -96,8 +96,8 @@ QUICK = 3  # the others take as long each, and run with the slow ones
     ids=str,
 )
 def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
-    bench = bench_of(D, dtype, mask)
-    verdict = evaluate(candidate(bench, preset, **changes), bench).verdict
+    context = bench_of(D, dtype, mask)
+    verdict = evaluate(candidate(context, preset, **changes), context).verdict
     assert isinstance(verdict, Green), verdict
 
 
@@ -135,18 +135,18 @@ def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
     ids=str,
 )
 def test_what_promises_the_same_results_gives_them_bit_for_bit(one, other, changes, bench_of):
-    bench = bench_of(dtype="bf16", mask="causal_bottom_right")
-    first, second = candidate(bench, one), candidate(bench, other, **changes)
-    same = promised(bench.kernel.template("wmma"))
+    context = bench_of(dtype="bf16", mask="causal_bottom_right")
+    first, second = candidate(context, one), candidate(context, other, **changes)
+    same = promised(context.kernel.template("wmma"))
     assert {name for name, value in first.parameters if value != second.values()[name]} <= same
-    assert differing_outputs(prepared(bench, first), prepared(bench, second)) == ()
+    assert differing_outputs(prepared(context, first), prepared(context, second)) == ()
 
 
 def test_atomic_sums_promise_nothing(bench_of):
-    bench = bench_of()
-    deterministic = bench.kernel.template("wmma").deterministic_when
-    assert deterministic(candidate(bench, "stage2").values())
-    assert not deterministic(candidate(bench, "flashcore_a").values())
+    context = bench_of()
+    deterministic = context.kernel.template("wmma").deterministic_when
+    assert deterministic(candidate(context, "stage2").values())
+    assert not deterministic(candidate(context, "flashcore_a").values())
 
 
 # What the seeds' fused softmax had wrong, and what they suspected of it: which stage, and where in it.
@@ -220,8 +220,8 @@ def test_a_probe_says_where_the_fused_softmax_goes_wrong(name, tmp_path, emulato
     ],
 )
 def test_what_does_not_fit_is_said_with_its_numbers(on, D, preset, changes, says, bench_of):
-    bench = bench_of(D)
-    refusal = Space(bench.kernel.template("wmma"), bench.compiled, device(on)).why_not(
-        candidate(bench, preset, **changes).parameters
+    context = bench_of(D)
+    refusal = Space(context.kernel.template("wmma"), context.compiled, device(on)).why_not(
+        candidate(context, preset, **changes).parameters
     )
     assert refusal is not None and says in refusal

@@ -23,7 +23,7 @@ from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop import closing
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.loop.confirmation import compared, contender_of
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
@@ -243,7 +243,7 @@ def start(album, emulator, toolchain):
         )
         kernel = album.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
             workloads,
@@ -255,7 +255,7 @@ def start(album, emulator, toolchain):
             checker=emulator,
             **(more or {}),
         )
-        search = SearchRun(plan, bench, sink, history)
+        search = SearchRun(plan, context, sink, history)
         return search, search.run()
 
     return run
@@ -407,7 +407,7 @@ def test_a_faster_runner_up_that_proves_wrong_gives_the_place_back(start):
 
 def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch):
     race = GateResult("safety", Outcome.FAILED, "a race", None, Reason.RACE)
-    monkeypatch.setattr(closing, "safety_of", lambda bench, contender: race)
+    monkeypatch.setattr(closing, "safety_of", lambda context, contender: race)
     sink = ListSink()
     start(CursedGpu(SEEN), sink)
     ((number, judged),), (found,) = sink.settled.items(), sink.confirmations
@@ -426,9 +426,9 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
     try:
         search_id = store.submit(plan).id
         claim = store.claim("a worker", 30.0, search_id)
-        bench = replace(search.bench, target=CursedGpu(SEEN))
+        context = replace(search.context, target=CursedGpu(SEEN))
         SearchRun(
-            plan, bench, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0)), History()
+            plan, context, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0)), History()
         ).run()
         found, best = store.confirmation(search_id).confirmation, store.best(search_id)
         assert best.number == found.trial and found.confirmed and best.verdict == "accepted"
@@ -613,14 +613,14 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
-        bench = replace(search.bench, best_time_us=lambda: best_us)
-        found = evaluate(trial.candidate, bench, lambda: search.baseline).verdict
+        context = replace(search.context, best_time_us=lambda: best_us)
+        found = evaluate(trial.candidate, context, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
     assert (
         "an accepted candidate that takes 7.00 us was there"
         in gate_result(found, "safety").sentence
     )
-    baseline = evaluate(sink.trials[0].candidate, bench).verdict
+    baseline = evaluate(sink.trials[0].candidate, context).verdict
     assert gate_result(baseline, "safety").outcome is Outcome.PASSED
 
 
@@ -656,9 +656,9 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
         search_id = store.submit(plan).id
         claim = store.claim("a worker", 30.0, search_id)
         sink = StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0))
-        kernel = search.bench.kernel
+        kernel = search.context.kernel
         SearchRun(
-            plan, replace(search.bench, closing_checks=kernel.checks[1:]), sink, History()
+            plan, replace(search.context, closing_checks=kernel.checks[1:]), sink, History()
         ).run()
         found, best = store.confirmation(search_id).confirmation, store.best(search_id)
         assert found.confirmed and found.trial == best.number

@@ -10,7 +10,7 @@ from greenfast.db.figures import figures
 from greenfast.search.devices.facts import device
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import told_of
 from greenfast.search.oracle.cases import workload_case
@@ -139,7 +139,7 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
     kernel = catalogue.kernel("axpy")
     workload = kernel.workload("line")
     target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workload.compile_time(kernel),
         (workload,),
@@ -149,8 +149,8 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
         GateLimits(),
         0,
     )
-    candidate = preset_candidate(kernel.template("right"), "plain", bench.compiled)
-    verdict = evaluate(candidate, bench).verdict
+    candidate = preset_candidate(kernel.template("right"), "plain", context.compiled)
+    verdict = evaluate(candidate, context).verdict
     target.close()
     assert isinstance(verdict, Green), "the candidate is right and safe"
     result = gate_result(verdict, "performance")

@@ -6,7 +6,7 @@ import pytest
 
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import BINDING_SHARE, binding_limits
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import (
@@ -29,7 +29,7 @@ def judged(artifacts, toolchain):
         kernel = catalogue.kernel("axpy")
         workload = kernel.workload("line")
         target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             workload.compile_time(kernel),
             (workload,),
@@ -40,7 +40,7 @@ def judged(artifacts, toolchain):
             0,
         )
         return evaluate(
-            preset_candidate(kernel.template("right"), "plain", bench.compiled), bench
+            preset_candidate(kernel.template("right"), "plain", context.compiled), context
         ).verdict
 
     return judge

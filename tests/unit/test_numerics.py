@@ -15,7 +15,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import ENOUGH_CASES, differing_outputs
 from greenfast.search.gates.promises import promised
 from greenfast.search.loop.confirmation import prepared
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
 from greenfast.search.space.candidate import (
@@ -70,7 +70,7 @@ def start(album, toolchain):
         )
         kernel = catalogue.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
             workloads,
@@ -80,7 +80,7 @@ def start(album, toolchain):
             plan.limits,
             plan.seed,
         )
-        search = SearchRun(plan, bench, sink, history)
+        search = SearchRun(plan, context, sink, history)
         return search, search.run()
 
     return run
@@ -153,7 +153,7 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
         sink = StoreSink(store, claim, 30.0)
         for number, one in enumerate(right[:2]):
             sink.begin(number, Proposal(one.candidate, one.sampler))
-            sink.record(replace(one, number=number), search.bench.render(one.candidate))
+            sink.record(replace(one, number=number), search.context.render(one.candidate))
         second = ListSink()
         history = store.history(claim)
         assert all(
@@ -238,8 +238,8 @@ def emulator(artifacts, catalogue):
     )
 
 
-def changed(bench, template, preset, **changes):
-    return preset_candidate(bench.kernel.template(template), preset, bench.compiled, changes)
+def changed(context, template, preset, **changes):
+    return preset_candidate(context.kernel.template(template), preset, context.compiled, changes)
 
 
 PROMISES = [
@@ -270,7 +270,7 @@ def test_a_shipped_template_keeps_its_promises(
 ):
     kernel = catalogue.kernel("attention")
     workload = kernel.workload("small")
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workload.compile_time(kernel),
         (workload,),
@@ -280,16 +280,16 @@ def test_a_shipped_template_keeps_its_promises(
         GateLimits(),
         0,
     )
-    first, second = (changed(bench, template, preset, **each) for each in ({}, changes))
+    first, second = (changed(context, template, preset, **each) for each in ({}, changes))
     assert set(changes) <= promised(kernel.template(template))
-    one, other = prepared(bench, first), prepared(bench, second)
+    one, other = prepared(context, first), prepared(context, second)
     assert differing_outputs(one, other) == ()
 
 
 def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain):
     kernel = album.kernel("reduce")
     workload = kernel.workload("rows")
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         workload.compile_time(kernel),
         (workload,),
@@ -302,11 +302,13 @@ def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain)
     template, defect = kernel.template("broken"), {"defect": "sums_in_another_order"}
     one, other = (
         prepared(
-            bench,
+            context,
             Candidate(
                 "reduce",
                 "broken",
-                complete_parameters(template, defect | {"neighbours": neighbours}, bench.compiled),
+                complete_parameters(
+                    template, defect | {"neighbours": neighbours}, context.compiled
+                ),
                 Origin(OriginKind.SEEDED),
             ),
         )

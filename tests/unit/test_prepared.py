@@ -28,16 +28,16 @@ class Waits:
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_checker_is_prepared_beside_the_target_and_its_fault_is_left_to_who_needs_it(fails):
     target, checker = threading.Event(), threading.Event()
-    bench = SimpleNamespace(target=Waits(target, checker), checker=Waits(checker, target, fails))
-    run = SimpleNamespace(bench=bench)
+    context = SimpleNamespace(target=Waits(target, checker), checker=Waits(checker, target, fails))
+    run = SimpleNamespace(context=context)
     services = SimpleNamespace(search_run=lambda *_: run)
     assert _prepared(services, None, None, None, None, None) is run
-    assert bench.target.ready.is_set() and bench.checker.ready.wait(20.0)
+    assert context.target.ready.is_set() and context.checker.ready.wait(20.0)
 
 
 def test_a_target_that_cannot_start_is_said_and_no_checker_is_needed():
     event = threading.Event()
     event.set()
-    run = SimpleNamespace(bench=SimpleNamespace(target=Waits(event, event, True), checker=None))
+    run = SimpleNamespace(context=SimpleNamespace(target=Waits(event, event, True), checker=None))
     with pytest.raises(Fault, match="no C"):
         _prepared(SimpleNamespace(search_run=lambda *_: run), None, None, None, None, None)

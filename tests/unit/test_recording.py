@@ -46,7 +46,7 @@ def sweep(album, toolchain):
 def sources(sweep):
     """Source digest of each point."""
     made = sweep(DrawnGpu())
-    return {one.parameters: made._bench.render(one).digest for one in made._others()}
+    return {one.parameters: made._context.render(one).digest for one in made._others()}
 
 
 def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_path):
@@ -169,7 +169,7 @@ def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
 
 def test_a_wrong_baseline_is_refused_with_its_reason(sweep, tmp_path):
     made = sweep(DrawnGpu())
-    baseline = made._bench.render(made._baseline).digest
+    baseline = made._context.render(made._baseline).digest
     with pytest.raises(UsageError, match="right:plain is not right here: correctness") as refused:
         sweep(DrawnGpu(wrong=[baseline])).run(tmp_path / f"a{SUFFIX}", 1)
     assert refused.value.code == "baseline_rejected"

@@ -12,7 +12,7 @@ from drawn_gpu import DrawnGpu, law_us
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.spec import Parameter
-from greenfast.search.loop.evaluate import Bench, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, SearchRun
 from greenfast.search.loop.sweep import Sweep, SweepOrder
@@ -74,7 +74,7 @@ def recorded(album, toolchain, tmp_path_factory):
         "right:plain",
     )
     first = Sweep(order, DrawnGpu(), toolchain, album.include_dirs, "test")
-    digests = [first._bench.render(one).digest for one in first._others()]
+    digests = [first._context.render(one).digest for one in first._others()]
     sweep = Sweep(
         order,
         DrawnGpu(wrong=digests[:1], broken=digests[1:2]),
@@ -99,10 +99,10 @@ def target(shelf, tmp_path):
 
 
 @pytest.fixture
-def bench(target, shelf, album):
+def context(target, shelf, album):
     kernel = album.kernel("axpy")
     workloads = (kernel.workload("odd"),)
-    return Bench(
+    return EvaluationContext(
         kernel,
         workloads[0].compile_time(kernel),
         workloads,
@@ -116,7 +116,7 @@ def bench(target, shelf, album):
     )
 
 
-def _search(album, bench, strategy="random", trials=None, **more):
+def _search(album, context, strategy="random", trials=None, **more):
     request = SearchRequest(
         "axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more
     )
@@ -124,16 +124,16 @@ def _search(album, bench, strategy="random", trials=None, **more):
     sink = Kept()
     return (
         plan,
-        SearchRun(plan, replace(bench, limits=plan.limits), sink, History()).run(),
+        SearchRun(plan, replace(context, limits=plan.limits), sink, History()).run(),
         sink.trials,
     )
 
 
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2"])
 def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
-    strategy, shelf, album, bench
+    strategy, shelf, album, context
 ):
-    plan, result, trials = _search(album, bench, strategy)
+    plan, result, trials = _search(album, context, strategy)
     assert result.ended is Ended.COMPLETED and result.why == "every valid candidate was tried"
     assert (
         plan.workloads == ("odd",)
@@ -146,8 +146,8 @@ def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
     ] == shelf.parameters(shelf.rows[0])
 
 
-def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album, bench):
-    _, _, trials = _search(album, bench)
+def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album, context):
+    _, _, trials = _search(album, context)
     names = [verdict_name(one.verdict) for one in trials]
     assert set(names) == {"green", "rejected"} and names.count("rejected") == 2
     for one in trials:
@@ -171,10 +171,10 @@ def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album
             assert isinstance(one.verdict, Rejected) and "replayed from" in one.verdict.sentence
 
 
-def test_ratios_are_those_of_the_recorded_blocks(shelf, bench):
-    baseline = performance_of(evaluate(bench.baseline, bench).verdict).timings
+def test_ratios_are_those_of_the_recorded_blocks(shelf, context):
+    baseline = performance_of(evaluate(context.baseline, context).verdict).timings
     for row in shelf.rows[1:]:
-        evidence = performance_of(evaluate(shelf.candidate(row), bench, lambda: baseline).verdict)
+        evidence = performance_of(evaluate(shelf.candidate(row), context, lambda: baseline).verdict)
         if evidence is not None:
             true = law_us(row.source_digest) / law_us(shelf.rows[0].source_digest)
             assert abs(evidence.ratio_to_baseline / true - 1) < 0.004
@@ -185,21 +185,23 @@ def test_ratios_are_those_of_the_recorded_blocks(shelf, bench):
             )
 
 
-def test_another_baseline_is_compared_by_medians(shelf, bench):
+def test_another_baseline_is_compared_by_medians(shelf, context):
     other = next(one for one in shelf.rows[1:] if one.times)
-    bench = replace(bench, baseline=shelf.candidate(other))
-    baseline = performance_of(evaluate(bench.baseline, bench).verdict).timings
+    context = replace(context, baseline=shelf.candidate(other))
+    baseline = performance_of(evaluate(context.baseline, context).verdict).timings
     evidence = performance_of(
-        evaluate(shelf.candidate(shelf.rows[0]), bench, lambda: baseline).verdict
+        evaluate(shelf.candidate(shelf.rows[0]), context, lambda: baseline).verdict
     )
     true = law_us(shelf.rows[0].source_digest) / law_us(other.source_digest)
     assert abs(evidence.ratio_to_baseline / true - 1) < 0.006 and evidence.ratio_interval is None
 
 
 def test_stricter_limits_reject_by_recorded_figures_and_looser_ones_are_refused(
-    shelf, album, bench
+    shelf, album, context
 ):
-    verdict = evaluate(bench.baseline, replace(bench, limits=GateLimits(max_registers=1))).verdict
+    verdict = evaluate(
+        context.baseline, replace(context, limits=GateLimits(max_registers=1))
+    ).verdict
     assert (verdict.stage, verdict.reason) == (
         "ptxas",
         "over_request_limit",
@@ -265,7 +267,7 @@ def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album)
 
 
 def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_changes_nothing(
-    shelf, album, bench
+    shelf, album, context
 ):
     kernel = album.kernel("axpy")
     right = kernel.template("right")
@@ -276,14 +278,14 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
         kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates)
     )
     require_current(shelf, newer, album.include_dirs)
-    space = RecordedSpace(changed, bench.compiled, shelf)
+    space = RecordedSpace(changed, context.compiled, shelf)
     assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(
         shelf.rows
     )
     candidate = Candidate("axpy", "right", space.points[0], Origin(OriginKind.SAMPLED))
-    newer_bench = replace(bench, kernel=newer)
+    newer_bench = replace(context, kernel=newer)
     assert verdict_name(evaluate(candidate, newer_bench).verdict) == verdict_name(
-        evaluate(shelf.candidate(shelf.row_of(candidate)), bench).verdict
+        evaluate(shelf.candidate(shelf.row_of(candidate)), context).verdict
     )
     other = replace(candidate, parameters=(("unroll", 2), *candidate.parameters[1:]))
     assert evaluate(other, newer_bench).verdict.code == "recording_stale"
@@ -301,15 +303,15 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
     assert refused.value.code == "recording_stale"
 
 
-def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf, bench):
-    source = bench.render(bench.baseline)
+def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf, context):
+    source = context.render(context.baseline)
     with pytest.raises(Fault, match="renders as"):
-        bench.target.answers(bench.question(bench.baseline, replace(source, digest="0" * 64)))
-    done = evaluate(bench.baseline, bench, rendered=replace(source, digest="0" * 64))
+        context.target.answers(context.question(context.baseline, replace(source, digest="0" * 64)))
+    done = evaluate(context.baseline, context, rendered=replace(source, digest="0" * 64))
     assert verdict_name(done.verdict) == "faulted" and done.verdict.code == "recording_stale"
 
 
-def test_it_runs_nothing_and_says_so(target, bench):
+def test_it_runs_nothing_and_says_so(target, context):
     for call in (
         lambda: target.load(None, None),
         lambda: target.execute(None, ()),

@@ -9,7 +9,7 @@ import pytest
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 
@@ -57,7 +57,7 @@ def emulator(artifacts, catalogue):
 def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
     kernel = catalogue.kernel("rmsnorm")
     chosen = kernel.workload(workload)
-    bench = Bench(
+    context = EvaluationContext(
         kernel,
         chosen.compile_time(kernel),
         (chosen,),
@@ -68,7 +68,7 @@ def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
         0,
     )
     return probe_candidate(
-        bench, preset_candidate(kernel.template(template), preset, bench.compiled)
+        context, preset_candidate(kernel.template(template), preset, context.compiled)
     )
 
 

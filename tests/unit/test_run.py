@@ -9,7 +9,7 @@ import pytest
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.evaluate import Bench
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun, failure_sentence
 from greenfast.search.strategies import Proposal
@@ -77,7 +77,7 @@ def start(album, emulator, toolchain):
         )
         kernel = catalogue.kernel("axpy")
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        bench = Bench(
+        context = EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
             workloads,
@@ -87,7 +87,7 @@ def start(album, emulator, toolchain):
             plan.limits,
             plan.seed,
         )
-        search = SearchRun(plan, bench, sink, history)
+        search = SearchRun(plan, context, sink, history)
         return search, search.run()
 
     return run
