@@ -118,10 +118,12 @@ def adopt_champions(store: Store, catalogue: Catalogue) -> None:
     for earlier in store.earlier_scopes():
         kernel = kernel_today(catalogue, earlier.kernel)
         form = earlier_form(kernel, earlier.kernel_digest) if kernel is not None else None
-        known = {one.name: one for one in form.workloads} if form is not None else {}
+        known = {workload.name: workload for workload in form.workloads} if form is not None else {}
         if form is None or not known.keys() >= set(earlier.workloads):
             continue
         workloads = [known[name] for name in earlier.workloads]
-        shapes = tuple(sorted((one.dims + one.options for one in workloads), key=repr))
+        shapes = tuple(
+            sorted((workload.dims + workload.options for workload in workloads), key=repr)
+        )
         scope = replace(earlier, kernel_digest=kernel_identity(form), shapes=shapes)
         store.adopt(earlier, scope, passed_checks(form))

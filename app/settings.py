@@ -42,7 +42,7 @@ def _seconds(text: str) -> float:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(one.strip().lower() for one in text.split(",") if one.strip())
+    return tuple(word.strip().lower() for word in text.split(",") if word.strip())
 
 
 def _yes(text: str) -> bool:

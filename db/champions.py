@@ -87,8 +87,8 @@ class Champions(Part):
             ChampionRecord.replaced_at.is_(None), ChampionRecord.earlier_digest.is_(None)
         )
         with self._database.reading() as session:
-            scopes = [convert.value_of("scope", Scope, one) for one in session.scalars(query)]
-        return tuple(one for one in scopes if not one.shapes)
+            scopes = [convert.value_of("scope", Scope, scalar) for scalar in session.scalars(query)]
+        return tuple(scope for scope in scopes if not scope.shapes)
 
     def adopt(self, earlier: Scope, scope: Scope, checks: Checks) -> None:
         """Write the champion of an `earlier` version's scope down under its `scope` of today, with the checks that it
@@ -178,7 +178,7 @@ def _why_not_accepted(trial: TrialRecord) -> str:
         return "it has no verdict yet"
     open_gates = [
         gate
-        for gate, outcome in (one.split("=") for one in (trial.outcomes or "").split())
+        for gate, outcome in (word.split("=") for word in (trial.outcomes or "").split())
         if outcome == "unavailable"
     ]
     why = (

@@ -121,11 +121,11 @@ def peers_of(session: Session, key: int, search_id: str) -> tuple[PeerRow, ...]:
     return tuple(
         PeerRow(
             search_id,
-            convert.value_of("peer", Peer, one.peer),
-            utc(one.recorded_at),
-            one.environment_digest,
+            convert.value_of("peer", Peer, row.peer),
+            utc(row.recorded_at),
+            row.environment_digest,
         )
-        for one in rows
+        for row in rows
     )
 
 

@@ -91,14 +91,14 @@ def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
     """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
     details = Details(
         {
-            one.gate: one.evidence.checks
-            for one in verdict.gates
-            if isinstance(one.evidence, CorrectnessEvidence)
+            gate.gate: gate.evidence.checks
+            for gate in verdict.gates
+            if isinstance(gate.evidence, CorrectnessEvidence)
         },
         {
-            one.gate: tuple(timing.lines for timing in one.evidence.timings)
-            for one in verdict.gates
-            if isinstance(one.evidence, PerformanceEvidence)
+            gate.gate: tuple(timing.lines for timing in gate.evidence.timings)
+            for gate in verdict.gates
+            if isinstance(gate.evidence, PerformanceEvidence)
         },
         verdict.log if isinstance(verdict, Rejected) else "",
     )
@@ -139,7 +139,7 @@ class Details:
 
 
 def _with_details(verdict: Verdict, details: Details) -> Verdict:
-    gates = tuple(replace(one, evidence=_evidence(one, details)) for one in verdict.gates)
+    gates = tuple(replace(gate, evidence=_evidence(gate, details)) for gate in verdict.gates)
     if isinstance(verdict, Rejected):
         return replace(verdict, gates=gates, log=details.log)
     return replace(verdict, gates=gates)
@@ -164,16 +164,16 @@ def _evidence(result: GateResult, details: Details) -> Evidence:
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
     """Gate results by name, for people: no types, the evidence's fields flat, what is not finite by its name."""
     plain: dict[str, dict[str, Any]] = {}
-    for one in verdict.gates:
-        evidence = _without_types(encode(one.evidence)) or {}
-        if isinstance(one.evidence, CorrectnessEvidence):
-            evidence["max_abs_error"] = _without_types(encode(one.evidence.max_abs_error))
+    for gate in verdict.gates:
+        evidence = _without_types(encode(gate.evidence)) or {}
+        if isinstance(gate.evidence, CorrectnessEvidence):
+            evidence["max_abs_error"] = _without_types(encode(gate.evidence.max_abs_error))
         for timing in evidence.get("timings", ()):
             timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
-        plain[one.gate] = {
-            "outcome": one.outcome.value,
-            "sentence": storable(one.sentence),
-            "reason": one.reason.value if one.reason else None,
+        plain[gate.gate] = {
+            "outcome": gate.outcome.value,
+            "sentence": storable(gate.sentence),
+            "reason": gate.reason.value if gate.reason else None,
             **evidence,
         }
     return plain
@@ -239,9 +239,9 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(cls)
     fields = {name: decoder(hints[name]) for name in _names(cls)}
     required = {
-        one.name
-        for one in dataclasses.fields(cls)
-        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
 
     def decode(value: Any) -> Any:
@@ -257,11 +257,13 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
-    tagged = {one.__name__: decoder(one) for one in members if dataclasses.is_dataclass(one)}
+    tagged = {
+        member.__name__: decoder(member) for member in members if dataclasses.is_dataclass(member)
+    }
     others = [
-        decoder(one)
-        for one in members
-        if one is not type(None) and not dataclasses.is_dataclass(one)
+        decoder(member)
+        for member in members
+        if member is not type(None) and not dataclasses.is_dataclass(member)
     ]
 
     def decode(value: Any) -> Any:
@@ -311,7 +313,7 @@ def _without_types(value: Any) -> Any:
 
 @cache
 def _names(cls: type) -> tuple[str, ...]:
-    return tuple(one.name for one in dataclasses.fields(cls))
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 def _document(content: dict[str, Any]) -> str:

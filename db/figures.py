@@ -31,7 +31,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> dict[str,
         "stage": str(verdict.stage) if judged else None,
         "reason": str(verdict.reason) if isinstance(verdict, Rejected) else None,
         "fault_code": verdict.code if isinstance(verdict, Faulted) else None,
-        "outcomes": " ".join(f"{one.gate}={one.outcome}" for one in verdict.gates),
+        "outcomes": " ".join(f"{gate.gate}={gate.outcome}" for gate in verdict.gates),
         "sentence": storable(sentence(verdict, changed, baseline)),
         "duration_s": _finite(trial.duration_s),
         **_time(verdict),
@@ -69,7 +69,7 @@ def _time(verdict: Verdict) -> dict[str, Any]:
     evidence = performance_of(verdict)
     if evidence is None or not evidence.timings:
         return {}
-    times = [one.time_median_us for one in evidence.timings]
+    times = [timing.time_median_us for timing in evidence.timings]
     return {
         "time_median_us": _mean(times),
         "time_kind": str(evidence.timings[0].time_kind),
@@ -83,7 +83,7 @@ def _mean(times: Sequence[float]) -> float | None:
     """Geometric mean; a single time stays what it is, to the last bit."""
     if len(times) == 1:
         return _finite(times[0])
-    if not all(0 < one < math.inf for one in times):
+    if not all(0 < time_ < math.inf for time_ in times):
         return None
     return math.exp(sum(map(math.log, times)) / len(times))
 

@@ -26,7 +26,7 @@ def counts_of(groups: Sequence[Group]) -> Counts:
         if verdict == "rejected":
             stages[stage] += count
             reasons[reason] += count
-        gates = dict(one.split("=") for one in (outcomes or "").split())
+        gates = dict(word.split("=") for word in (outcomes or "").split())
         for one in reached_stages(stage):
             outcome = "passed" if one in (Stage.RENDER, Stage.COMPILE) else gates.get(one)
             reached[one] += count * (outcome != "skipped")

@@ -166,7 +166,9 @@ def _check_revision(where: str, revision: str | None) -> str | None:
 def _known_revisions() -> set[str]:
     from alembic.script import ScriptDirectory
 
-    return {one.revision for one in ScriptDirectory.from_config(_config()).walk_revisions()}
+    return {
+        revision.revision for revision in ScriptDirectory.from_config(_config()).walk_revisions()
+    }
 
 
 def _config():

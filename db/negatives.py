@@ -46,7 +46,7 @@ class Negatives(Part):
             if search_id is not None:
                 query = query.where(TrialRecord.search_key == search_key(session, search_id))
             rows = session.execute(
-                query.order_by(*(one.desc() for one in keys)).limit(limit + 1)
+                query.order_by(*(key.desc() for key in keys)).limit(limit + 1)
             ).all()
             return page_of(
                 rows,

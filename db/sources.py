@@ -30,8 +30,8 @@ class Sources(Part):
                     .limit(2)
                 ).all()
                 rows = [
-                    SourceRow(one.digest, one.text, one.kernel, one.template, utc(one.created_at))
-                    for one in rows
+                    SourceRow(row.digest, row.text, row.kernel, row.template, utc(row.created_at))
+                    for row in rows
                 ]
         if len(rows) > 1:
             raise UsageError(

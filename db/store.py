@@ -87,5 +87,5 @@ class Store(
             "revision": REVISION,
             "searches": {status: found.get(status, 0) for status in STATUSES},
             "path": str(path) if path else None,
-            "bytes": sum(one.stat().st_size for one in files) if path else None,
+            "bytes": sum(file.stat().st_size for file in files) if path else None,
         }

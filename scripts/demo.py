@@ -171,7 +171,10 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     """Baseline, winner, and what was rejected where and why."""
     trials = client.trials(detail["id"])
     best = client.best(detail["id"])
-    baseline, winner = trials[0], next(one for one in trials if one["number"] == best["number"])
+    baseline, winner = (
+        trials[0],
+        next(trial for trial in trials if trial["number"] == best["number"]),
+    )
     table = Table(box=None, pad_edge=False)
     for name in ("", "trial", "template", "time", "registers", "shared memory", "verdict"):
         table.add_column(name)
@@ -197,7 +200,7 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     for peer in detail.get("peers", ()):
         if peer["outcome"] == "timed":
             console.print(peer["sentence"], markup=False)
-    rejected = [one for one in trials if one["verdict"] == "rejected"]
+    rejected = [trial for trial in trials if trial["verdict"] == "rejected"]
     console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
     for (stage, reason), count in Counter(
         (one["stage"], one["reason"]) for one in rejected

@@ -183,10 +183,10 @@ class Child:
     def close(self) -> bool:
         """End it; False when it could not be ended."""
         gone = self.process.returncode is not None or kill_group(self.process)
-        for one in ("_read", "_write"):
-            if getattr(self, one, -1) >= 0:
-                os.close(getattr(self, one))
-                setattr(self, one, -1)
+        for name in ("_read", "_write"):
+            if getattr(self, name, -1) >= 0:
+                os.close(getattr(self, name))
+                setattr(self, name, -1)
         self._errors.close()
         return gone
 

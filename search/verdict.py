@@ -111,7 +111,7 @@ class CorrectnessEvidence:
 
     @property
     def max_abs_error(self) -> float | None:
-        errors = [one.max_abs_error for one in self.checks if one.max_abs_error is not None]
+        errors = [check.max_abs_error for check in self.checks if check.max_abs_error is not None]
         return max(errors, default=None)
 
 
@@ -189,7 +189,9 @@ class PerformanceEvidence:
     @property
     def mode(self) -> str:
         """How measured times found the caches: "hot", "cold", or of several workloads "hot and cold"."""
-        return " and ".join(sorted({one.mode for one in self.timings if one.mode}, reverse=True))
+        return " and ".join(
+            sorted({timing.mode for timing in self.timings if timing.mode}, reverse=True)
+        )
 
 
 FINDING_REASONS = {

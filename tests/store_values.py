@@ -165,7 +165,7 @@ def rejected(
         return Rejected(stage, reason, f"{stage} said no", log=log)
     at = names.index(stage)
     failed = GateResult(stage, Outcome.FAILED, f"{stage} said no", gates()[at].evidence, reason)
-    skipped = tuple(GateResult(one, Outcome.SKIPPED, "not reached") for one in names[at + 1 :])
+    skipped = tuple(GateResult(name, Outcome.SKIPPED, "not reached") for name in names[at + 1 :])
     return Rejected(stage, reason, f"{stage} said no", (*gates()[:at], failed, *skipped), log)
 
 

@@ -183,7 +183,7 @@ def workload_description(
         "tiles": dict(laid_out.case.tiles),
         "flop": laid_out.work_flop,
         "bytes": laid_out.work_bytes,
-        "launches": [asdict(one) for one in laid_out.launches],
+        "launches": [asdict(launch) for launch in laid_out.launches],
         "arguments": _arguments(kernel, laid_out),
     }
 
@@ -197,9 +197,9 @@ def laid_out_workload(
     case = workload_case(workload, 0)
     dims = dict(workload.dims)
     zeros = {
-        one.name: np.zeros(tuple(int(dims[dim]) for dim in one.shape), np.int8)
-        for one in kernel.arguments
-        if one.kind == "input"
+        argument.name: np.zeros(tuple(int(dims[dim]) for dim in argument.shape), np.int8)
+        for argument in kernel.arguments
+        if argument.kind == "input"
     }
     return problem(kernel, template, point, case, Answer(zeros, {}))
 
@@ -207,9 +207,11 @@ def laid_out_workload(
 def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
     """The parameter list of every entry, in order."""
     found = []
-    names = [one.name for one in kernel.arguments] + [one.name for one in laid_out.workspaces]
-    optional = {one.name for one in kernel.arguments if one.optional}
-    dtypes = {one.name: one.dtype for one in kernel.arguments}
+    names = [argument.name for argument in kernel.arguments] + [
+        workspace.name for workspace in laid_out.workspaces
+    ]
+    optional = {argument.name for argument in kernel.arguments if argument.optional}
+    dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     options = dict(laid_out.case.options)
     for name, one in zip(names, laid_out.arguments, strict=True):
         match one:
@@ -253,7 +255,7 @@ def _evidence(
     return {
         "schema": 1,
         "confirmation": confirmation_out(again, samples=True).model_dump() if again else None,
-        "peers": [peer_out(one).model_dump() for one in services.store.peers(row.id)]
+        "peers": [peer_out(peer).model_dump() for peer in services.store.peers(row.id)]
         if again
         else [],
         "search": SearchOut.model_validate(row).model_dump(),

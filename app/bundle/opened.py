@@ -86,7 +86,10 @@ def _complete(launch: Mapping[str, Any]) -> bool:
         and isinstance(launch.get("parameters"), dict)
         and isinstance(workloads, list)
         and bool(workloads)
-        and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in workloads)
+        and all(
+            isinstance(workload, dict) and isinstance(workload.get("name"), str)
+            for workload in workloads
+        )
     )
 
 
@@ -98,19 +101,19 @@ def _contents(path: Path) -> dict[str, bytes]:
             if len(entries) > MOST_FILES:
                 raise _bad(f"{path} holds {len(entries)} files; a bundle has at most {MOST_FILES}")
             files: dict[str, bytes] = {}
-            for one in entries:
-                if not _NAME.match(one.filename) or one.filename in files:
-                    raise _bad(f"{path} holds a file named {one.filename[:80]!r}")
+            for entry in entries:
+                if not _NAME.match(entry.filename) or entry.filename in files:
+                    raise _bad(f"{path} holds a file named {entry.filename[:80]!r}")
                 with packed.open(
-                    one
+                    entry
                 ) as opened:  # sizes in the directory are claims: what is read is counted
-                    files[one.filename] = opened.read(LARGEST_FILE_BYTES + 1)
+                    files[entry.filename] = opened.read(LARGEST_FILE_BYTES + 1)
                 if (
-                    len(files[one.filename]) > LARGEST_FILE_BYTES
+                    len(files[entry.filename]) > LARGEST_FILE_BYTES
                     or sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES
                 ):
                     raise _bad(
-                        f"{path} is too large: {one.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
+                        f"{path} is too large: {entry.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
                         f"or {LARGEST_BUNDLE_BYTES >> 20} MiB in all"
                     )
             return files

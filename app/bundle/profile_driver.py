@@ -29,7 +29,7 @@ def main(folder: Path, passes: int, name: str) -> None:
     inputs = reference.make_inputs(
         workload["dims"], workload["options"], "normal", 1, workload["tiles"]
     )
-    arguments = [run_cupy.device_argument(one, inputs) for one in workload["arguments"]]
+    arguments = [run_cupy.device_argument(argument, inputs) for argument in workload["arguments"]]
     for _ in range(passes):
         run_cupy.launch(module, workload, arguments)
     cupy.cuda.Device().synchronize()

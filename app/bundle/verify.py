@@ -75,7 +75,7 @@ class Report:
 
     @property
     def finding(self) -> Finding:
-        found = [one.finding for one in self.items]
+        found = [item.finding for item in self.items]
         if Finding.DISAGREES in found:
             return Finding.DISAGREES
         return Finding.CANNOT_TELL if Finding.CANNOT_TELL in found else Finding.AGREES
@@ -173,7 +173,9 @@ def _rechecked(
 ) -> list[Item]:
     """Cheap first; what builds on something that failed is not reached."""
     target = services.target(target_name, include_dirs=include_dirs)
-    workloads = tuple(kernel.workload(str(one["name"])) for one in bundle.launch["workloads"])
+    workloads = tuple(
+        kernel.workload(str(workload["name"])) for workload in bundle.launch["workloads"]
+    )
     context = EvaluationContext(
         kernel,
         workloads[0].compile_time(kernel),
@@ -266,13 +268,13 @@ def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
         return Item(
             "time",
             Finding.NOT_RECHECKED,
-            f"measured on {model}; {bench.target.name} measures no time",
+            f"measured on {model}; {context.target.name} measures no time",
         )
     if model != context.target.device.name:
         return Item(
             "time",
             Finding.NOT_RECHECKED,
-            f"measured on {model}, and this is {bench.target.device.name}: "
+            f"measured on {model}, and this is {context.target.device.name}: "
             "times of different GPUs are not compared",
         )
     if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
@@ -343,7 +345,7 @@ def compare_times(
     now, now_half = _run(runs)
     difference, half = now - was, math.hypot(was_half, now_half)
     low, high = (math.exp(difference + sign * half) for sign in (-1, 1))
-    medians = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in runs[-1])
+    medians = ", ".join(f"{run.workload} {run.time_median_us:.2f} us" for run in runs[-1])
     sentence = (
         f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
         f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] "
@@ -358,7 +360,9 @@ def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
     """(log ratio, half of its interval): the scatter of processes, and the widest of the processes' own intervals."""
     own = [
         median_interval(
-            combined([block_log_ratios(one.samples, one.baseline_samples) for one in timings])
+            combined(
+                [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings]
+            )
         )
         for timings in processes
     ]

@@ -35,8 +35,10 @@ def champions(
     """The confirmed best of each scope: kernel, workloads, compile-time values, device and toolchain."""
     with opened_services() as services:
         found = [
-            champion_out(one, services.catalogue)
-            for one in services.store.champions(kernel=kernel, replaced=replaced, limit=limit).items
+            champion_out(item, services.catalogue)
+            for item in services.store.champions(
+                kernel=kernel, replaced=replaced, limit=limit
+            ).items
         ]
     if as_json:
         print_json([one.model_dump() for one in found])

@@ -142,7 +142,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
         yield f"{number}. {one.kind}{times}: {one.sentence}"
         yield from _excerpts(one, outcome)
     yield ""
-    orders = ", ".join(dict.fromkeys(one.order.partition(":")[0] for one in report.runs))
+    orders = ", ".join(dict.fromkeys(run.order.partition(":")[0] for run in report.runs))
     found = f"{len(report.findings)} findings" if len(report.findings) != 1 else "1 finding"
     yield f"{found if report.findings else 'nothing found'} in {len(report.runs)} runs ({orders} order)"
     yield "looked for " + ", ".join(report.looked_for)
@@ -170,11 +170,11 @@ def show_costs(outcome: CheckOutcome) -> None:
         (True, "wavefronts", "conflict factor"),
         (False, "sectors", "sectors / ideal"),
     ):
-        costs = [one for one in outcome.report.costs if one.is_shared is is_shared]
+        costs = [cost for cost in outcome.report.costs if cost.is_shared is is_shared]
         if not costs:
             continue
         print()
-        rows = [_cost_row(one, outcome) for one in costs[:MOST_LINES]]
+        rows = [_cost_row(cost, outcome) for cost in costs[:MOST_LINES]]
         console().print(
             table(
                 ("line", "", "instructions", unit, factor, "source"),
@@ -209,7 +209,9 @@ def album(
     """Run the album of ways to fail: each entry must be caught as it says. Exits 1 when one is not."""
     services = Services(Settings.from_environment())
     try:
-        wanted = [one for one in entries() if not only or only in f"{one.kernel} {one.name}"]
+        wanted = [
+            entry for entry in entries() if not only or only in f"{entry.kernel} {entry.name}"
+        ]
         if not wanted:
             raise UsageError(
                 f"no entry of the album holds {only!r}",

@@ -67,7 +67,7 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         lambda: check_program(context.target, subject.program, checked_problems(subject), counted),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
-    settings = "".join(f" {one}" for one in request.settings)
+    settings = "".join(f" {setting}" for setting in request.settings)
     return CheckOutcome(f"{kernel.name} {name}{settings}", plan.target, report, template.files)
 
 
@@ -118,12 +118,12 @@ def check_json(outcome: CheckOutcome) -> dict[str, Any]:
         "what": outcome.what,
         "target": outcome.target,
         "clean": not report.findings,
-        "findings": [{**asdict(one), "reason": one.reason} for one in report.findings],
-        "runs": [asdict(one) for one in report.runs],
+        "findings": [{**asdict(finding), "reason": finding.reason} for finding in report.findings],
+        "runs": [asdict(run) for run in report.runs],
         "looked_for": list(report.looked_for),
         "counted": report.counted,
         "costs": [
-            {**asdict(one), "transactions": one.transactions, "factor": round(one.factor, 3)}
-            for one in report.costs
+            {**asdict(cost), "transactions": cost.transactions, "factor": round(cost.factor, 3)}
+            for cost in report.costs
         ],
     }

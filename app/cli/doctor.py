@@ -23,25 +23,25 @@ def doctor(as_json: AsJson = False) -> int:
     settings = Settings.from_environment()
     checks = examine(settings)
     if as_json:
-        print_json([_json(one) for one in checks])
+        print_json([_json(check) for check in checks])
     else:
         console().print(
             table(
                 ("", "", "found", "what to do"),
                 [
                     (
-                        styled(_word(one)),
-                        one.name + ("" if one.needed else " (optional)"),
-                        one.detail,
-                        one.mend,
+                        styled(_word(check)),
+                        check.name + ("" if check.needed else " (optional)"),
+                        check.detail,
+                        check.mend,
                     )
-                    for one in checks
+                    for check in checks
                 ],
             )
         )
         print()
         console().print(table(("setting", "value", "what it is for"), settings_in_force(settings)))
-    return EXIT_WORKS if all(one.ok for one in checks if one.needed) else EXIT_LACKS
+    return EXIT_WORKS if all(check.ok for check in checks if check.needed) else EXIT_LACKS
 
 
 def _word(one: Check) -> str:

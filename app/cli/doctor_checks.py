@@ -42,11 +42,11 @@ def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
     """(variable, value, what it is for); secrets are only said to be set."""
     return tuple(
         (
-            one.metadata["variable"],
-            _shown(one.name, getattr(settings, one.name)),
-            one.metadata["doc"],
+            field.metadata["variable"],
+            _shown(field.name, getattr(settings, field.name)),
+            field.metadata["doc"],
         )
-        for one in fields(Settings)
+        for field in fields(Settings)
     )
 
 
@@ -263,7 +263,7 @@ def _wheel(name: str, module: str, what_for: str) -> Check:
             f"needed {what_for} only; pip install 'greenfast[{extra}]'",
         )
     versions = importlib.metadata.packages_distributions().get(module, [])
-    found = ", ".join(f"{one} {importlib.metadata.version(one)}" for one in versions)
+    found = ", ".join(f"{version} {importlib.metadata.version(version)}" for version in versions)
     return Check(name, False, True, found or "installed")
 
 

@@ -104,22 +104,22 @@ def searches(
         rows = services.store.searches(limit=limit, status=status).items
         queue = services.store.queue_state()
     if as_json:
-        print_json([SearchOut.model_validate(one).model_dump() for one in rows])
+        print_json([SearchOut.model_validate(row).model_dump() for row in rows])
         return 0
     console().print(
         table(
             ("search", "name", "status", "trials", "best", "spent", ""),
             [
                 (
-                    one.id,
-                    one.name,
-                    shown_status(one, queue),
-                    f"{one.trials_done}/{one.trials_budget or '-'}",
-                    microseconds(one.best_time_us, one.time_kind, one.time_mode),
-                    duration(one.spent_s),
-                    one.why,
+                    row.id,
+                    row.name,
+                    shown_status(row, queue),
+                    f"{row.trials_done}/{row.trials_budget or '-'}",
+                    microseconds(row.best_time_us, row.time_kind, row.time_mode),
+                    duration(row.spent_s),
+                    row.why,
                 )
-                for one in rows
+                for row in rows
             ],
         )
     )

@@ -56,7 +56,7 @@ def probe(
                 "what": what,
                 "target": on,
                 "first_wrong": found.probe if found else None,
-                "stages": [asdict(one) for one in reports],
+                "stages": [asdict(report) for report in reports],
             }
         )
     else:
@@ -98,19 +98,19 @@ def probe_requested(
     name = (
         made.name
         + (f":{request.preset}" if request.preset else "")
-        + "".join(f" {one}" for one in request.settings)
+        + "".join(f" {setting}" for setting in request.settings)
     )
     return f"{spec.name} {name}", plan.target, probe_candidate(context, candidate, cases)
 
 
 def show_reports(title: str, reports: tuple[ProbeReport, ...]) -> None:
     """A line a stage; then where it begins, and where to look."""
-    rows = [(one.probe, styled(one.outcome), one.sentence) for one in reports]
+    rows = [(report.probe, styled(report.outcome), report.sentence) for report in reports]
     console().print(table(("stage", "outcome", ""), rows, title=title))
     found = first_wrong(reports)
     print()
     if found is None:
-        missing = [one.probe for one in reports if one.outcome == "missing"]
+        missing = [report.probe for report in reports if report.outcome == "missing"]
         print(
             visible(
                 "every stage is right"
@@ -119,9 +119,9 @@ def show_reports(title: str, reports: tuple[ProbeReport, ...]) -> None:
         )
         return
     print(visible(f"first wrong stage: {found.probe}: {found.sentence}"))
-    for one in found.cases:
-        if one.wrong:
-            print(visible(_worst(one)))
+    for case in found.cases:
+        if case.wrong:
+            print(visible(_worst(case)))
     if found.outcome == "wrong":
         print(visible(f"bound: {found.bound}"))
     if found.suspect:

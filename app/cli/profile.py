@@ -123,9 +123,11 @@ def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> s
     kernel = services.catalogue.kernel(launch["kernel"])
     compiled = kernel.workload(launch["workloads"][0]["name"]).compile_time(kernel)
     found = [
-        workload_description(kernel, kernel.template(launch["template"]), one, launch["parameters"])
-        for one in kernel.workloads
-        if one.compile_time(kernel) == compiled
+        workload_description(
+            kernel, kernel.template(launch["template"]), workload, launch["parameters"]
+        )
+        for workload in kernel.workloads
+        if workload.compile_time(kernel) == compiled
     ]
     smallest = min(found, key=lambda one: one["flop"])
     (folder / "launch.json").write_text(json.dumps({**launch, "workloads": [smallest]}))
@@ -133,7 +135,7 @@ def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> s
 
 
 def _workload(launch: dict[str, Any], wanted: str | None) -> str:
-    names = [one["name"] for one in launch["workloads"]]
+    names = [workload["name"] for workload in launch["workloads"]]
     if wanted is not None and wanted not in names:
         raise UsageError(
             f"the search has no workload {wanted!r}",
@@ -183,7 +185,11 @@ def show_findings(
 ) -> None:
     if as_json:
         print_json(
-            {"tool": tool, "clean": not findings, "findings": [asdict(one) for one in findings]}
+            {
+                "tool": tool,
+                "clean": not findings,
+                "findings": [asdict(finding) for finding in findings],
+            }
         )
         return
     for number, one in enumerate(findings, 1):

@@ -133,11 +133,11 @@ def recording(
         else "others than today's"
     )
     fastest = sorted(
-        (one for one in found.rows if one.times and one.reason != Reason.IMPLAUSIBLE),
-        key=lambda one: geometric_mean([time_us(each) for each in one.times]),
+        (row for row in found.rows if row.times and row.reason != Reason.IMPLAUSIBLE),
+        key=lambda row: geometric_mean([time_us(each) for each in row.times]),
     )[:FASTEST]
     said = Counter(
-        f"{one.stage}: {one.reason}" if one.stage else "faster" for one in found.rows[1:]
+        f"{row.stage}: {row.reason}" if row.stage else "faster" for row in found.rows[1:]
     )
     if as_json:
         print_json(
@@ -247,7 +247,7 @@ def _order(
     seed: int,
 ) -> SweepOrder:
     kernel = services.catalogue.kernel(kernel_name)
-    chosen = tuple(kernel.workload(one) for one in workloads or default_workloads(kernel))
+    chosen = tuple(kernel.workload(workload) for workload in workloads or default_workloads(kernel))
     shared_compile_time(kernel, list(chosen))
     template = kernel.template(template_name)
     for one in chosen:
@@ -294,8 +294,8 @@ class ProgressLines:
 
 
 def _ended(left: Sweeping, out: Path, as_json: bool) -> int:
-    for one in left.faults[:5]:
-        say(f"greenfast: not recorded: {one}")
+    for fault in left.faults[:5]:
+        say(f"greenfast: not recorded: {fault}")
     complete = left.recording is not None and left.recording.heading.complete
     if left.recording is None:
         say(

@@ -36,7 +36,7 @@ def sarif_text(outcome: CheckOutcome) -> str:
 
 def sarif(outcome: CheckOutcome) -> dict[str, Any]:
     """One run with a rule for each kind and a result for each finding."""
-    used = list(dict.fromkeys(one.kind for one in outcome.report.findings))
+    used = list(dict.fromkeys(finding.kind for finding in outcome.report.findings))
     rules = [
         {
             "id": kind,
@@ -53,7 +53,8 @@ def sarif(outcome: CheckOutcome) -> dict[str, Any]:
                 "tool": {"driver": {"name": "greenfast", "version": own_version(), "rules": rules}},
                 "invocations": [{"executionSuccessful": True}],
                 "results": [
-                    _result(one, used.index(one.kind), outcome) for one in outcome.report.findings
+                    _result(finding, used.index(finding.kind), outcome)
+                    for finding in outcome.report.findings
                 ],
                 "columnKind": "utf16CodeUnits",
             }

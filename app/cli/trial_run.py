@@ -106,7 +106,7 @@ def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: 
     ):
         return ""
     case = (
-        next((one.workload for one in found.evidence.checks if not one.passed), "")
+        next((check.workload for check in found.evidence.checks if not check.passed), "")
         if found.evidence
         else ""
     )
@@ -181,7 +181,7 @@ def trial_report(result: TrialResult) -> JSON:
 def evaluated_report(done: Evaluated) -> JSON:
     verdict = done.verdict
     performance = performance_of(verdict)
-    times = [one.time_median_us for one in performance.timings] if performance else []
+    times = [timing.time_median_us for timing in performance.timings] if performance else []
     return {
         "verdict": verdict_name(verdict),
         "stage": getattr(verdict, "stage", None),
@@ -241,7 +241,7 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     """One number for several workloads; the value itself when there is one."""
     if len(values) < 2:
         return values[0] if values else None
-    return math.exp(sum(math.log(one) for one in values) / len(values))
+    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def capped(log: str) -> str:

@@ -52,7 +52,7 @@ def verify(
 
 
 def show_report(report: Report) -> None:
-    rows = [(one.name, styled(WORDS[one.finding]), one.sentence) for one in report.items]
+    rows = [(item.name, styled(WORDS[item.finding]), item.sentence) for item in report.items]
     out = console()
     out.print(
         table(

@@ -50,12 +50,12 @@ def notes_of(trial: TrialDetail) -> dict[int, list[Note]]:
 
 def counted_workload(trial: TrialDetail) -> str | None:
     """Whose counters stand at the lines: the first timed workload's that has some."""
-    return next((one["workload"] for one in _timings(trial) if one.get("lines")), None)
+    return next((timing["workload"] for timing in _timings(trial) if timing.get("lines")), None)
 
 
 def counted_lines(trial: TrialDetail) -> list[LineCost]:
-    lines = next((one["lines"] for one in _timings(trial) if one.get("lines")), ())
-    return [LineCost(**one) for one in lines]
+    lines = next((timing["lines"] for timing in _timings(trial) if timing.get("lines")), ())
+    return [LineCost(**line) for line in lines]
 
 
 def cost_note(one: LineCost) -> Note:

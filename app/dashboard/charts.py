@@ -14,20 +14,22 @@ def best_so_far(
     search_id: str, trials: Sequence[TrialRow], points: Sequence[Point], baseline: TrialRow | None
 ) -> dict[str, Any]:
     """Points by template, the steps of the best, the baseline, and the trials that no time stands for."""
-    timed = [one for one in trials if one.time_median_us is not None]
+    timed = [trial for trial in trials if trial.time_median_us is not None]
     templates: dict[str, dict[str, list[Any]]] = {}
     for one in timed:
         group = templates.setdefault(one.template, {"number": [], "time": [], "verdict": []})
         group["number"].append(one.number)
         group["time"].append(one.time_median_us)
         group["verdict"].append(f"{one.verdict}: {one.reason}" if one.reason else one.verdict)
-    untimed = [one for one in trials if one.time_median_us is None and one.verdict is not None]
+    untimed = [
+        trial for trial in trials if trial.time_median_us is None and trial.verdict is not None
+    ]
     reference = baseline if baseline is not None and baseline.time_median_us is not None else None
     return {
         "url": f"/searches/{search_id}/trials/",
         "templates": dict(sorted(templates.items())),
-        "best": [[one.number, one.best_us] for one in steps(points)],
-        "last_number": max((one.number for one in trials), default=0),
+        "best": [[step.number, step.best_us] for step in steps(points)],
+        "last_number": max((trial.number for trial in trials), default=0),
         "baseline": reference.time_median_us if reference else None,
         "band": reference.time_band if reference else None,
         "kind": next((one.time_kind for one in timed), None),
@@ -40,7 +42,7 @@ def best_so_far(
 def steps(points: Sequence[Point]) -> list[Point]:
     """The trials that became the best, in order."""
     found: list[Point] = []
-    for one in points:
-        if not found or one.best_us < found[-1].best_us:
-            found.append(one)
+    for point in points:
+        if not found or point.best_us < found[-1].best_us:
+            found.append(point)
     return found

@@ -29,12 +29,12 @@ def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> 
 
 
 def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
-    costs = [one for one in notes if one.kind == "cost"]
-    beside = _COST.format(" \u00b7 ".join(_part(one) for one in costs)) if costs else ""
+    costs = [note for note in notes if note.kind == "cost"]
+    beside = _COST.format(" \u00b7 ".join(_part(cost) for cost in costs)) if costs else ""
     below = "".join(
-        _FINDING.format(one.number, one.number, escape(visible(one.text)))
-        for one in notes
-        if one.kind == "finding"
+        _FINDING.format(note.number, note.number, escape(visible(note.text)))
+        for note in notes
+        if note.kind == "finding"
     )
     marked = " has-finding" if below else ""
     return Markup(

@@ -51,7 +51,7 @@ def champions_page(request: Request) -> Response:
         {
             "matrices": matrices(services.store, services.catalogue),
             "former": [
-                champion_out(one, services.catalogue) for one in rows if one.replaced_at is not None
+                champion_out(row, services.catalogue) for row in rows if row.replaced_at is not None
             ][:MOST_FORMER],
         },
     )
@@ -64,7 +64,7 @@ def matrices(store: Store, catalogue: Catalogue) -> list[Matrix]:
         one = champion_out(row, catalogue)
         found.setdefault((one.scope.kernel, one.scope.device, one.scope.toolchain), []).append(one)
     kernels = (
-        {one.name: one for one in catalogue.kernels() if isinstance(one, KernelSpec)}
+        {kernel.name: kernel for kernel in catalogue.kernels() if isinstance(kernel, KernelSpec)}
         if found
         else {}
     )
@@ -76,25 +76,25 @@ def _matrix(
 ) -> Matrix:
     present = kernel_identity(kernel) if kernel else ""
     by_workloads: dict[tuple[str, ...], ChampionOut] = {}
-    for one in champions:  # the newest first; of the present files before all others
-        at = tuple(one.scope.workloads)
+    for champion in champions:  # the newest first; of the present files before all others
+        at = tuple(champion.scope.workloads)
         if (
             at not in by_workloads
-            or one.scope.kernel_digest == present != by_workloads[at].scope.kernel_digest
+            or champion.scope.kernel_digest == present != by_workloads[at].scope.kernel_digest
         ):
-            by_workloads[at] = one
+            by_workloads[at] = champion
     cells = [
         Cell(
-            (one.name,),
-            dict(one.compile_time(kernel)),
-            found := by_workloads.pop((one.name,), None),
+            (workload.name,),
+            dict(workload.compile_time(kernel)),
+            found := by_workloads.pop((workload.name,), None),
             found is not None and found.scope.kernel_digest != present,
         )
-        for one in (kernel.workloads if kernel else ())
+        for workload in (kernel.workloads if kernel else ())
     ]
     cells += [
         Cell(at, one.scope.values, one, one.scope.kernel_digest != present)
         for at, one in sorted(by_workloads.items())
     ]
-    names = tuple(dict.fromkeys(name for one in cells for name in one.values))
+    names = tuple(dict.fromkeys(name for cell in cells for name in cell.values))
     return Matrix(*where, names, tuple(cells))

@@ -19,5 +19,5 @@ def kernels_page(request: Request) -> Response:
 @router.get("/kernels/{kernel}")
 def kernel_page(request: Request, kernel: str) -> Response:
     spec = services_of(request).catalogue.kernel(kernel)
-    work = {one.name: one for one in kernel_out(spec).workloads}
+    work = {workload.name: workload for workload in kernel_out(spec).workloads}
     return render("kernel.html", {"kernel": spec, "work": work})

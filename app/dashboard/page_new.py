@@ -94,7 +94,11 @@ def form_page(
     services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None
 ) -> Response:
     kernels, broken = list_kernels(services.catalogue)
-    presets = [f"{one.name}:{preset.name}" for one in kernel.templates for preset in one.presets]
+    presets = [
+        f"{template.name}:{preset.name}"
+        for template in kernel.templates
+        for preset in template.presets
+    ]
     return render(
         "new.html",
         {
@@ -108,7 +112,7 @@ def form_page(
             "strategies": list_strategies(),
             "limits": LIMITS,
             "baselines": ["", CHAMPION, *presets, NO_BASELINE],
-            "modes": [(one, MODE_WORDS[one]) for one in MODES],
+            "modes": [(mode, MODE_WORDS[mode]) for mode in MODES],
         },
         status_of(error) if error else 200,
     )
@@ -127,12 +131,13 @@ def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
     """What the form holds before anybody types."""
     limits = {
-        one.name: "" if one.default is None else str(one.default) for one in fields(GateLimits)
+        field.name: "" if field.default is None else str(field.default)
+        for field in fields(GateLimits)
     }
     return {
         "name": "",
         "workloads": list(default_workloads(kernel)),
-        "templates": [one.name for one in kernel.templates],
+        "templates": [template.name for template in kernel.templates],
         "target": DEFAULT_TARGET,
         "strategy": DEFAULT_STRATEGY,
         "mode": MODES[0],

@@ -196,13 +196,13 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
         and row.time_kind == "measured"
         and (not confirmed or bool(recheck)),
         "recheck": recheck,
-        "peers": ranked([peer_out(one) for one in store.peers(row.id)]),
+        "peers": ranked([peer_out(peer) for peer in store.peers(row.id)]),
     }
 
 
 def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
     """Why the best is not the fastest of the search; empty where it is."""
-    faster = sum(one.time_median_us < best.time_median_us for one in points)
+    faster = sum(point.time_median_us < best.time_median_us for point in points)
     if best.time_kind != "measured" or not faster:
         return ""
     others = "1 other candidate" if faster == 1 else f"{faster} other candidates"
@@ -263,7 +263,7 @@ def defaults_of(services: Services, row: SearchRow) -> Defaults:
     except GreenfastError:
         return {}
     return {
-        template.name: {one.name: one.default for one in template.parameters}
+        template.name: {parameter.name: parameter.default for parameter in template.parameters}
         for template in kernel.templates
     }
 

@@ -123,7 +123,7 @@ def costs(trial: TrialDetail, which: str) -> dict[str, list[Cost]]:
     """For each timed workload its `limits` or its `mix`, the largest first."""
     found = {}
     for timing in trial.gates.get("performance", {}).get("timings", ()):
-        values = sorted(timing.get(which, {}).items(), key=lambda one: -one[1])
+        values = sorted(timing.get(which, {}).items(), key=lambda item: -item[1])
         found[timing["workload"]] = [
             Cost(name, value, value / (values[0][1] or 1.0)) for name, value in values
         ]
@@ -150,4 +150,4 @@ def documented(catalogue: Catalogue, kernel: str, template: str) -> dict[str, tu
         parameters = catalogue.kernel(kernel).template(template).parameters
     except GreenfastError:
         return {}
-    return {one.name: (one.doc, one.numerics_same) for one in parameters}
+    return {parameter.name: (parameter.doc, parameter.numerics_same) for parameter in parameters}

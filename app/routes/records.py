@@ -38,7 +38,8 @@ def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Pag
         cursor=query.cursor,
     )
     return Page(
-        items=[NegativeOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor
+        items=[NegativeOut.model_validate(item) for item in page.items],
+        next_cursor=page.next_cursor,
     )
 
 
@@ -51,6 +52,6 @@ def champions(
         kernel=query.kernel, replaced=query.replaced, limit=query.limit, cursor=query.cursor
     )
     return Page(
-        items=[champion_out(one, services.catalogue) for one in page.items],
+        items=[champion_out(item, services.catalogue) for item in page.items],
         next_cursor=page.next_cursor,
     )

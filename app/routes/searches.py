@@ -86,7 +86,7 @@ def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore)
         cursor=query.cursor,
     )
     return Page(
-        items=[TrialOut.model_validate(one) for one in page.items], next_cursor=page.next_cursor
+        items=[TrialOut.model_validate(item) for item in page.items], next_cursor=page.next_cursor
     )
 
 
@@ -118,7 +118,7 @@ def confirmation(search: str, store: TheStore) -> TimedAgainOut:
     found = store.confirmation(search)
     return TimedAgainOut(
         confirmation=confirmation_out(found, samples=True) if found else None,
-        peers=[peer_out(one, samples=True) for one in store.peers(search)],
+        peers=[peer_out(peer, samples=True) for peer in store.peers(search)],
     )
 
 

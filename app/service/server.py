@@ -142,8 +142,8 @@ class Supervisor:
         ]
 
     def start(self) -> None:
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def ask(self) -> None:
         """Tell the workers to end; does not wait."""
@@ -152,9 +152,9 @@ class Supervisor:
     def close(self) -> None:
         """End the workers and wait for them."""
         self.ask()
-        for one in self._threads:
-            if one.ident is not None:
-                one.join()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
         for one in self._lifeline:
             os.close(one)
 

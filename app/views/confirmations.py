@@ -32,7 +32,9 @@ def confirmation_out(row: ConfirmationRow, *, samples: bool = False) -> Confirma
         sentence=found.sentence,
         recorded_at=row.recorded_at,
         environment=row.environment,
-        comparisons=[comparison_out(one, samples=samples) for one in found.comparisons],
+        comparisons=[
+            comparison_out(comparison, samples=samples) for comparison in found.comparisons
+        ],
     )
 
 
@@ -64,7 +66,7 @@ def comparison_out(one: Comparison, *, samples: bool = False) -> ComparisonOut:
 
 def champion_out(row: ChampionRow, catalogue: Catalogue) -> ChampionOut:
     """With what `catalogue`, today's kernels, has in checks that the champion has not passed."""
-    peers = [peer_out(one) for one in row.peers]
+    peers = [peer_out(peer) for peer in row.peers]
     return ChampionOut(
         scope=_scope_out(row.scope),
         scope_digest=row.scope_digest,
@@ -93,12 +95,12 @@ def _scope_out(scope: Scope) -> ScopeOut:
 def best_peers(peers: list[PeerOut]) -> list[PeerOut]:
     """The fastest peer of each workload, by its time relative to the winner's; peers that were not timed are none."""
     found: dict[str, PeerOut] = {}
-    for one in peers:
-        if one.outcome != "timed" or one.comparison is None or one.comparison.ratio is None:
+    for peer in peers:
+        if peer.outcome != "timed" or peer.comparison is None or peer.comparison.ratio is None:
             continue
-        best = found.get(one.workload)
-        if best is None or one.comparison.ratio > best.comparison.ratio:
-            found[one.workload] = one
+        best = found.get(peer.workload)
+        if best is None or peer.comparison.ratio > best.comparison.ratio:
+            found[peer.workload] = peer
     return list(found.values())
 
 

@@ -39,7 +39,7 @@ def list_templates(catalogue: Catalogue, kernel: str | None = None) -> list[Temp
         if kernel
         else [one for one in catalogue.kernels() if isinstance(one, KernelSpec)]
     )
-    return [template_out(one) for each in kernels for one in each.templates]
+    return [template_out(template) for each in kernels for template in each.templates]
 
 
 def list_targets() -> list[TargetOut]:
@@ -87,7 +87,7 @@ def _replay_out(name: str) -> TargetOut:
         )
     what = (
         f"{heading.candidates:,} candidates of {heading.kernel} {heading.template} on "
-        + ", ".join(one.name for one in heading.workloads)
+        + ", ".join(workload.name for workload in heading.workloads)
         + ("" if heading.complete else ", incomplete")
     )
     return TargetOut(
@@ -112,8 +112,8 @@ def kernel_out(kernel: KernelSpec) -> KernelOut:
         name=kernel.name,
         title=kernel.title,
         baseline=kernel.baseline,
-        workloads=[_workload_out(kernel, one) for one in kernel.workloads],
-        templates=[one.name for one in kernel.templates],
+        workloads=[_workload_out(kernel, workload) for workload in kernel.workloads],
+        templates=[template.name for template in kernel.templates],
     )
 
 
@@ -138,19 +138,19 @@ def template_out(template: TemplateSpec) -> TemplateOut:
         supports={name: list(values) for name, values in template.supports},
         parameters=[
             ParameterOut(
-                name=one.name,
-                type=one.type,
-                values=list(one.values),
-                default=one.default,
-                doc=one.doc,
-                when=one.when.text if one.when else None,
+                name=parameter.name,
+                type=parameter.type,
+                values=list(parameter.values),
+                default=parameter.default,
+                doc=parameter.doc,
+                when=parameter.when.text if parameter.when else None,
             )
-            for one in template.parameters
+            for parameter in template.parameters
         ],
-        constraints=[one.expression.text for one in template.constraints],
+        constraints=[constraint.expression.text for constraint in template.constraints],
         presets=[
-            PresetOut(name=one.name, doc=one.doc, parameters=dict(one.parameters))
-            for one in template.presets
+            PresetOut(name=preset.name, doc=preset.doc, parameters=dict(preset.parameters))
+            for preset in template.presets
         ],
     )
 

@@ -36,7 +36,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         best=best_out(store, row),
         baseline_trial=baseline_trial(store, row),
         confirmation=confirmation_out(found) if (found := store.confirmation(search_id)) else None,
-        peers=[peer_out(one) for one in store.peers(search_id)],
+        peers=[peer_out(peer) for peer in store.peers(search_id)],
     )
 
 

@@ -44,14 +44,14 @@ def check(draw: Draw, target: Target) -> dict:
         runs += 1
         alarms += [
             {
-                "kind": one.kind,
-                "sentence": one.sentence,
+                "kind": finding.kind,
+                "sentence": finding.sentence,
                 "check": run.problem.case.name,
                 "order": run.order,
-                "where": one.where,
-                "other_where": one.other_where,
+                "where": finding.where,
+                "other_where": finding.other_where,
             }
-            for one in run.findings
+            for finding in run.findings
         ]
     return {
         "candidate": draw.name,
@@ -88,7 +88,9 @@ def main() -> int:
         "checked_runs": sum(row["runs"] for row in rows),
         "candidates_with_an_alarm": len(alarmed),
         "controls_found": list(controls),
-        "alarms_by_kind": dict(Counter(one["kind"] for row in alarmed for one in row["alarms"])),
+        "alarms_by_kind": dict(
+            Counter(alarm["kind"] for row in alarmed for alarm in row["alarms"])
+        ),
         "candidate_seconds": round(sum(row["seconds"] for row in rows), 1),
     }
     publish("false_alarms", [summary, *alarmed])

@@ -63,7 +63,7 @@ def emulated(
         "conformance",
         (launch,),
         tuple(buffers),
-        tuple(PointerArgument(one.name) for one in buffers),
+        tuple(PointerArgument(buffer.name) for buffer in buffers),
         order=order,
         check=flavour == "checked",
     )
@@ -195,7 +195,7 @@ def compared(case: Case, ours: dict, theirs: dict) -> dict:
         name: _difference(case, name, _unpacked(ours, name, shape), _unpacked(theirs, name, shape))
         for name, shape in case.outputs.items()
     }
-    different = any(one["different"] for one in outputs.values())
+    different = any(output["different"] for output in outputs.values())
     verdict = "different" if different else "within bounds" if case.bounds else "equal"
     return {"case": case.name, "verdict": verdict, "outputs": outputs}
 

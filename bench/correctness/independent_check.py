@@ -102,7 +102,9 @@ class Work:
 def main() -> int:
     options = _arguments()
     catalogue, disagreements = Catalogue([REPOSITORY_TEMPLATES]), 0
-    known = {one.name for name in options.kernels for one in catalogue.kernel(name).templates}
+    known = {
+        template.name for name in options.kernels for template in catalogue.kernel(name).templates
+    }
     if unknown := set(options.templates or ()) - known:
         raise SystemExit(
             f"unknown template {', '.join(sorted(unknown))} (known: {', '.join(sorted(known))})"
@@ -134,7 +136,7 @@ def check(kernel, catalogue, toolchain, target, folder: Path, options) -> int:
         begin = time.monotonic()
         works = list(drawn(kernel, template, catalogue, target.device, options))
         judge_all(works, kernel, catalogue, toolchain, target, folder)
-        mine = [row(one, template.name) for one in works]
+        mine = [row(work, template.name) for work in works]
         rows += mine
         print(
             json.dumps(told(mine, f"{kernel.name}/{template.name}", time.monotonic() - begin)),
@@ -209,10 +211,11 @@ def _made(number: int, kernel, template, catalogue, device, rng: random.Random) 
             if dim.time == "compile"
         }
         values |= {
-            one.name: rng.choice(supported.get(one.name, one.values)) for one in kernel.options
+            option.name: rng.choice(supported.get(option.name, option.values))
+            for option in kernel.options
         }
         compiled = tuple(values.items())
-        given = {one.name: rng.choice(one.values) for one in template.parameters}
+        given = {parameter.name: rng.choice(parameter.values) for parameter in template.parameters}
         parameters = complete_parameters(template, given, compiled)
         if Space(template, compiled, device).why_not(parameters) is None:
             candidate = Candidate(
@@ -347,13 +350,13 @@ def cases_of(work: Work, kernel, offsets: bool) -> list[dict[str, Any]]:
             values = {**kernel.values_of(dims, chosen), **point.values}
             case["launches"] = [
                 {
-                    "entry": one.entry,
-                    "grid": one.grid,
-                    "block": one.block,
-                    "smem": one.smem_dynamic_bytes,
-                    "cluster": one.cluster,
+                    "entry": launch.entry,
+                    "grid": launch.grid,
+                    "block": launch.block,
+                    "smem": launch.smem_dynamic_bytes,
+                    "cluster": launch.cluster,
                 }
-                for one in launches(template, values)
+                for launch in launches(template, values)
             ]
             case["workspaces"] = [
                 (int(one.bytes(values)), one.zero_fill) for one in template.scratch(values)
@@ -472,8 +475,14 @@ def _problem(checker, case: dict[str, Any], before: dict[str, np.ndarray]) -> Pr
     )
     own = Case("independent", (), (), "", "contiguous", case["seed"], ())
     plans = tuple(
-        LaunchPlan(one["entry"], one["grid"], one["block"], one["smem"], cluster=one["cluster"])
-        for one in case["launches"]
+        LaunchPlan(
+            launch["entry"],
+            launch["grid"],
+            launch["block"],
+            launch["smem"],
+            cluster=launch["cluster"],
+        )
+        for launch in case["launches"]
     )
     return Problem(own, tuple(tensors.values()), scratch, (*arguments, *scratch), plans, 0.0, 0.0)
 
@@ -515,7 +524,7 @@ def told(rows: list[dict[str, Any]], template: str, seconds: float | None) -> di
     counts = Counter(one["outcome"] for one in rows)
     by_kind = {
         name: dict(
-            Counter(one["outcome"] for one in twins if one["planted"].startswith(name + ":"))
+            Counter(twin["outcome"] for twin in twins if twin["planted"].startswith(name + ":"))
         )
         for name in PLANTED
     }
@@ -523,7 +532,7 @@ def told(rows: list[dict[str, Any]], template: str, seconds: float | None) -> di
     return {
         "template": template,
         "candidates": dict(Counter(one["outcome"] for one in plain)),
-        "twins": dict(Counter(one["outcome"] for one in twins)),
+        "twins": dict(Counter(twin["outcome"] for twin in twins)),
         "wrong accepted": counts["wrong accepted"],
         "right rejected": counts["right rejected"],
         "planted": {name: one for name, one in by_kind.items() if one},

@@ -82,8 +82,8 @@ def main() -> int:
         target.prepare()
         try:
             wanted, excluded = [], 0
-            for one in chosen.kernels:
-                found, out_of_space = works(catalogue.kernel(one), target, chosen.seeds)
+            for kernel in chosen.kernels:
+                found, out_of_space = works(catalogue.kernel(kernel), target, chosen.seeds)
                 wanted, excluded = wanted + found, excluded + out_of_space
             rows = known(chosen.out, wanted)
             done = {_key(one) for one in rows}
@@ -116,8 +116,8 @@ def _arguments() -> argparse.Namespace:
 
 def groups(kernel: KernelSpec) -> Iterator[dict[str, Value]]:
     """What is known at compile time: every choice of options at the common D, two choices at each other D."""
-    options = [one.values for one in kernel.options]
-    names = [one.name for one in kernel.options]
+    options = [option.values for option in kernel.options]
+    names = [option.name for option in kernel.options]
     depths = [dim for dim in kernel.dims if dim.time == "compile"]
     if not depths:
         yield from (dict(zip(names, values)) for values in product(*options))
@@ -127,7 +127,7 @@ def groups(kernel: KernelSpec) -> Iterator[dict[str, Value]]:
         picked = (
             product(*options)
             if size == COMMON_D
-            else ([one[0] for one in options], [one[-1] for one in options])
+            else ([option[0] for option in options], [option[-1] for option in options])
         )
         for values in picked:
             yield {depth.name: size, **dict(zip(names, values))}

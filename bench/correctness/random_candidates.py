@@ -122,9 +122,9 @@ def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
         drawn = _made(kernel, template, {"defect": defect}, kernel.workloads[0], kernels)
         subject = drawn.subject(target)
         kinds = {
-            one.kind
+            finding.kind
             for run in target.check(subject.program, checked_problems(subject))
-            for one in run.findings
+            for finding in run.findings
         }
         if not kinds:
             raise Fault(f"the checks overlook {defect} of {kernel_name}", code="checks_asleep")
@@ -191,14 +191,14 @@ def _draw(
 ) -> Draw | None:
     """None when the drawn values are no valid point."""
     workload = rng.choice(kernel.workloads)
-    options = {one.name: rng.choice(one.values) for one in kernel.options}
+    options = {option.name: rng.choice(option.values) for option in kernel.options}
     workload = Workload(
         workload.name,
         workload.title,
         complete_dims(dict(workload.dims), kernel.dims, kernel.name),
         complete_options(options, kernel.options, kernel.name),
     )
-    given = {one.name: rng.choice(one.values) for one in template.parameters}
+    given = {parameter.name: rng.choice(parameter.values) for parameter in template.parameters}
     return _made(kernel, template, given, workload, kernels)
 
 

@@ -144,7 +144,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--only", nargs="+", choices=sorted({one.lesson for one in PAIRS}))
+    parser.add_argument("--only", nargs="+", choices=sorted({pair.lesson for pair in PAIRS}))
     parser.add_argument(
         "--emulator", action="store_true", help="counters of the emulator, no times"
     )
@@ -236,7 +236,7 @@ def figures(context: EvaluationContext, candidate: Candidate, workload, counters
     lines = context.target.line_costs(subject.program, timed_problems(subject)[0])
     if isinstance(lines, Failure):
         return found | {"error": lines.sentence}
-    shared = [one for one in lines if one.is_shared]
+    shared = [line for line in lines if line.is_shared]
     ideal = sum(one.wavefronts_ideal for one in shared)
     return found | {
         "wavefronts": sum(one.wavefronts for one in shared),
@@ -283,8 +283,8 @@ def times(context: EvaluationContext, both: dict[str, Candidate]) -> Row:
         "ratio": round(ratio, 5),
         "interval": [round(low, 5), round(high, 5)],
         "decision": decision.value,
-        "changed_us": [round(one.timings[0].time_median_us, 4) for one in processes],
-        "processes": [asdict(one) for one in processes],
+        "changed_us": [round(process.timings[0].time_median_us, 4) for process in processes],
+        "processes": [asdict(process) for process in processes],
     }
 
 

@@ -171,7 +171,9 @@ def plan_of(name: str, services: Services, trials: int) -> SearchPlan:
     kernel = services.catalogue.kernel(KERNEL)
     workload = kernel.workload(name)
     flop = kernel.work_flop(kernel.values_of(dict(workload.dims), dict(workload.options)))
-    templates = tuple(one for one in TEMPLATES if serves(kernel.template(one), workload))
+    templates = tuple(
+        template for template in TEMPLATES if serves(kernel.template(template), workload)
+    )
     return services.plan(
         SearchRequest(
             KERNEL,
@@ -192,9 +194,9 @@ def unfinished(store: Store, plan: SearchPlan) -> str | None:
     """The search of this very plan that was cut short."""
     return next(
         (
-            one.id
-            for one in store.searches(limit=200).items
-            if one.name == plan.name and one.status in LIVE and store.plan(one.id) == plan
+            item.id
+            for item in store.searches(limit=200).items
+            if item.name == plan.name and item.status in LIVE and store.plan(item.id) == plan
         ),
         None,
     )
@@ -212,12 +214,19 @@ def row_of(store: Store, search_id: str, workload) -> Row:
         all_trials(store, search_id),
         confirmation_of(store, search_id),
     )
-    winner = next(one for one in trials if one.number == last.trial) if last else _fastest(trials)
-    peers = [one.peer for one in store.peers(search_id)]
-    timed = [one for one in peers if one.outcome == "timed"]
+    winner = (
+        next(trial for trial in trials if trial.number == last.trial) if last else _fastest(trials)
+    )
+    peers = [peer.peer for peer in store.peers(search_id)]
+    timed = [peer for peer in peers if peer.outcome == "timed"]
     best = min(timed, key=lambda one: one.time_median_us, default=None)
     against = (
-        next((one for one in last.comparisons if one.against == "baseline"), None) if last else None
+        next(
+            (comparison for comparison in last.comparisons if comparison.against == "baseline"),
+            None,
+        )
+        if last
+        else None
     )
     confirmed, options = bool(last and last.confirmed), dict(workload.options)
     return {
@@ -227,7 +236,7 @@ def row_of(store: Store, search_id: str, workload) -> Row:
         "mask": options["mask"],
         "l2": plan.mode,
         "time_median_us": _time_us(winner, against),
-        "peers": [_peer(one) for one in peers],
+        "peers": [_peer(peer) for peer in peers],
         "best_peer": best.name if best else None,
         "ratio_to_best_peer": best.comparison.ratio if best else None,
         "interval": [best.comparison.ratio_low, best.comparison.ratio_high] if best else None,
@@ -244,7 +253,7 @@ def row_of(store: Store, search_id: str, workload) -> Row:
             "source_digest": winner.source_digest,
             "verdict": winner.verdict,
         },
-        "verdicts": dict(Counter(_said_of(one) for one in trials)),
+        "verdicts": dict(Counter(_said_of(trial) for trial in trials)),
         "run": {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "strategy": plan.strategy,
@@ -255,7 +264,7 @@ def row_of(store: Store, search_id: str, workload) -> Row:
             **pace(trials),
         },
         "confirmations": [_finite(asdict(last))] if last else [],
-        "trials": [_trial(one) for one in trials],
+        "trials": [_trial(trial) for trial in trials],
     }
 
 
@@ -294,14 +303,14 @@ def confirmation_of(store: Store, search_id: str) -> Confirmation | None:
 
 def _fastest(trials: list[TrialRow]) -> TrialRow:
     """Where nothing was confirmed: the best that passed every gate, else the baseline."""
-    accepted = [one for one in trials if one.verdict == "accepted"]
+    accepted = [trial for trial in trials if trial.verdict == "accepted"]
     return min(accepted, key=lambda one: one.ratio_to_baseline, default=trials[0])
 
 
 def _time_us(winner: TrialRow, against) -> float | None:
     """Of the fresh processes that confirmed it, else of the search."""
     if against is not None:
-        return median([one.timings[0].time_median_us for one in against.processes])
+        return median([process.timings[0].time_median_us for process in against.processes])
     return winner.time_median_us
 
 
@@ -430,8 +439,8 @@ def save_champions(store: Store, environment: Row, out: Path) -> None:
             else {}
         )
     known |= {
-        one.scope_digest: champion_out(one, Catalogue.from_environment()).model_dump(mode="json")
-        for one in store.champions(kernel=KERNEL, limit=200).items
+        item.scope_digest: champion_out(item, Catalogue.from_environment()).model_dump(mode="json")
+        for item in store.champions(kernel=KERNEL, limit=200).items
     }
     _write(path, {"environment": environment, "rows": list(known.values())})
 

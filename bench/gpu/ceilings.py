@@ -79,7 +79,7 @@ def row(name: str, us: float, samples: list[float], figure: str, note: str, **mo
         "figure": figure,
         "note": note,
         **more,
-        "samples": [round(one, 4) for one in samples],
+        "samples": [round(sample, 4) for sample in samples],
     }
 
 

@@ -120,8 +120,10 @@ def right_candidates(
     """Presets first, then random points, as long as they compile without spills and are right."""
     spaces = [
         space
-        for one in context.kernel.templates
-        if next((space := Space(one, context.compiled, context.target.device)).each_point(), None)
+        for template in context.kernel.templates
+        if next(
+            (space := Space(template, context.compiled, context.target.device)).each_point(), None
+        )
         is not None
     ]
     drawn = [
@@ -133,7 +135,10 @@ def right_candidates(
     rng = random.Random(5)
     for _ in range(DRAWS):
         space = rng.choice(spaces)
-        parameters = tuple((one.name, rng.choice(one.values)) for one in space.template.parameters)
+        parameters = tuple(
+            (parameter.name, rng.choice(parameter.values))
+            for parameter in space.template.parameters
+        )
         one = Candidate(
             context.kernel.name, space.template.name, parameters, Origin(OriginKind.SAMPLED)
         )
@@ -196,8 +201,10 @@ def measured(
                         "median": middle,
                         "low": low,
                         "high": high,
-                        "samples": [_short(one) for one in timings[0].samples],
-                        "baseline_samples": [_short(one) for one in timings[0].baseline_samples],
+                        "samples": [_short(sample) for sample in timings[0].samples],
+                        "baseline_samples": [
+                            _short(sample) for sample in timings[0].baseline_samples
+                        ],
                     }
                 )
         print(
@@ -217,8 +224,8 @@ def _short(value: float) -> float:
 
 def analysed(rows: list[dict]) -> dict:
     """What the rows say; anybody can compute it again."""
-    first = {(one["candidate"], one["process"]): one for one in rows if one["pass"] == 0}
-    second = {(one["candidate"], one["process"]): one for one in rows if one["pass"] == 1}
+    first = {(row["candidate"], row["process"]): row for row in rows if row["pass"] == 0}
+    second = {(row["candidate"], row["process"]): row for row in rows if row["pass"] == 1}
     numbers, processes = sorted({key[0] for key in first}), sorted({key[1] for key in first})
     of = {number: [first[number, process]["median"] for process in processes] for number in numbers}
     between = math.sqrt(sum(map(_variance, of.values())) / len(of))
@@ -239,7 +246,7 @@ def analysed(rows: list[dict]) -> dict:
             max(max(one) - min(one) for one in of.values())
         ),
         "median_half_width_of_blocks_percent": _percent(
-            _middle([(one["high"] - one["low"]) / 2 for one in rows])
+            _middle([(row["high"] - row["low"]) / 2 for row in rows])
         ),
         "difference_holds_0_blocks_as_unit": _share(_by_blocks(first, numbers, processes)),
         "difference_holds_0_process_as_unit": _share(_by_process(of)),
@@ -309,7 +316,7 @@ def _needed(sigma: float, freedom: int, extra: float) -> int:
 
 def _variance(values: list[float]) -> float:
     mean = sum(values) / len(values)
-    return sum((one - mean) ** 2 for one in values) / (len(values) - 1)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _middle(values: list[float]) -> float:

@@ -98,7 +98,7 @@ class Multiplier:
         accumulator = np.ascontiguousarray(
             c.astype(np.float32).reshape(n, -1)[:, self.d_at.ravel()]
         )
-        device = [self.cupy.asarray(one) for one in (*words, accumulator)]
+        device = [self.cupy.asarray(word) for word in (*words, accumulator)]
         out = self.cupy.zeros(n * 128, np.float32)
         self.function((n,), (32,), (*device, out))
         found = np.empty((n, 128))
@@ -252,8 +252,8 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
             "preset": preset.name,
             "workload": workload.name,
             "outcome": str(result.outcome),
-            "registers": max(one.registers for one in cubin.entries),
-            "spill_bytes": sum(one.spill_bytes for one in cubin.entries),
+            "registers": max(entry.registers for entry in cubin.entries),
+            "spill_bytes": sum(entry.spill_bytes for entry in cubin.entries),
             "time_median_us": time_us,
             "mode": "hot",
             "sentence": result.sentence,
@@ -269,7 +269,7 @@ def main() -> int:
         if not only or f"--{part.__name__}" in only:
             made["rows"] += part()
             out.write_text(json.dumps(made, indent=1) + "\n")
-    judged = [one for one in made["rows"] if one["what"] == "preset"]
+    judged = [row for row in made["rows"] if row["what"] == "preset"]
     wrong = [one for one in judged if one["outcome"] != "passed"]
     print(f"{len(judged)} presets and workloads, {len(wrong)} not right")
     return 1 if wrong else 0

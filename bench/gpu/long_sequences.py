@@ -62,7 +62,7 @@ def entries(paths: list[str]) -> list[Entry]:
             words = line.partition("#")[0].split()
             if words:
                 settings = tuple(
-                    (one.partition("=")[0], one.partition("=")[2]) for one in words[3:]
+                    (word.partition("=")[0], word.partition("=")[2]) for word in words[3:]
                 )
                 found.append(Entry(words[0], words[1], words[2], settings))
     return list(dict.fromkeys(found))
@@ -79,7 +79,9 @@ class Shop:
         }
         self.toolchain = Toolchain(self.folder, usable_cores())
         includes = tuple(
-            dict.fromkeys(path for one in self.catalogues.values() for path in one.include_dirs)
+            dict.fromkeys(
+                path for catalogue in self.catalogues.values() for path in catalogue.include_dirs
+            )
         )
         self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
 
@@ -117,7 +119,8 @@ class Shop:
 def value_of(template: TemplateSpec, name: str, text: str) -> Value:
     """The value that a setting spells; the text itself, which is refused later, when there is none."""
     return next(
-        (one for one in template.parameter(name).values if str(one).lower() == text.lower()), text
+        (value for value in template.parameter(name).values if str(value).lower() == text.lower()),
+        text,
     )
 
 

@@ -42,9 +42,9 @@ PROCESSES = 3
 
 def main(out: Path, workloads: list[str]) -> None:
     won = [
-        one
-        for one in json.loads(WINNERS.read_text())["rows"]
-        if not workloads or one["workload"] in workloads
+        row
+        for row in json.loads(WINNERS.read_text())["rows"]
+        if not workloads or row["workload"] in workloads
     ]
     catalogue = Catalogue.from_environment()
     folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
@@ -97,8 +97,8 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
     source = context.render(candidate)
     subject = context.subject(candidate, source, toolchain.compile(source, target.device.arch))
     peers = compare_peers(subject, PROCESSES)
-    for one in peers:
-        print(f"  {one.outcome:15} {one.workload} {one.sentence}", flush=True)
+    for peer in peers:
+        print(f"  {peer.outcome:15} {peer.workload} {peer.sentence}", flush=True)
     return [
         {
             "what": "winner",
@@ -109,7 +109,7 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
             "us": performance_of(verdict).timings[0].time_median_us,
             "comparing_s": round(time.perf_counter() - began, 2),
         },
-        *({"what": "peer", **finite(asdict(one))} for one in peers),
+        *({"what": "peer", **finite(asdict(peer))} for peer in peers),
     ]
 
 
@@ -133,7 +133,7 @@ def with_later(row: dict[str, Any], later: list[dict[str, Any]], date: str) -> d
     mine = [
         one for one in later if met and one["what"] == "peer" and one["workload"] == row["workload"]
     ]
-    found = {one["name"]: one for one in row["peers"]}
+    found = {peer["name"]: peer for peer in row["peers"]}
     for one in mine:
         if one["outcome"] == "timed" and found.get(one["name"], {}).get("outcome") != "timed":
             found[one["name"]] = _as_in_searches(one, date)

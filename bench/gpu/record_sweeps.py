@@ -167,7 +167,7 @@ def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
                 left = made.run(folder / f"{name}{SUFFIX}", 2 * cores, seconds, Lines(name))
                 took = time.monotonic() - begin
                 rows = left.recording.rows if left.recording else ()
-                said = Counter(f"{one.stage or 'right'} {one.reason or 'faster'}" for one in rows)
+                said = Counter(f"{row.stage or 'right'} {row.reason or 'faster'}" for row in rows)
                 print(
                     json.dumps(
                         {

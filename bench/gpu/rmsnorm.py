@@ -89,14 +89,14 @@ def presets(search_id: str, folder: Path) -> list[dict[str, Any]]:
     try:
         return [
             {
-                "preset": f"{one.template}:{one.preset}",
-                "verdict": one.verdict,
-                "reason": one.reason,
-                "time_median_us": one.time_median_us,
-                "ratio_to_baseline": one.ratio_to_baseline,
+                "preset": f"{item.template}:{item.preset}",
+                "verdict": item.verdict,
+                "reason": item.reason,
+                "time_median_us": item.time_median_us,
+                "ratio_to_baseline": item.ratio_to_baseline,
             }
-            for one in store.trials(search_id, limit=20).items
-            if one.preset
+            for item in store.trials(search_id, limit=20).items
+            if item.preset
         ]
     finally:
         store.close()
@@ -122,16 +122,16 @@ def row(found: dict[str, Any], workload: str) -> dict[str, Any]:
         "why": found["why"],
         "peers": [
             {
-                "name": one["name"],
-                "version": one["version"],
-                "outcome": one["outcome"],
-                "sentence": one["sentence"],
-                "time_median_us": one["time_median_us"],
-                "ratio": one["comparison"] and one["comparison"]["ratio"],
-                "interval": one["comparison"]
-                and [one["comparison"]["ratio_low"], one["comparison"]["ratio_high"]],
+                "name": peer["name"],
+                "version": peer["version"],
+                "outcome": peer["outcome"],
+                "sentence": peer["sentence"],
+                "time_median_us": peer["time_median_us"],
+                "ratio": peer["comparison"] and peer["comparison"]["ratio"],
+                "interval": peer["comparison"]
+                and [peer["comparison"]["ratio_low"], peer["comparison"]["ratio_high"]],
             }
-            for one in found["peers"]
+            for peer in found["peers"]
         ],
     }
 

@@ -144,7 +144,7 @@ def main() -> None:
                     "environment": environment,
                     "found": found,
                     "rows": rows,
-                    "confirmations": [asdict(one) for one in sink.confirmations],
+                    "confirmations": [asdict(confirmation) for confirmation in sink.confirmations],
                 }
             )
             + "\n"

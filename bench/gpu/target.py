@@ -168,7 +168,7 @@ def comparisons(watches, target, toolchain, candidate, label: str) -> dict:
     said, medians, widths, started = Counter(), [], [], time.perf_counter()
     for number in range(COMPARISONS):
         varied = [
-            replace(one, case=replace(one.case, seed=number)) for one in problems
+            replace(problem, case=replace(problem.case, seed=number)) for problem in problems
         ]  # another block order
         decision, interval = measured_decision(
             target.measure(subject.program, subject.cubin, varied, rival)
@@ -231,27 +231,28 @@ def search(watches, target, toolchain, trials: int, seconds: float | None = None
     result = SearchRun(plan, context, sink, History()).run()
     wall = time.perf_counter() - started
     rows = []
-    for one in sink.trials:
-        evidence = performance_of(one.verdict)
+    for trial in sink.trials:
+        evidence = performance_of(trial.verdict)
         timing = evidence.timings[0] if evidence else None
         rows.append(
             {
-                "number": one.number,
-                "template": one.candidate.template,
-                "parameters": one.candidate.values(),
-                "verdict": verdict_name(one.verdict),
-                "reason": getattr(one.verdict, "reason", None),
-                "sentence": getattr(one.verdict, "sentence", "") or one.verdict.gates[2].sentence,
+                "number": trial.number,
+                "template": trial.candidate.template,
+                "parameters": trial.candidate.values(),
+                "verdict": verdict_name(trial.verdict),
+                "reason": getattr(trial.verdict, "reason", None),
+                "sentence": getattr(trial.verdict, "sentence", "")
+                or trial.verdict.gates[2].sentence,
                 "us": timing.time_median_us if timing else None,
                 "detail": dict(timing.detail) if timing else None,
                 "ratio": evidence.ratio_to_baseline if evidence else None,
                 "interval": evidence.ratio_interval if evidence else None,
-                "duration_s": round(one.duration_s, 3),
+                "duration_s": round(trial.duration_s, 3),
                 "samples": timing.samples if timing else (),
                 "baseline_samples": timing.baseline_samples if timing else (),
             }
         )
-    said = Counter(f"{one['verdict']} {one['reason'] or ''}".strip() for one in rows)
+    said = Counter(f"{row['verdict']} {row['reason'] or ''}".strip() for row in rows)
     half = len(sink.at_s) // 2
     later = (len(sink.at_s) - half - 1) / (sink.at_s[-1] - sink.at_s[half]) * 60 if half else 0.0
     return (
@@ -295,9 +296,9 @@ def again(context: EvaluationContext, searched, settings: TargetSettings) -> lis
     """The five best of the search against its baseline, in three fresh processes each."""
     plan, sink = searched
     judged = [
-        one
-        for one in sink.trials
-        if performance_of(one.verdict) and performance_of(one.verdict).ratio_interval
+        trial
+        for trial in sink.trials
+        if performance_of(trial.verdict) and performance_of(trial.verdict).ratio_interval
     ]
     best = sorted(judged, key=lambda one: performance_of(one.verdict).ratio_to_baseline)[:5]
     baseline = performance_of(sink.trials[0].verdict).timings
@@ -369,9 +370,9 @@ def album_rows(
 
 def album_of(rows: list[dict]) -> dict:
     """What the entries came to."""
-    wrong_here = [one["id"] for one in rows if one["expected"] == "green" and one["got"] != "green"]
+    wrong_here = [row["id"] for row in rows if row["expected"] == "green" and row["got"] != "green"]
     passes_here = [
-        one["id"] for one in rows if one["expected"] != "green" and one["got"] == "green"
+        row["id"] for row in rows if row["expected"] != "green" and row["got"] == "green"
     ]
     return {
         "what": "album",
@@ -379,7 +380,7 @@ def album_of(rows: list[dict]) -> dict:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "right_but_not_green_here": wrong_here,
         "wrong_but_green_here": passes_here,
-        "said": dict(Counter(one["got"] for one in rows)),
+        "said": dict(Counter(row["got"] for row in rows)),
         "trials": rows,
     }
 
@@ -387,7 +388,7 @@ def album_of(rows: list[dict]) -> dict:
 def replace_album(out: Path, fresh: list[dict]) -> None:
     """Entries as they came out now, in the place of the same ones before."""
     kept = json.loads(out.read_text())
-    before = [one for row in kept["rows"] if row["what"] == "album" for one in row["trials"]]
+    before = [trial for row in kept["rows"] if row["what"] == "album" for trial in row["trials"]]
     row = album_of(
         list(({one["id"]: one for one in before} | {one["id"]: one for one in fresh}).values())
     )

@@ -48,7 +48,7 @@ def main() -> int:
     )
     found = json.loads(chosen.out.read_text())["rows"] if chosen.out.is_file() else []
     rows = [one for one in found if one["kernel_digest"] == kernel]
-    done = {(one["workload"], one["target"]) for one in rows}
+    done = {(row["workload"], row["target"]) for row in rows}
     for winner in json.loads(WINNERS.read_text())["rows"]:
         if (winner["workload"], chosen.target) in done:
             continue
@@ -60,7 +60,7 @@ def main() -> int:
             )
             + "\n"
         )
-    return 0 if all(one["same_source"] and one["right"] for one in rows) else 1
+    return 0 if all(row["same_source"] and row["right"] for row in rows) else 1
 
 
 def again(winner: dict[str, Any], target: str) -> dict[str, Any]:

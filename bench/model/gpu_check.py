@@ -43,7 +43,7 @@ def candidates(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload(WORKLOAD).compile_time(kernel)
     for template in kernel.templates:
-        found = [preset_candidate(template, one.name, compiled) for one in template.presets]
+        found = [preset_candidate(template, preset.name, compiled) for preset in template.presets]
         points = Space(template, compiled, device("h200")).points
         found += [
             Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
@@ -149,7 +149,7 @@ def on_gpu(out: Path) -> None:
                     SimpleNamespace(kernel=kernel), Execution(made, "device", outputs, None)
                 )
                 row["checks"] += len(checks)
-                row["failed"] += [one.sentence for one in checks if not one.passed][:1]
+                row["failed"] += [check.sentence for check in checks if not check.passed][:1]
             row["measured_us"] = _time(cupy, launch)
         except Exception as error:
             row["failed"].append(f"{type(error).__name__}: {str(error)[:300]}")
@@ -170,20 +170,20 @@ def on_gpu(out: Path) -> None:
 
 def _upload(cupy, made, function):
     """Device images of a problem and a call that launches it."""
-    images = {one.name: cupy.asarray(one.image) for one in made.tensors}
+    images = {tensor.name: cupy.asarray(tensor.image) for tensor in made.tensors}
     arguments = []
-    for one in made.arguments:
-        match one:
+    for argument in made.arguments:
+        match argument:
             case None:
                 arguments.append(cupy.uint64(0))
             case Scalar():
                 arguments.append(
-                    {"int32": cupy.int32, "int64": cupy.int64, "float32": cupy.float32}[one.dtype](
-                        one.value
-                    )
+                    {"int32": cupy.int32, "int64": cupy.int64, "float32": cupy.float32}[
+                        argument.dtype
+                    ](argument.value)
                 )
             case Tensor():
-                arguments.append(images[one.name])
+                arguments.append(images[argument.name])
 
     def launch() -> None:
         for one in made.launches:
@@ -276,9 +276,9 @@ def modelled(rows: list[dict], workload: str = WORKLOAD):
 def merge(emulator_path: Path, gpu_path: Path) -> None:
     from bench.environment import publish
 
-    emulated = {one["candidate"]: one for one in json.loads(emulator_path.read_text())}
+    emulated = {load["candidate"]: load for load in json.loads(emulator_path.read_text())}
     gpu = json.loads(gpu_path.read_text())
-    rows = [{**emulated[one["candidate"]], **one} for one in gpu["rows"]]
+    rows = [{**emulated[row["candidate"]], **row} for row in gpu["rows"]]
     summary = [
         {
             "what": "device",
@@ -292,11 +292,11 @@ def merge(emulator_path: Path, gpu_path: Path) -> None:
         {
             "what": "agreement",
             "candidates": len(rows),
-            "checks_on_gpu": sum(one["checks"] for one in rows),
-            "green_on_emulator": sum(one["verdict"] == "green" for one in rows),
-            "right_on_gpu": sum(not one["failed"] for one in rows),
+            "checks_on_gpu": sum(row["checks"] for row in rows),
+            "green_on_emulator": sum(row["verdict"] == "green" for row in rows),
+            "right_on_gpu": sum(not row["failed"] for row in rows),
             "green_but_wrong_on_gpu": sum(
-                one["verdict"] == "green" and bool(one["failed"]) for one in rows
+                row["verdict"] == "green" and bool(row["failed"]) for row in rows
             ),
         }
     )
@@ -313,16 +313,16 @@ def merge(emulator_path: Path, gpu_path: Path) -> None:
         "registers",
         "checks",
     )
-    publish("gpu_check", summary + [{name: one[name] for name in kept} for one in rows])
+    publish("gpu_check", summary + [{name: row[name] for name in kept} for row in rows])
 
 
 def _comparison(rows: list[dict]) -> list[dict]:
     summary = []
     for template in [*RANDOM, None]:
         both = [
-            one
-            for one in rows
-            if template in (None, one["template"]) and one.get("measured_us") and one["modelled_us"]
+            row
+            for row in rows
+            if template in (None, row["template"]) and row.get("measured_us") and row["modelled_us"]
         ]
         summary.append(
             {
@@ -339,7 +339,7 @@ def _comparison(rows: list[dict]) -> list[dict]:
             }
         )
     return summary + _misordered(
-        [(one["modelled_us"], one["measured_us"]) for one in rows if one.get("measured_us")]
+        [(row["modelled_us"], row["measured_us"]) for row in rows if row.get("measured_us")]
     )
 
 

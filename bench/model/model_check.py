@@ -60,21 +60,21 @@ def candidates(catalogue):
     kernel = catalogue.kernel("attention")
     case = workload_case(kernel.workload(WORKLOAD), 0)
     reference, compiled = answer(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
-    rows = [one for one in json.loads(RESULTS.read_text())["rows"] if "candidate" in one][
+    rows = [row for row in json.loads(RESULTS.read_text())["rows"] if "candidate" in row][
         ::FITTED_TO
     ]
     found = [
         Candidate(
             kernel.name,
-            one["template"],
-            tuple(one["parameters"].items()),
+            row["template"],
+            tuple(row["parameters"].items()),
             Origin(OriginKind.SAMPLED),
         )
-        for one in rows
+        for row in rows
     ]
     for name, count in FRESH.items():
         template = kernel.template(name)
-        presets = [preset_candidate(template, one.name, compiled) for one in template.presets]
+        presets = [preset_candidate(template, preset.name, compiled) for preset in template.presets]
         space = Space(template, compiled, device("h200"))
         points = random.Random(31).sample(space.points, min(count, len(space.points)))
         found += presets + [
@@ -161,10 +161,10 @@ def _loaded(cupy, source, made):
     module = cupy.RawModule(
         code=source.text, backend="nvrtc", options=("--std=c++17", "-I/usr/local/cuda/include")
     )
-    images = {one.name: cupy.asarray(one.image) for one in made.tensors}
+    images = {tensor.name: cupy.asarray(tensor.image) for tensor in made.tensors}
     images |= {
-        one.name: cupy.asarray(numpy.zeros(max(1, one.bytes), numpy.uint8))
-        for one in made.workspaces
+        workspace.name: cupy.asarray(numpy.zeros(max(1, workspace.bytes), numpy.uint8))
+        for workspace in made.workspaces
     }
     calls = []
     for one in made.launches:
@@ -347,8 +347,8 @@ def atomics() -> None:
 def _with_and_without_atomics(rows: list[dict]) -> list[dict]:
     """Measured over modelled, and over what is modelled without their charge, which is added to the rest."""
     found = []
-    for template in sorted({one["template"] for one in rows}):
-        mine = [one for one in rows if one["template"] == template]
+    for template in sorted({row["template"] for row in rows}):
+        mine = [row for row in rows if row["template"] == template]
         for what, left_out in (
             ("modelled against measured", 0),
             ("modelled without float atomics against measured", 1),
@@ -382,19 +382,23 @@ def _measured_atomics() -> dict[str, list[dict]]:
                 }
             )
 
-    for one in json.loads((ON_H200 / "attention_lessons.json").read_text())["rows"]:
+    for row in json.loads((ON_H200 / "attention_lessons.json").read_text())["rows"]:
         keep(
-            one["workload"],
-            one["changed"].partition(":")[0],
-            one["changed_parameters"],
-            one["changed_figures"]["source_digest"],
-            numpy.median(one["changed_us"]).item(),
+            row["workload"],
+            row["changed"].partition(":")[0],
+            row["changed_parameters"],
+            row["changed_figures"]["source_digest"],
+            numpy.median(row["changed_us"]).item(),
         )
     for path in sorted((ON_H200 / "attention_searches").glob("*.json")):
         for search in json.loads(path.read_text())["rows"]:
-            for one in search["trials"]:
+            for trial in search["trials"]:
                 keep(
-                    search["workload"], one["template"], one["parameters"], one["source"], one["us"]
+                    search["workload"],
+                    trial["template"],
+                    trial["parameters"],
+                    trial["source"],
+                    trial["us"],
                 )
     return found
 
@@ -420,9 +424,9 @@ def _still_made(candidate: Candidate, source: str) -> bool:
 
 def _agreement(rows: list[dict]) -> list[dict]:
     found = []
-    for template in sorted({one["template"] for one in rows}):
+    for template in sorted({row["template"] for row in rows}):
         both = [
-            (one["modelled_us"], one["measured_us"]) for one in rows if one["template"] == template
+            (row["modelled_us"], row["measured_us"]) for row in rows if row["template"] == template
         ]
         found.append(
             {
@@ -434,7 +438,7 @@ def _agreement(rows: list[dict]) -> list[dict]:
             }
         )
     return found + _misordered(
-        [(one["modelled_us"], one["measured_us"]) for one in rows if one["template"] in FRESH]
+        [(row["modelled_us"], row["measured_us"]) for row in rows if row["template"] in FRESH]
     )
 
 
@@ -443,10 +447,10 @@ def _counted(rows: list[dict]) -> list[dict]:
     found = []
     for name, metric in (("all", METRICS[0]), ("special", METRICS[1])):
         ratios = [
-            (sum(one["mix"].values()) if name == "all" else one["mix"].get(name, 0))
-            / one["counts"][metric]
-            for one in rows
-            if one.get("counts", {}).get(metric)
+            (sum(row["mix"].values()) if name == "all" else row["mix"].get(name, 0))
+            / row["counts"][metric]
+            for row in rows
+            if row.get("counts", {}).get(metric)
         ]
         if ratios:
             found.append(

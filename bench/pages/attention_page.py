@@ -29,16 +29,16 @@ MOST_STALLS = 2
 def templates() -> str:
     kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
     lines = []
-    for one in kernel.templates:
-        supported = dict(one.supports)
+    for template in kernel.templates:
+        supported = dict(template.supports)
         lines.append(
             (
-                f"`{one.name}`",
-                one.idea,
+                f"`{template.name}`",
+                template.idea,
                 ", ".join(map(str, supported.get("D", ()))),
-                f"sm_{one.minimum_sm}",
-                len(one.parameters),
-                repeats(one),
+                f"sm_{template.minimum_sm}",
+                len(template.parameters),
+                repeats(template),
             )
         )
     return table(("template", "idea", "D", "from", "parameters", "same bits every time"), lines)
@@ -55,9 +55,9 @@ def presets() -> str:
     return table(
         ("preset", "what it is"),
         [
-            (f"`{template.name}:{one.name}`", one.doc)
+            (f"`{template.name}:{preset.name}`", preset.doc)
             for template in kernel.templates
-            for one in template.presets
+            for preset in template.presets
         ],
     )
 
@@ -104,32 +104,38 @@ def tflops(row: Row) -> float:
 
 def outcomes() -> str:
     lines = []
-    for one in searches():
+    for search in searches():
         ratio = (
-            f"{one['ratio_to_best_peer']:.3f} {interval(one['interval'])}"
-            if one["best_peer"]
+            f"{search['ratio_to_best_peer']:.3f} {interval(search['interval'])}"
+            if search["best_peer"]
             else "no peer"
         )
         theirs = next(
-            (peer["time_median_us"] for peer in one["peers"] if peer["name"] == one["best_peer"]),
+            (
+                peer["time_median_us"]
+                for peer in search["peers"]
+                if peer["name"] == search["best_peer"]
+            ),
             None,
         )
         lines.append(
             (
-                one["workload"],
-                one["dtype"],
-                one["mask"].replace("_", " "),
-                one["l2"],
-                f"**{one['time_median_us']:.2f}**",
-                f"{tflops(one):.0f}",
-                f"{one['best_peer']} {theirs:.2f}" if theirs else "",
+                search["workload"],
+                search["dtype"],
+                search["mask"].replace("_", " "),
+                search["l2"],
+                f"**{search['time_median_us']:.2f}**",
+                f"{tflops(search):.0f}",
+                f"{search['best_peer']} {theirs:.2f}" if theirs else "",
                 ratio,
-                aim(one),
-                standing(one),
-                one["run"]["date"],
+                aim(search),
+                standing(search),
+                search["run"]["date"],
             )
         )
-    missing = [name for name in WORKLOADS if name not in {one["workload"] for one in searches()}]
+    missing = [
+        name for name in WORKLOADS if name not in {search["workload"] for search in searches()}
+    ]
     more = (
         f"\n\nNot measured yet: {', '.join(f'`{name}`' for name in missing)}."
         if lines and missing
@@ -174,12 +180,12 @@ def aim(row: Row) -> str:
 
 def winners() -> str:
     lines = []
-    for one in searches():
-        winner = one["winner"]
+    for search in searches():
+        winner = search["winner"]
         values = " ".join(f"{name}={value}" for name, value in winner["parameters"].items())
         lines.append(
             (
-                one["workload"],
+                search["workload"],
                 f"`{winner['template']}`",
                 f"`{values}`",
                 f"`{winner['source_digest'][:12]}`",
@@ -198,20 +204,20 @@ def winners() -> str:
 
 def runs() -> str:
     lines = []
-    for one in searches():
-        run, said = one["run"], one["verdicts"]
-        baseline = interval(one["ratio_to_baseline_interval"])
+    for search in searches():
+        run, said = search["run"], search["verdicts"]
+        baseline = interval(search["ratio_to_baseline_interval"])
         lines.append(
             (
-                one["workload"],
+                search["workload"],
                 run["trials"],
                 f"{run['trials_per_minute']:.0f}",
                 ", ".join(
                     f"{count} {name}"
                     for name, count in sorted(said.items(), key=lambda item: -item[1])
                 ),
-                f"{one['ratio_to_baseline']:.3f} {baseline} of `{one['baseline']}`"
-                if one["ratio_to_baseline"]
+                f"{search['ratio_to_baseline']:.3f} {baseline} of `{search['baseline']}`"
+                if search["ratio_to_baseline"]
                 else "",
             )
         )
@@ -223,31 +229,31 @@ def runs() -> str:
 def peers() -> str:
     lines = []
     for row in searches():
-        for one in row["peers"]:
-            if one["outcome"] == "timed":
+        for peer in row["peers"]:
+            if peer["outcome"] == "timed":
                 lines.append(
                     (
                         row["workload"],
-                        one["name"],
-                        one["version"],
-                        f"{one['time_median_us']:.2f}",
-                        f"{one['ratio']:.3f} {interval(one['interval'])}",
-                        one["decision"].replace("_", " "),
+                        peer["name"],
+                        peer["version"],
+                        f"{peer['time_median_us']:.2f}",
+                        f"{peer['ratio']:.3f} {interval(peer['interval'])}",
+                        peer["decision"].replace("_", " "),
                     )
                 )
     return table(("workload", "peer", "version", "its us", "our time / its time", ""), lines)
 
 
 def published() -> str:
-    ours = {one["workload"]: one["time_median_us"] for one in searches()}
+    ours = {search["workload"]: search["time_median_us"] for search in searches()}
     lines = [
         (
-            one["workload"],
-            f"{one['flash_attention_4_us']:.2f}",
-            f"{one['cudnn_us']:.2f}",
-            f"{ours[one['workload']]:.2f}" if one["workload"] in ours else NOT_YET,
+            row["workload"],
+            f"{row['flash_attention_4_us']:.2f}",
+            f"{row['cudnn_us']:.2f}",
+            f"{ours[row['workload']]:.2f}" if row["workload"] in ours else NOT_YET,
         )
-        for one in rows("h200/published_peers")
+        for row in rows("h200/published_peers")
     ]
     return table(
         ("workload", "FlashAttention-4, us", "cuDNN, us", "ours in the searches above, us"), lines
@@ -259,16 +265,16 @@ def published() -> str:
 
 def floors() -> str:
     lines = []
-    for one in searches():
-        floor, shape = one.get("floor", {}), one.get("floor", {}).get("shape", {})
+    for search in searches():
+        floor, shape = search.get("floor", {}), search.get("floor", {}).get("shape", {})
         if "load_only_us" in floor:
             lines.append(
                 (
-                    one["workload"],
-                    f"{one['time_median_us']:.2f}",
+                    search["workload"],
+                    f"{search['time_median_us']:.2f}",
                     f"{floor['empty_us']:.2f}",
                     f"{floor['load_only_us']:.2f}",
-                    f"{one['time_median_us'] / floor['load_only_us']:.2f}",
+                    f"{search['time_median_us'] / floor['load_only_us']:.2f}",
                     f"{shape['blocks']} blocks of {shape['threads']} threads, {shape['smem_dynamic_bytes']:,} bytes",
                 )
             )
@@ -287,8 +293,8 @@ def floors() -> str:
 
 def where_the_time_goes() -> str:
     lines = []
-    for one in searches():
-        launches = one.get("profile")
+    for search in searches():
+        launches = search.get("profile")
         for launch in launches if isinstance(launches, list) else ():
             stalls = ", ".join(
                 f"{name.replace('_', ' ')} {cycles:.2f}"
@@ -296,7 +302,7 @@ def where_the_time_goes() -> str:
             )
             lines.append(
                 (
-                    one["workload"],
+                    search["workload"],
                     f"`{launch['entry']}`",
                     *(
                         figure(launch[name])
@@ -332,15 +338,15 @@ def where_the_time_goes() -> str:
 def seeds() -> str:
     lines = [
         (
-            one["name"],
-            one["idea"],
-            f"{one['us']:g}" if one["us"] else "",
-            one.get("right", ""),
-            figure(one.get("registers")),
-            figure(one.get("smem_kb")),
-            f"`{one['now']}`",
+            row["name"],
+            row["idea"],
+            f"{row['us']:g}" if row["us"] else "",
+            row.get("right", ""),
+            figure(row.get("registers")),
+            figure(row.get("smem_kb")),
+            f"`{row['now']}`",
         )
-        for one in rows("seeds", "kernel")
+        for row in rows("seeds", "kernel")
     ]
     return table(
         ("kernel", "idea", "us on the L4", "right", "registers", "KB shared", "here"), lines
@@ -431,7 +437,7 @@ def independent() -> str:
     lines = []
     for kernel in Catalogue([REPOSITORY_TEMPLATES]).kernels():
         found = result(f"h200/independent_check/{kernel.name}").get("found", {})
-        for name in (one.name for one in kernel.templates):
+        for name in (template.name for template in kernel.templates):
             if name not in found:
                 lines.append((f"`{kernel.name}`", f"`{name}`", NOT_YET, *[""] * 9))
                 continue

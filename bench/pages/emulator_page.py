@@ -16,14 +16,14 @@ def rows(name: str) -> list[dict]:
 
 
 def summary(name: str) -> dict:
-    return next(one for one in rows(name) if one.get("what") == "summary")
+    return next(row for row in rows(name) if row.get("what") == "summary")
 
 
 def table() -> str:
     """A Markdown table: what, figure, and the file it stands in."""
     planted, alarms, mutants = summary("planted"), summary("false_alarms"), summary("mutants")
     conformance = summary("gpu_conformance")
-    agreement = next(one for one in rows("gpu_check") if one["what"] == "agreement")
+    agreement = next(row for row in rows("gpu_check") if row["what"] == "agreement")
     outcomes = mutants["outcomes"]
     rejected = sum(count for name, count in outcomes.items() if name.startswith("rejected"))
     lines = [
@@ -66,7 +66,7 @@ def table() -> str:
             "gpu_check",
         ),
     ]
-    speed = {(one["preset"], one["build"]): one for one in rows("emulator") if "preset" in one}
+    speed = {(row["preset"], row["build"]): row for row in rows("emulator") if "preset" in row}
     for preset in ("wmma:stage2", "wmma:fragments", "scalar:vec"):
         plain, checked = speed[preset, "plain"], speed[preset, "checked"]
         lines.append(

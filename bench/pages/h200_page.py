@@ -47,7 +47,7 @@ def table(titles: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
         [
             "| " + " | ".join(titles) + " |",
             "|" + "---|" * len(titles),
-            *("| " + " | ".join(map(str, one)) + " |" for one in lines),
+            *("| " + " | ".join(map(str, line)) + " |" for line in lines),
         ]
     )
 
@@ -73,20 +73,20 @@ def machine() -> str:
 def ceilings() -> str:
     """Known times and this GPU's ceilings, as measured by the protocol that candidates are timed with."""
     lines = []
-    for one in rows("h200/gpu_target", "known time"):
-        if one["workload"] == "large":
+    for row in rows("h200/gpu_target", "known time"):
+        if row["workload"] == "large":
             what = "copy beyond the L2"
             note = (
-                f"{one['tb_per_s']:.2f} TB/s; the peak allows no less than {one['floor_us']:.1f} us"
+                f"{row['tb_per_s']:.2f} TB/s; the peak allows no less than {row['floor_us']:.1f} us"
             )
-        elif one["cycles"]:
-            what = f"spin of {one['cycles']:,} cycles"
-            note = f"{one['cycles'] / one['sm_clock_mhz']:.2f} us at {one['sm_clock_mhz']:.0f} MHz"
+        elif row["cycles"]:
+            what = f"spin of {row['cycles']:,} cycles"
+            note = f"{row['cycles'] / row['sm_clock_mhz']:.2f} us at {row['sm_clock_mhz']:.0f} MHz"
         else:
             what, note = "empty kernel in a graph", "the least that a launch costs"
-        lines.append((what, f"{one['us']:.2f}", note, one["note"]))
-    for one in rows("h200/ceilings", "ceiling"):
-        lines.append((one["name"], f"{one['us']:.2f}", one.get("figure", ""), one.get("note", "")))
+        lines.append((what, f"{row['us']:.2f}", note, row["note"]))
+    for row in rows("h200/ceilings", "ceiling"):
+        lines.append((row["name"], f"{row['us']:.2f}", row.get("figure", ""), row.get("note", "")))
     return table(("kernel", "us, measured", "", "how"), lines)
 
 
@@ -94,11 +94,11 @@ def decisions() -> str:
     order = ("faster", "same", "ambiguous", "too_noisy", "slower")
     lines = [
         (
-            one["twin"],
-            *(one["said"].get(word, 0) for word in order),
-            f"{one['median_of_widths']:.2%}",
+            row["twin"],
+            *(row["said"].get(word, 0) for word in order),
+            f"{row['median_of_widths']:.2%}",
         )
-        for one in rows("h200/gpu_target", "comparisons")
+        for row in rows("h200/gpu_target", "comparisons")
     ]
     words = (word.replace("_", " ") for word in order)
     return table(("a 51 us kernel against its twin", *words, "width of the interval"), lines)
@@ -115,19 +115,19 @@ def searches() -> list[Row]:
 
 def throughput() -> str:
     lines = []
-    for one in rows("h200/throughput", "search"):
+    for row in rows("h200/throughput", "search"):
         child = {
             name: value
-            for name, value in one.get("gpu_child_seconds", {}).items()
+            for name, value in row.get("gpu_child_seconds", {}).items()
             if ":" not in name
         }
-        spent = {**one.get("thread_seconds", {}), **child}
+        spent = {**row.get("thread_seconds", {}), **child}
         lines.append(
             (
-                f"{len(one['trials'])} trials, mission, tpe",
-                f"{one['trials_per_minute']:.0f}",
-                f"{one['second_half_trials_per_minute']:.0f}",
-                f"{one['seconds']:.1f}",
+                f"{len(row['trials'])} trials, mission, tpe",
+                f"{row['trials_per_minute']:.0f}",
+                f"{row['second_half_trials_per_minute']:.0f}",
+                f"{row['seconds']:.1f}",
                 ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in spent.items()),
             )
         )
@@ -145,20 +145,20 @@ def throughput() -> str:
         )
     lines += [
         (
-            f"{one['run']['trials']} trials, {one['workload']}, {one['run']['strategy']}, {' and '.join(one['run']['templates'])}, with safety",
-            f"{one['run']['trials_per_minute']:.0f}",
+            f"{search['run']['trials']} trials, {search['workload']}, {search['run']['strategy']}, {' and '.join(search['run']['templates'])}, with safety",
+            f"{search['run']['trials_per_minute']:.0f}",
             "",
-            f"{one['run']['seconds']:.1f}",
+            f"{search['run']['seconds']:.1f}",
             "",
         )
-        for one in searches()
-        if one["workload"].startswith(SHORT) and one["champion"]
+        for search in searches()
+        if search["workload"].startswith(SHORT) and search["champion"]
     ]
     hang = "".join(
-        f"\n\nA candidate that hangs is rejected {max(one['until_rejected_s']):.2f} s after its launch at the "
-        f"latest (deadline {one['deadline_s']:g} s), and the next result is there after another "
-        f"{max(one['rejected_to_next_result_s']):.2f} s."
-        for one in rows("h200/gpu_target", "hang")
+        f"\n\nA candidate that hangs is rejected {max(row['until_rejected_s']):.2f} s after its launch at the "
+        f"latest (deadline {row['deadline_s']:g} s), and the next result is there after another "
+        f"{max(row['rejected_to_next_result_s']):.2f} s."
+        for row in rows("h200/gpu_target", "hang")
     )
     return (
         table(
@@ -237,40 +237,40 @@ def again() -> str:
 
 def emulator() -> str:
     lines = []
-    for one in rows("gpu_check", "agreement"):
+    for row in rows("gpu_check", "agreement"):
         lines += [
-            ("attention candidates, green on the emulator", f"{one['candidates']}", "gpu_check"),
-            ("... of which wrong on the GPU", f"**{one['green_but_wrong_on_gpu']}**", "gpu_check"),
-            ("comparisons of outputs on the GPU", f"{one['checks_on_gpu']:,}", "gpu_check"),
+            ("attention candidates, green on the emulator", f"{row['candidates']}", "gpu_check"),
+            ("... of which wrong on the GPU", f"**{row['green_but_wrong_on_gpu']}**", "gpu_check"),
+            ("comparisons of outputs on the GPU", f"{row['checks_on_gpu']:,}", "gpu_check"),
         ]
-    for one in rows("gpu_conformance", "summary"):
-        figure = f"{one['equal']} equal, {one['within bounds']} within PTX's bounds, {one['different']} different"
+    for row in rows("gpu_conformance", "summary"):
+        figure = f"{row['equal']} equal, {row['within bounds']} within PTX's bounds, {row['different']} different"
         lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
-    for one in rows("h200/gpu_target", "album"):
+    for row in rows("h200/gpu_target", "album"):
         lines += [
-            (f"album on the GPU: entries, {one['date']}", one["entries"], "h200/gpu_target"),
+            (f"album on the GPU: entries, {row['date']}", row["entries"], "h200/gpu_target"),
             (
                 "... right ones that the GPU rejects",
-                len(one["right_but_not_green_here"]),
+                len(row["right_but_not_green_here"]),
                 "h200/gpu_target",
             ),
             (
                 "... wrong ones that only the emulator's checks reject",
-                len(one["wrong_but_green_here"]),
+                len(row["wrong_but_green_here"]),
                 "h200/gpu_target",
             ),
         ]
-    for one in rows("h200/emulator_against_gpu", "tally"):
-        judged, name = one["drawn"] - one["spills"], "h200/emulator_against_gpu"
+    for row in rows("h200/emulator_against_gpu", "tally"):
+        judged, name = row["drawn"] - row["spills"], "h200/emulator_against_gpu"
         lines += [
             (
                 "random candidates judged by both",
-                f"{judged} of {one['drawn']} (the others spill)",
+                f"{judged} of {row['drawn']} (the others spill)",
                 name,
             ),
-            ("... right on both", one["right_on_both"], name),
-            ("... that only the GPU rejects", f"**{one['only_the_gpu_refuses']}**", name),
-            ("... that only the emulator rejects", one["only_the_emulator_refuses"], name),
+            ("... right on both", row["right_on_both"], name),
+            ("... that only the GPU rejects", f"**{row['only_the_gpu_refuses']}**", name),
+            ("... that only the emulator rejects", row["only_the_emulator_refuses"], name),
         ]
     return table(
         ("what", "figure", "from"),
@@ -281,9 +281,9 @@ def emulator() -> str:
 def luck() -> str:
     """Wrong kernels of the album whose results are right on the GPU, with what the emulator says of each."""
     said = {
-        f"{one['kernel']}-{one['name']}": one
-        for one in rows("planted")
-        if one.get("kind") and one["verdict"] == "rejected"
+        f"{row['kernel']}-{row['name']}": row
+        for row in rows("planted")
+        if row.get("kind") and row["verdict"] == "rejected"
     }
     lines = []
     for album in rows("h200/gpu_target", "album"):
@@ -308,8 +308,8 @@ def compiler() -> str:
     made = table(
         ("NVRTC", "on the GPU", "what the gate said"),
         [
-            (one["nvidia-cuda-nvrtc"], one["outcome"], one["sentence"])
-            for one in rows("h200/compiler_fault", "compiled")
+            (row["nvidia-cuda-nvrtc"], row["outcome"], row["sentence"])
+            for row in rows("h200/compiler_fault", "compiled")
         ],
     )
     return (
@@ -321,28 +321,28 @@ def compiler() -> str:
 def modelled() -> str:
     lines = [
         (
-            one["template"],
-            one.get("workload", "mission"),
-            one["candidates"],
-            f"{one['spearman']:.2f}",
-            f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}",
+            row["template"],
+            row.get("workload", "mission"),
+            row["candidates"],
+            f"{row['spearman']:.2f}",
+            f"{row['ratio_p5']:.2f} to {row['ratio_p95']:.2f}",
             name,
         )
         for name in MODELLED
-        for one in rows(name, "modelled against measured")
+        for row in rows(name, "modelled against measured")
     ]
     if not lines:
         return NOT_YET
     pairs = [
         (
-            f"{one['modelled_ratio_from']:g}",
-            one.get("workload", "mission"),
-            one["pairs"],
-            f"{one['share']:.1%}",
+            f"{row['modelled_ratio_from']:g}",
+            row.get("workload", "mission"),
+            row["pairs"],
+            f"{row['share']:.1%}",
             name,
         )
         for name in MODELLED
-        for one in rows(name, "pairs ordered wrongly")
+        for row in rows(name, "pairs ordered wrongly")
     ]
     return "\n\n".join(
         (
@@ -355,7 +355,7 @@ def modelled() -> str:
                     "measured / modelled, 5th to 95th percentile",
                     "from",
                 ),
-                [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in lines],
+                [(*line[:-1], f"`bench/results/{line[-1]}.json`") for line in lines],
             ),
             table(
                 (
@@ -365,7 +365,7 @@ def modelled() -> str:
                     "measured the other way round",
                     "from",
                 ),
-                [(*one[:-1], f"`bench/results/{one[-1]}.json`") for one in pairs],
+                [(*pair[:-1], f"`bench/results/{pair[-1]}.json`") for pair in pairs],
             ),
             f"The grey lines are equality and the band of {BAND:g} that a modelled time claims.",
             "![Modelled against measured times of attention candidates](h200_modelled.svg)",
@@ -375,14 +375,14 @@ def modelled() -> str:
 
 def peers() -> str:
     lines = []
-    for one in duels():
-        found = one["comparison"]
+    for duel in duels():
+        found = duel["comparison"]
         lines.append(
             (
-                one["workload"],
-                one["name"],
-                one["version"],
-                f"{one['time_median_us']:.2f}",
+                duel["workload"],
+                duel["name"],
+                duel["version"],
+                f"{duel['time_median_us']:.2f}",
                 with_interval(found),
                 found["decision"].replace("_", " "),
             )
@@ -390,9 +390,9 @@ def peers() -> str:
     if not lines:
         return NOT_YET
     others = dict.fromkeys(
-        f"{one['name']} ({one['sentence'].partition(': ')[2]})"
-        for one in rows("h200/peers", "peer")
-        if not one["comparison"]
+        f"{row['name']} ({row['sentence'].partition(': ')[2]})"
+        for row in rows("h200/peers", "peer")
+        if not row["comparison"]
     )
     not_timed = f"\n\nNot timed: {'; '.join(others)}." if others else ""
     made = table(("workload", "peer", "version", "its us", "our time / its time", ""), lines)
@@ -402,21 +402,21 @@ def peers() -> str:
 def rmsnorm() -> str:
     """The second kernel's searches beside PyTorch."""
     lines = []
-    for one in rows("h200/rmsnorm"):
+    for row in rows("h200/rmsnorm"):
         against = "; ".join(
             f"{peer['name']} {peer['time_median_us']:.2f}: {peer['ratio']:.3f} [{peer['interval'][0]:.3f}, {peer['interval'][1]:.3f}]"
-            for peer in one["peers"]
+            for peer in row["peers"]
             if peer["ratio"]
         )
         lines.append(
             (
-                one["workload"],
-                one["l2"],
-                sum(one["counts"]["by_verdict"].values()),
-                f"`{one['template']}`",
-                f"{one['time_median_us']:.2f}",
-                f"{one['ratio_to_baseline']:.3f} [{one['interval'][0]:.3f}, {one['interval'][1]:.3f}] of `{one['baseline']}`",
-                "yes" if one["confirmed"] else "no",
+                row["workload"],
+                row["l2"],
+                sum(row["counts"]["by_verdict"].values()),
+                f"`{row['template']}`",
+                f"{row['time_median_us']:.2f}",
+                f"{row['ratio_to_baseline']:.3f} [{row['interval'][0]:.3f}, {row['interval'][1]:.3f}] of `{row['baseline']}`",
+                "yes" if row["confirmed"] else "no",
                 against,
             )
         )
@@ -461,8 +461,8 @@ def winners() -> str:
 def verified() -> str:
     lines = [
         (item["name"], item["finding"].replace("_", " "), item["sentence"])
-        for one in rows("h200/verify", "verify")
-        for item in one["items"]
+        for row in rows("h200/verify", "verify")
+        for item in row["items"]
     ]
     return table(("", "", "what `greenfast verify` said"), lines)
 
@@ -489,10 +489,10 @@ SECTIONS = {
 
 def modelled_plot() -> str:
     both = [
-        one
+        row
         for name in MODELLED
-        for one in rows(name)
-        if {"modelled_us", "measured_us"} <= one.keys()
+        for row in rows(name)
+        if {"modelled_us", "measured_us"} <= row.keys()
     ]
     series = [
         Series(
@@ -513,7 +513,7 @@ def modelled_plot() -> str:
 
 
 def duels() -> list[Row]:
-    return [one for one in rows("h200/peers", "peer") if one["comparison"]]
+    return [row for row in rows("h200/peers", "peer") if row["comparison"]]
 
 
 def interval(found: Row) -> tuple[float, float]:
@@ -546,7 +546,7 @@ def peers_plot() -> str:
         -0.5,
         len(workloads) - 0.5,
         tuple(map(float, range(len(workloads)))),
-        names=tuple(one.removesuffix("_bf16") for one in workloads),
+        names=tuple(workload.removesuffix("_bf16") for workload in workloads),
     )
     y = linear_axis(
         "our time / its time, measured",

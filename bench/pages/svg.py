@@ -44,9 +44,9 @@ def log_axis(title: str, values: Sequence[float]) -> Axis:
     """From a tick below all values to one above, ticks at 1, 2 and 5 of each decade."""
     decades = range(math.floor(math.log10(min(values))) - 1, math.ceil(math.log10(max(values))) + 1)
     ticks = sorted(digit * 10.0**decade for decade in decades for digit in (1, 2, 5))
-    low = max(one for one in ticks if one <= min(values))
-    high = min(one for one in ticks if one >= max(values) and one > low)
-    return Axis(title, low, high, tuple(one for one in ticks if low <= one <= high), log=True)
+    low = max(tick for tick in ticks if tick <= min(values))
+    high = min(tick for tick in ticks if tick >= max(values) and tick > low)
+    return Axis(title, low, high, tuple(tick for tick in ticks if low <= tick <= high), log=True)
 
 
 def linear_axis(title: str, low: float, high: float, step: float) -> Axis:
@@ -75,7 +75,7 @@ def plot(
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
         *_frame(x, y),
-        *(_guide(x, y, *one) for one in guides),
+        *(_guide(x, y, *guide) for guide in guides),
     ]
     for number, one in enumerate(series):
         parts += _marks(x, y, one, COLOURS[number % len(COLOURS)])
@@ -141,7 +141,9 @@ def _guide(x: Axis, y: Axis, factor: float, power: float) -> str:
         if x.log
         else [x.low + (x.high - x.low) * number / 200 for number in range(201)]
     )
-    inside = [(one, factor * one**power) for one in steps if y.low <= factor * one**power <= y.high]
+    inside = [
+        (step, factor * step**power) for step in steps if y.low <= factor * step**power <= y.high
+    ]
     points = " ".join(f"{_x(x, one)},{_y(y, other)}" for one, other in inside)
     return f'<polyline points="{points}" fill="none" stroke="#8c959f" stroke-dasharray="4 3"/>'
 

@@ -46,8 +46,8 @@ def measure(
         execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
         for _ in range(REPEATS)
     ]
-    wall_s = statistics.median(one.wall_s for one in results)
-    cpu_s = statistics.median(one.cpu_s for one in results)
+    wall_s = statistics.median(result.wall_s for result in results)
+    cpu_s = statistics.median(result.cpu_s for result in results)
     return {
         "preset": preset,
         "workload": WORKLOAD,

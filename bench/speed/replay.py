@@ -61,7 +61,7 @@ def searched(name: str, strategy: str, trials: int, folder: Path) -> dict:
         "trials_per_minute": round(trials / took * 60),
         "best_us": best,
         "recorded_best_us": times[0],
-        "rank_of_best": 1 + sum(one < best for one in times),
+        "rank_of_best": 1 + sum(time_ < best for time_ in times),
         "timed": len(times),
     }
 

@@ -31,7 +31,7 @@ def declared_clusters(text: str, entries: Iterable[str]) -> tuple[tuple[str, Sha
             rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text
         )
         if declared:
-            x, y, z = (*(int(one) for one in declared.group(1).split(",")), 1, 1)[:3]
+            x, y, z = (*(int(word) for word in declared.group(1).split(",")), 1, 1)[:3]
             found.append((entry, (x, y, z)))
     return tuple(found)
 

@@ -172,7 +172,7 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
     sentence = _mismatch(entry, done.verdict)
     if entry.finds and not findings and not sentence:
         findings = _checked(candidate, context)
-        kinds = {one.kind for one in findings}
+        kinds = {finding.kind for finding in findings}
         if not kinds & set(entry.finds):
             sentence = (
                 f"a checked run found {sorted(kinds) or 'nothing'}, not {' or '.join(entry.finds)}"
@@ -253,7 +253,10 @@ def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFi
     if not right:
         return f"no line of {entry.kernel}/{template.name} holds {entry.at!r}"
     named = [
-        where for one in findings for where in (one.where, one.other_where) if where is not None
+        where
+        for finding in findings
+        for where in (finding.where, finding.other_where)
+        if where is not None
     ]
     if right & {tuple(one) for one in named}:
         return ""

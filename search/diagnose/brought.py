@@ -90,7 +90,7 @@ def read_brought(
     problem, expected = read_launch(launch_file, seed)
     files: dict[str, Path] = {}
     body = _lines_with_includes(cuda_file, files)
-    entries = [one.entry for one in problem.launches]
+    entries = [launch.entry for launch in problem.launches]
     for entry in entries:
         if not any(re.search(rf"\b{entry}\s*\(", text) for text, _ in body):
             raise SpecError(
@@ -107,17 +107,17 @@ def read_brought(
 def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
     """Launches in the clusters that the text declares; SpecError where the launch file says otherwise."""
     declared, launches = dict(declared_clusters(source.text, source.entries)), []
-    for one in problem.launches:
-        cluster = declared.get(one.entry, one.cluster)
-        if one.cluster not in (ALONE, cluster):
+    for launch in problem.launches:
+        cluster = declared.get(launch.entry, launch.cluster)
+        if launch.cluster not in (ALONE, cluster):
             raise SpecError(
-                f"{where}: {one.entry} is launched in clusters of {shape_text(one.cluster)}, and its text "
+                f"{where}: {launch.entry} is launched in clusters of {shape_text(launch.cluster)}, and its text "
                 f"declares {shape_text(cluster)}",
                 code="bad_cluster",
             )
-        if sentence := misfit(cluster, one.grid):
-            raise SpecError(f"{where}: {one.entry}: {sentence}", code="bad_cluster")
-        launches.append(replace(one, cluster=cluster))
+        if sentence := misfit(cluster, launch.grid):
+            raise SpecError(f"{where}: {launch.entry}: {sentence}", code="bad_cluster")
+        launches.append(replace(launch, cluster=cluster))
     return replace(problem, launches=tuple(launches))
 
 
@@ -188,7 +188,7 @@ def _shape(table: Table) -> tuple[int, ...]:
     if (elements is None) == (shape is None):
         raise SpecError(f"{table.where}: give either elements or shape", code="bad_spec")
     sizes = (elements,) if shape is None else tuple(shape)
-    if not sizes or not all(type(one) is int and one >= 0 for one in sizes):
+    if not sizes or not all(type(size) is int and size >= 0 for size in sizes):
         raise SpecError(
             f"{table.where}: sizes are whole numbers from 0, not {list(sizes)}", code="bad_spec"
         )
@@ -273,7 +273,9 @@ def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
 def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
     given = table.get(key, (int, list), *default)
     sizes = [given] if isinstance(given, int) else list(given)
-    if not 1 <= len(sizes) <= 3 or not all(type(one) is int and 1 <= one < 2**31 for one in sizes):
+    if not 1 <= len(sizes) <= 3 or not all(
+        type(size) is int and 1 <= size < 2**31 for size in sizes
+    ):
         raise SpecError(
             f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}",
             code="bad_spec",
@@ -353,6 +355,6 @@ def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, 
         )
         if beside is None or not beside.is_file():
             body.append((line, Line(shown, number)))
-        elif beside.resolve() not in {one.resolve() for one in files.values()}:
+        elif beside.resolve() not in {file.resolve() for file in files.values()}:
             body += _lines_with_includes(beside, files)
     return [one for one in body if "#pragma once" not in one[0]]

@@ -40,7 +40,7 @@ def check_program(
             mend="--target emulator:h200",
         )
     done = list(checked)
-    findings = merged(one for run in done for one in run.findings)
+    findings = merged(finding for run in done for finding in run.findings)
     costs = () if _stops(findings) else target.line_costs(program, counted)
     return CheckReport(
         tuple(map(safety_run, done)),
@@ -89,10 +89,10 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     """One finding for each kind and pair of lines, in the order in which they were first seen."""
     found: dict[tuple, SafetyFinding] = {}
-    for one in findings:
-        key = (one.kind, one.where, one.other_where)
+    for finding in findings:
+        key = (finding.kind, finding.where, finding.other_where)
         found[key] = (
-            replace(found[key], count=found[key].count + one.count) if key in found else one
+            replace(found[key], count=found[key].count + finding.count) if key in found else finding
         )
     return tuple(found.values())
 
@@ -100,7 +100,7 @@ def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
 def _stops(findings: Iterable[SafetyFinding]) -> bool:
     """Whether a run would not come to its end: nothing is counted then."""
     return any(
-        one.kind
+        finding.kind
         in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")
-        for one in findings
+        for finding in findings
     )

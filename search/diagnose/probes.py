@@ -68,7 +68,7 @@ class ProbeReport:
 
 def first_wrong(reports: Sequence[ProbeReport]) -> ProbeReport | None:
     """The stage where it begins: later ones work on what it left."""
-    return next((one for one in reports if one.outcome in ("wrong", "failed")), None)
+    return next((report for report in reports if report.outcome in ("wrong", "failed")), None)
 
 
 def probe_command(
@@ -88,12 +88,12 @@ def probe_command(
         return ""
     words = ["greenfast probe", kernel.name, "--template", template]
     words += [
-        f"--set {one.name}={parameters[one.name]}"
-        for one in found.parameters
-        if parameters[one.name] != one.default
+        f"--set {parameter.name}={parameters[parameter.name]}"
+        for parameter in found.parameters
+        if parameters[parameter.name] != parameter.default
     ]
     words += ["--workload", workload, "--target", target]
-    words += ["--case", case] if any(one.name == case for one in kernel.checks) else []
+    words += ["--case", case] if any(check.name == case for check in kernel.checks) else []
     return " ".join(words)
 
 
@@ -109,7 +109,9 @@ def probe_candidate(
     cases = _cases(context, point.tiles, case_names)
     context.target.prepare()
     stages: list[ProbeSpec | None] = [*context.kernel.probes, None]
-    having = {one.name for one in template.probes if one.when is None or one.when(point.values)}
+    having = {
+        probe.name for probe in template.probes if probe.when is None or probe.when(point.values)
+    }
 
     def work(stage: ProbeSpec | None) -> ProbeReport:
         if stage is not None and stage.name not in having:
@@ -127,7 +129,7 @@ def probe_candidate(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     output = reports[-1]
-    if output.outcome == "wrong" and all(one.outcome == "right" for one in reports[:-1]):
+    if output.outcome == "wrong" and all(report.outcome == "right" for report in reports[:-1]):
         return (*reports[:-1], replace(output, suspect=BETWEEN))
     return reports
 
@@ -139,7 +141,7 @@ def _cases(
     known = {one.name for one in every}
     for name in names:
         if name not in known:
-            raise unknown_name("case", name, known, where=f"kernel {bench.kernel.name}")
+            raise unknown_name("case", name, known, where=f"kernel {context.kernel.name}")
     wanted = names or context.kernel.probe_cases
     first: dict[str, Case] = {}
     for one in every:
@@ -214,7 +216,7 @@ def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
     """Everything that the probe's expressions are over: its own values are the template's where it defines them."""
     values = {**case.values(subject.kernel), **subject.point.values, **_tiles(subject, case)}
     given = next(
-        (dict(one.values) for one in subject.template.probes if one.name == stage.name), {}
+        (dict(probe.values) for probe in subject.template.probes if probe.name == stage.name), {}
     )
     return {**values, **{name: given.get(name, default)(values) for name, default in stage.values}}
 
@@ -250,7 +252,7 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     where = f"{subject.kernel.name}/reference.py, {stage.reference}"
     if not callable(getattr(module, stage.reference, None)):
         raise SpecError(f"{where}: there is no such function", code="reference_failed")
-    own = {one: values[one] for one in (*_tiles(subject, case), *dict(stage.values))}
+    own = {tile: values[tile] for tile in (*_tiles(subject, case), *dict(stage.values))}
     inputs = subject.target.answer(subject.kernel, case).inputs
     written = _written(tensor, execution.outputs[tensor.name])
     try:
@@ -349,9 +351,9 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     checks, reason = compare_output(subject, execution)
     right = subject.target.answer(subject.kernel, case).outputs
     wrong = round(
-        sum(right[one.output].value.size * (one.share_out_of_bound or 0.0) for one in checks)
+        sum(right[check.output].value.size * (check.share_out_of_bound or 0.0) for check in checks)
     )
-    first = next((one for one in checks if not one.passed), None)
+    first = next((check for check in checks if not check.passed), None)
     compared = sum(one.value.size for one in right.values())
     found = ProbedCase(
         case.name,

@@ -113,8 +113,8 @@ def ncu_command(
     python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str], workload: str
 ) -> list[str]:
     """One pass of the workload under the profiler, at the clocks and caches that the kernel meets."""
-    sections = [word for one in SECTIONS for word in ("--section", one)]
-    names = "|".join(re.escape(one) for one in dict.fromkeys(entries))
+    sections = [word for section in SECTIONS for word in ("--section", section)]
+    names = "|".join(re.escape(fromkey) for fromkey in dict.fromkeys(entries))
     return [
         "ncu",
         "--csv",
@@ -155,13 +155,13 @@ def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
         units, launches = rows[0], rows[1:]
     if not launches:
         raise _no_profile(text)
-    return tuple(_kernel(one, units) for one in launches)
+    return tuple(_kernel(launch, units) for launch in launches)
 
 
 def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
     values = {name: number for name, text in row.items() if (number := _number(text)) is not None}
     found = {
-        name: next((values[one] for one in metrics if one in values), None)
+        name: next((values[metric] for metric in metrics if metric in values), None)
         for name, metrics in METRICS.items()
     }
     if found["duration_us"] is not None:
@@ -300,7 +300,7 @@ def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
 
 def _finding(report: list[str]) -> SanitizerFinding:
     places = [match for line in report if (match := _PLACE.search(line))]
-    lines = [int(one["line"]) if one["line"] else None for one in places]
+    lines = [int(place["line"]) if place["line"] else None for place in places]
     head = re.sub(r"^(?:Error|Warning): ", "", report[0])
     by = next((line for line in report[1:] if line.startswith("by thread")), "")
     kind = (

@@ -56,8 +56,8 @@ class CorrectnessGate:
                 break
         evidence = CorrectnessEvidence(tuple(checks))
         if first is not None:
-            runs = len({(one.workload, one.seed) for one in checks})
-            bad = len({(one.workload, one.seed) for one in checks if not one.passed})
+            runs = len({(check.workload, check.seed) for check in checks})
+            bad = len({(check.workload, check.seed) for check in checks if not check.passed})
             return GateResult(
                 self.name,
                 Outcome.FAILED,
@@ -97,8 +97,8 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
     first = siblings.first(subject.candidate)
     if first is None:
         return []
-    own, theirs = {_lengths(one) for one in cases}, _cases_of(subject, first.parameters)
-    apart = [one for one in theirs if _lengths(one) not in own]
+    own, theirs = {_lengths(case) for case in cases}, _cases_of(subject, first.parameters)
+    apart = [case for case in theirs if _lengths(case) not in own]
     missing = ENOUGH_CASES - (len(theirs) - len(apart))
     return sorted(apart, key=lambda one: subject.kernel.work_flop(one.values(subject.kernel)))[
         : max(missing, 0)
@@ -109,9 +109,9 @@ def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     """The derived cases of a candidate of the subject's template, without those in which there is nothing to do."""
     tiles = resolve(subject.template, parameters, subject.compiled).tiles
     return [
-        one
-        for one in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
-        if subject.kernel.work_flop(one.values(subject.kernel)) > 0
+        case
+        for case in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
+        if subject.kernel.work_flop(case.values(subject.kernel)) > 0
     ]
 
 
@@ -124,7 +124,9 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
     expect(subject.kernel, cases)
     answers = [(case, subject.target.answer(subject.kernel, case)) for case in cases]
     with compute_turns.turn(max((one.nbytes for _, one in answers), default=0)):
-        return [problem(subject.kernel, subject.template, subject.point, *one) for one in answers]
+        return [
+            problem(subject.kernel, subject.template, subject.point, *answer) for answer in answers
+        ]
 
 
 def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class PerformanceGate:
     def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
         """FASTER by `min_gain` passes; a time that cannot be is refused before it is compared."""
         times = ", ".join(
-            f"{one.workload} {one.time_median_us:.2f} us ({one.note})" for one in timings
+            f"{timing.workload} {timing.time_median_us:.2f} us ({timing.note})"
+            for timing in timings
         )
         if (impossible := below_bound(timings)) is not None:
             sentence = (
@@ -64,7 +65,7 @@ class PerformanceGate:
                 PerformanceEvidence(timings, None, subject.target.band),
                 Reason.IMPLAUSIBLE,
             )
-        if not all(one.baseline_samples for one in timings):
+        if not all(timing.baseline_samples for timing in timings):
             evidence = PerformanceEvidence(timings, None, subject.target.band)
             return unavailable(
                 self.name,
@@ -75,7 +76,7 @@ class PerformanceGate:
         decision, interval = measured_decision(timings)
         low, ratio, high = interval.ratios
         evidence = PerformanceEvidence(timings, ratio, subject.target.band, (low, high))
-        blocks = min(len(one.samples) // 2 for one in timings)
+        blocks = min(len(timing.samples) // 2 for timing in timings)
         sentence = f"{WORDS[decision]}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]; {times}"
         if decision is Decision.SLOWER and blocks < LOOKS[0]:
             screen = f"at least {SCREEN_RATIO:g} times its time in each of {blocks} blocks, too few for an interval"
@@ -100,7 +101,7 @@ def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
 
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
     """Each workload as it is timed: without the outputs that nobody has to ask for."""
-    cases = [workload_case(one, subject.seed) for one in subject.workloads]
+    cases = [workload_case(workload, subject.seed) for workload in subject.workloads]
     return tuple(
         replace(
             problem(
@@ -121,7 +122,9 @@ def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
     """The timed launches' own outputs are held to the reference, too."""
     checks, reason = compare(subject, execution)
     return (
-        Failure(reason, next(one.sentence for one in checks if not one.passed)) if reason else None
+        Failure(reason, next(check.sentence for check in checks if not check.passed))
+        if reason
+        else None
     )
 
 
@@ -130,7 +133,7 @@ def _ratio(timings: tuple[Timing, ...], baseline: tuple[Timing, ...] | None) -> 
     if baseline is None:
         return None
     base = {one.workload: one.time_median_us for one in baseline}
-    logs = [math.log(one.time_median_us / base[one.workload]) for one in timings]
+    logs = [math.log(timing.time_median_us / base[timing.workload]) for timing in timings]
     return math.exp(sum(logs) / len(logs))
 
 
@@ -152,7 +155,7 @@ def _implausible_sentence(timing: Timing, device: str) -> str:
 
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:
     times = ", ".join(
-        f"{one.workload} {one.time_median_us:.2f} us (limited by {' and '.join(binding_limits(one))})"
-        for one in evidence.timings
+        f"{timing.workload} {timing.time_median_us:.2f} us (limited by {' and '.join(binding_limits(timing))})"
+        for timing in evidence.timings
     )
     return f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not told apart"

@@ -72,13 +72,15 @@ class Siblings:
             while family.unread:
                 _remember(family, family.unread[0], self._checks_of(family.unread[0].number))
                 del family.unread[0]
-            for one in checks:
+            for check in checks:
                 digest, number, other = family.left.get(
-                    _place(one), (one.output_digest, 0, candidate)
+                    _place(check), (check.output_digest, 0, candidate)
                 )
-                if digest != one.output_digest and other.parameters != candidate.parameters:
+                if digest != check.output_digest and other.parameters != candidate.parameters:
                     return replace(
-                        one, passed=False, sentence=self._sentence(one, candidate, number, other)
+                        check,
+                        passed=False,
+                        sentence=self._sentence(check, candidate, number, other),
                     )
         return None
 
@@ -98,13 +100,13 @@ class Siblings:
         place = trial.verdict.gates.index(result)
         later = tuple(
             replace(
-                one,
+                gate,
                 outcome=Outcome.SKIPPED,
                 evidence=None,
                 reason=None,
                 sentence="not reached: correctness failed",
             )
-            for one in trial.verdict.gates[place + 1 :]
+            for gate in trial.verdict.gates[place + 1 :]
         )
         return replace(
             trial,
@@ -139,7 +141,9 @@ class Siblings:
             template.deterministic_when and not template.deterministic_when(candidate.values())
         ):
             return None
-        return candidate.template, tuple(one for one in candidate.parameters if one[0] not in same)
+        return candidate.template, tuple(
+            parameter for parameter in candidate.parameters if parameter[0] not in same
+        )
 
     def _sentence(
         self, check: CheckEvidence, candidate: Candidate, number: int, other: Candidate
@@ -163,7 +167,7 @@ class Siblings:
 def with_broken_promise(evidence: CorrectnessEvidence, broken: CheckEvidence) -> GateResult:
     """The correctness gate's result, when all is within bounds and one output is not what it should equal."""
     whole = replace(broken, passed=True, sentence="")
-    checks = tuple(broken if one == whole else one for one in evidence.checks)
+    checks = tuple(broken if check == whole else check for check in evidence.checks)
     return GateResult(
         Stage.CORRECTNESS.value,
         Outcome.FAILED,
@@ -174,21 +178,25 @@ def with_broken_promise(evidence: CorrectnessEvidence, broken: CheckEvidence) ->
 
 
 def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) -> None:
-    for one in checks:
-        if one.input_digest:
-            family.left.setdefault(_place(one), (one.output_digest, trial.number, trial.candidate))
+    for check in checks:
+        if check.input_digest:
+            family.left.setdefault(
+                _place(check), (check.output_digest, trial.number, trial.candidate)
+            )
 
 
 def promised(template: TemplateSpec) -> frozenset[str]:
     """The parameters whose values make no difference to results; none where two runs may differ anyway."""
     return frozenset(
-        one.name for one in template.parameters if one.numerics_same and template.deterministic
+        parameter.name
+        for parameter in template.parameters
+        if parameter.numerics_same and template.deterministic
     )
 
 
 def input_digest(laid_out: Problem) -> str:
     """Names the inputs of a run, layout and all."""
-    digests = "".join(one.digest for one in laid_out.tensors if one.role == "input")
+    digests = "".join(tensor.digest for tensor in laid_out.tensors if tensor.role == "input")
     return hashlib.sha256(digests.encode()).hexdigest()[:INPUT_DIGITS]
 
 

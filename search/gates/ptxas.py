@@ -62,21 +62,21 @@ class PtxasGate:
 
 def figures(subject: Subject) -> PtxasEvidence:
     """The largest figures over the template's entries."""
-    entries = [one for one in subject.cubin.entries if one.entry in subject.source.entries]
+    entries = [entry for entry in subject.cubin.entries if entry.entry in subject.source.entries]
     if len(entries) != len(subject.source.entries):
-        missing = sorted(set(subject.source.entries) - {one.entry for one in entries})
+        missing = sorted(set(subject.source.entries) - {entry.entry for entry in entries})
         raise Fault(
             f'the assembler\'s log has no figures for {", ".join(missing)}; is it extern "C" __global__?',
             code="ptxas_log_unreadable",
         )
-    registers = max(one.registers for one in entries)
-    static = max(one.smem_static_bytes for one in entries)
+    registers = max(entry.registers for entry in entries)
+    static = max(entry.smem_static_bytes for entry in entries)
     dynamic, threads = subject.point.smem_dynamic_bytes, subject.point.threads_per_block
     resident = occupancy(subject.target.device, registers, threads, static + dynamic)
     return PtxasEvidence(
         registers,
-        sum(one.spill_bytes for one in entries),
-        max(one.stack_bytes for one in entries),
+        sum(entry.spill_bytes for entry in entries),
+        max(entry.stack_bytes for entry in entries),
         static,
         dynamic,
         threads,

@@ -164,5 +164,5 @@ def _others(findings: tuple[SafetyFinding, ...]) -> str:
 
 
 def _orders(runs: list[SafetyRun]) -> str:
-    orders = sorted({one.order.partition(":")[0] for one in runs})
+    orders = sorted({run.order.partition(":")[0] for run in runs})
     return ", ".join(orders) + " order"

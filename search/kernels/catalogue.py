@@ -53,7 +53,9 @@ class Catalogue:
     @classmethod
     def from_environment(cls) -> Catalogue:
         extra = os.environ.get(PATH_VARIABLE, "")
-        return cls([REPOSITORY_TEMPLATES, *(Path(one) for one in extra.split(os.pathsep) if one)])
+        return cls(
+            [REPOSITORY_TEMPLATES, *(Path(word) for word in extra.split(os.pathsep) if word)]
+        )
 
     @cached_property
     def include_dirs(self) -> tuple[Path, ...]:
@@ -61,7 +63,7 @@ class Catalogue:
         if self._headers is not None:
             return tuple(self._headers)
         folders = (root / "include" for root in (*self._roots, REPOSITORY_TEMPLATES))
-        return tuple(dict.fromkeys(one for one in folders if one.is_dir()))
+        return tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
     @property
     def folders(self) -> dict[str, Path]:
@@ -118,7 +120,7 @@ def load_kernel(folder: Path) -> KernelSpec:
         (key, expression(text, f"{table.where}, [constants] {key}"))
         for key, text in table.table("constants").items()
     )
-    known = {one.name for one in (*options, *dims)} | {key for key, _ in constants}
+    known = {option.name for option in (*options, *dims)} | {key for key, _ in constants}
     work, alignment = table.table("work"), table.table("alignment")
     work_flop, work_bytes = work.expression("flop"), work.expression("bytes")
     for one in (work_flop, work_bytes):
@@ -159,8 +161,8 @@ def load_kernel(folder: Path) -> KernelSpec:
     )
     for one in (work, alignment, table):
         one.finish()
-    for one in spec.templates:
-        check_template_probes(f"{name}/{one.name}.toml", one.probes, spec.probes)
+    for template in spec.templates:
+        check_template_probes(f"{name}/{template.name}.toml", template.probes, spec.probes)
     try:
         spec.preset(spec.baseline)
     except UsageError as error:
@@ -305,7 +307,7 @@ def _checks(
     templates: tuple[TemplateSpec, ...],
 ) -> tuple[Check, ...]:
     compiled = {dim.name for dim in dims if dim.time == "compile"}
-    known = set(tile_names(templates)) | compiled | {one.name for one in options}
+    known = set(tile_names(templates)) | compiled | {option.name for option in options}
     found = []
     for one in table.tables("checks"):
         sizes = tuple(
@@ -340,11 +342,13 @@ def _template(
             f"{shown}: name and kernel must be {path.stem!r} and {folder.name!r}", code="bad_spec"
         )
     parameters = tuple(_parameter(key, one) for key, one in table.named("parameters"))
-    compiled = {dim.name for dim in dims if dim.time == "compile"} | {one.name for one in options}
-    known = {one.name for one in parameters} | compiled
-    for one in parameters:
-        if one.when is not None:
-            require_names(one.when, known)
+    compiled = {dim.name for dim in dims if dim.time == "compile"} | {
+        option.name for option in options
+    }
+    known = {parameter.name for parameter in parameters} | compiled
+    for parameter in parameters:
+        if parameter.when is not None:
+            require_names(parameter.when, known)
     local = _locals(table.table("locals"), known)
     known |= {key for key, _ in local}
     run_known = known | {dim.name for dim in dims}
@@ -362,7 +366,8 @@ def _template(
         idea=table.get("idea", str),
         minimum_sm=table.get("minimum_sm", int, 70),
         supports=_supports(
-            table.table("supports"), {dim.name for dim in dims} | {one.name for one in options}
+            table.table("supports"),
+            {dim.name for dim in dims} | {option.name for option in options},
         ),
         parameters=parameters,
         locals=local,
@@ -372,7 +377,9 @@ def _template(
         workspaces=tuple(_workspace(one, known, run_known) for one in table.tables("workspaces")),
         presets=tuple(_preset(key, one, parameters) for key, one in table.named("presets")),
         deterministic=table.get("deterministic", bool, True),
-        deterministic_when=_when(table, {one.name for one in parameters}, "deterministic_when"),
+        deterministic_when=_when(
+            table, {parameter.name for parameter in parameters}, "deterministic_when"
+        ),
         text=written.text,
         lines=written.lines,
         path=folder / f"{name}.cu.j2",
@@ -407,7 +414,7 @@ def _parameter(name: str, table: Table) -> Parameter:
     values = tuple(table.get("values", list, [False, True] if kind == "bool" else None) or ())
     if (
         not values
-        or any(type(one) is not python for one in values)
+        or any(type(value) is not python for value in values)
         or len(set(values)) != len(values)
     ):
         raise SpecError(
@@ -489,7 +496,7 @@ def _when(table: Table, known: set[str], key: str = "when") -> Expression | None
 
 def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Preset:
     given = dict(table.table("parameters").items())
-    by_name = {one.name: one for one in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     for key, value in given.items():
         if key not in by_name or value not in by_name[key].values:
             raise SpecError(
@@ -498,7 +505,10 @@ def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Prese
     found = Preset(
         _name(name, table.where),
         table.get("doc", str, ""),
-        tuple((one.name, given.get(one.name, one.default)) for one in parameters),
+        tuple(
+            (parameter.name, given.get(parameter.name, parameter.default))
+            for parameter in parameters
+        ),
     )
     table.finish()
     return found

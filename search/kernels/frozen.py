@@ -44,8 +44,8 @@ class KernelFiles:
 
     def parts(self) -> tuple[KernelFiles, KernelFiles]:
         """The kernel's folder, and the headers, which most kernels share."""
-        headers = tuple(one for one in self.files if one[0].startswith(f"{INCLUDE}/"))
-        kernel = tuple(one for one in self.files if one not in headers)
+        headers = tuple(file for file in self.files if file[0].startswith(f"{INCLUDE}/"))
+        kernel = tuple(file for file in self.files if file not in headers)
         return KernelFiles(kernel), KernelFiles(headers)
 
 

@@ -23,12 +23,14 @@ def semantics_digest(kernel: KernelSpec) -> str:
 
 def kernel_identity(kernel: KernelSpec) -> str:
     """Names the operation and every source that a search over the kernel may render."""
-    return digest({**_semantics(kernel), "templates": [_source(one) for one in kernel.templates]})
+    return digest(
+        {**_semantics(kernel), "templates": [_source(template) for template in kernel.templates]}
+    )
 
 
 def passed_checks(kernel: KernelSpec) -> tuple[tuple[str, str], ...]:
     """(name, digest) of each of the kernel's checks, for storing beside a confirmation."""
-    return tuple((one.name, digest(replace(one, name=""))) for one in kernel.checks)
+    return tuple((check.name, digest(replace(check, name=""))) for check in kernel.checks)
 
 
 def newer_checks(kernel: KernelSpec, passed: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ def _semantics(kernel: KernelSpec) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "options": kernel.options,
-        "dims": [replace(one, doc="") for one in kernel.dims],
+        "dims": [replace(dim, doc="") for dim in kernel.dims],
         "arguments": kernel.arguments,
         "constants": kernel.constants,
         "work": (kernel.work_flop, kernel.work_bytes),
@@ -83,5 +85,5 @@ def _source(template: TemplateSpec) -> TemplateSpec:
         idea="",
         presets=(),
         probes=(),
-        parameters=tuple(replace(one, doc="") for one in template.parameters),
+        parameters=tuple(replace(parameter, doc="") for parameter in template.parameters),
     )

@@ -115,7 +115,7 @@ def check_template_probes(
     where: str, having: tuple[TemplateProbe, ...], probes: tuple[ProbeSpec, ...]
 ) -> None:
     """SpecError for a probe, or a value of one, that the kernel does not know."""
-    known = {one.name: one for one in probes}
+    known = {probe.name: probe for probe in probes}
     for one in having:
         if one.name not in known:
             raise SpecError(

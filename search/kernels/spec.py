@@ -182,7 +182,7 @@ class TemplateSpec:
         """The template's file and its parts, by the names that messages call them by."""
         return {
             name: self.path.parent.parent / name
-            for name in dict.fromkeys(one.file for one in self.lines)
+            for name in dict.fromkeys(line.file for line in self.lines)
         }
 
     def origin(self, number: int) -> Line:
@@ -207,11 +207,17 @@ class TemplateSpec:
 
     def launched(self, values: Mapping[str, Value]) -> tuple[LaunchSpec, ...]:
         """The launches that a point has; `values` are its parameters and locals."""
-        return tuple(one for one in self.launches if one.when is None or one.when(values))
+        return tuple(
+            launch for launch in self.launches if launch.when is None or launch.when(values)
+        )
 
     def scratch(self, values: Mapping[str, Value]) -> tuple[Workspace, ...]:
         """The workspaces that a point has."""
-        return tuple(one for one in self.workspaces if one.when is None or one.when(values))
+        return tuple(
+            workspace
+            for workspace in self.workspaces
+            if workspace.when is None or workspace.when(values)
+        )
 
     def check_supports(self, workload: Workload) -> None:
         """Refuse, before anything is compiled, a workload that this template cannot serve."""

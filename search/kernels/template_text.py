@@ -84,7 +84,7 @@ def _included(text: str, line: Line, name: str) -> str | None:
 def _part(folder: Path, name: str, part: str, place: Line) -> list[tuple[str, Line]]:
     """The lines of a part that is included at `place`. Parts do not nest: the template's own file shows all of them."""
     if not (folder / part).is_file():
-        known = sorted(one.name for one in (folder / name).glob("*.cu.j2"))
+        known = sorted(path.name for path in (folder / name).glob("*.cu.j2"))
         raise SpecError(
             f"{place.file}: line {place.number}: the part {part!r} does not exist",
             code="unknown_part",

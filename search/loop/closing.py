@@ -56,12 +56,16 @@ def closing(
 
 def _close(context: EvaluationContext, baseline: Contender, contenders: list[Contender]) -> Closing:
     settled: list[Settled] = []
-    safe = [one for one in contenders if not one.spared or _is_safe(context, one, settled)]
+    safe = [
+        contender
+        for contender in contenders
+        if not contender.spared or _is_safe(context, contender, settled)
+    ]
     confirmations, best = _confirmed(
         context, baseline, safe, lambda number, result: settled.append((number, result))
     )
     said = (
-        "; ".join(one.sentence for one in confirmations)
+        "; ".join(confirmation.sentence for confirmation in confirmations)
         or "no candidate was measured faster than the baseline"
     )
     peers: tuple[Peer, ...] | None = ()
@@ -96,7 +100,10 @@ def _confirmed(
     if fault or (first.comparisons and not is_beaten(first)):
         return (first,), who.winner
     others, winner = _confirmed(
-        context, baseline, [one for one in contenders if one is not who.winner], settle
+        context,
+        baseline,
+        [contender for contender in contenders if contender is not who.winner],
+        settle,
     )
     if first.confirmed and not others[-1].confirmed:
         return (*others, first), who.winner

@@ -82,7 +82,7 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
     evidence, result = performance_of(trial.verdict), gate_result(trial.verdict, "performance")
     if evidence is None or not evidence.timings:
         return None
-    if any(one.time_kind is not TimeKind.MEASURED for one in evidence.timings):
+    if any(timing.time_kind is not TimeKind.MEASURED for timing in evidence.timings):
         return None
     if not is_baseline and result.outcome is not Outcome.PASSED:
         return None
@@ -97,7 +97,7 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
 
 def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
     """By the times of the search that found them; of equals the first."""
-    return sorted(contenders, key=lambda one: (one.time_us, one.number))[:count]
+    return sorted(contenders, key=lambda contender: (contender.time_us, contender.number))[:count]
 
 
 def standing(baseline: Contender, contenders: Iterable[Contender]) -> Standing | None:
@@ -114,8 +114,8 @@ def safety_of(context: EvaluationContext, contender: Contender) -> GateResult:
 def is_beaten(confirmation: Confirmation) -> bool:
     """Whether fresh processes showed the runner-up to be faster."""
     return any(
-        one.against == RUNNER_UP and one.decision == Decision.SLOWER
-        for one in confirmation.comparisons
+        comparison.against == RUNNER_UP and comparison.decision == Decision.SLOWER
+        for comparison in confirmation.comparisons
     )
 
 
@@ -160,7 +160,7 @@ def confirm(
 
 def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
     """What the stored samples of several processes say: anybody can compute it again."""
-    return across_processes([measured_decision(one.timings)[1] for one in processes])
+    return across_processes([measured_decision(process.timings)[1] for process in processes])
 
 
 def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
@@ -214,7 +214,7 @@ def _process(
             raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
         if result.outcome is Outcome.FAILED:
             found[role] = result.sentence
-    for role, other in _shuffled(order, [one for one in others.items() if one[0] not in found]):
+    for role, other in _shuffled(order, [item for item in others.items() if item[0] not in found]):
         _not_cancelled(context)
         times = timed_in_turns(winner, other)
         if isinstance(times, Failure):
@@ -244,7 +244,7 @@ def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> 
 def _sentence(
     who: Standing, comparisons: tuple[Comparison, ...], lost: str, confirmed: bool, processes: int
 ) -> str:
-    against = {one.against: one for one in comparisons}
+    against = {comparison.against: comparison for comparison in comparisons}
     said = "confirmed" if confirmed else "not confirmed"
     first = (
         f"trial {who.winner.number} is {said} in {processes} fresh processes on new inputs: "

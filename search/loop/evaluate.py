@@ -111,7 +111,7 @@ class EvaluationContext:
         return Question(
             candidate,
             source.digest,
-            tuple(one.name for one in self.workloads),
+            tuple(workload.name for workload in self.workloads),
             self.limits,
             baseline,
             self.baseline,
@@ -229,7 +229,7 @@ def _spared(
 
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
     """Geometric mean over the workloads of what was measured, and found faster than the baseline."""
-    found = next((one for one in results if one.gate == Stage.PERFORMANCE), None)
+    found = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
     if found is None or found.outcome is not Outcome.PASSED or not found.evidence.timings:
         return None
     return time_us_of(found.evidence.timings)
@@ -237,12 +237,12 @@ def measured_time_us(results: Sequence[GateResult]) -> float | None:
 
 def time_us_of(timings: Sequence[Timing]) -> float:
     """Geometric mean over the workloads."""
-    return math.exp(sum(math.log(one.time_median_us) for one in timings) / len(timings))
+    return math.exp(sum(math.log(timing.time_median_us) for timing in timings) / len(timings))
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
     """Accepted needs every gate to have said yes; what could not be judged here is at best green."""
-    if all(one.outcome is Outcome.PASSED for one in results):
+    if all(result.outcome is Outcome.PASSED for result in results):
         return Accepted(results)
     return Green(results)
 
@@ -251,8 +251,8 @@ def settled(verdict: Verdict, result: GateResult) -> Verdict:
     """The verdict of a right candidate once a gate that it had been spared has judged it, or one that it passed has found
     it wrong on other inputs."""
     results = tuple(
-        result if one.gate == result.gate and _is_news(one, result) else one
-        for one in verdict.gates
+        result if gate.gate == result.gate and _is_news(gate, result) else gate
+        for gate in verdict.gates
     )
     if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
         return verdict

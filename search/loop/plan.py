@@ -119,7 +119,7 @@ def make_plan(
         name=_name(request.name, kernel, workloads),
         kernel=kernel.name,
         kernel_digest=kernel_identity(kernel),
-        workloads=tuple(one.name for one in workloads),
+        workloads=tuple(workload.name for workload in workloads),
         templates=_templates(request, kernel, workloads[0], compiled, target),
         target=target,
         strategy=strategy,
@@ -133,7 +133,7 @@ def make_plan(
         compiled=compiled,
         confirm=request.confirm,
         mode=_mode(request.mode),
-        shapes=tuple(one.dims + one.options for one in workloads),
+        shapes=tuple(workload.dims + workload.options for workload in workloads),
     )
     if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
@@ -192,7 +192,7 @@ def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
                 code="mixed_workloads",
                 mend="start one search for each",
             )
-    if len({one.name for one in workloads}) != len(workloads):
+    if len({workload.name for workload in workloads}) != len(workloads):
         raise UsageError("a workload is named twice", code="repeated_workload")
     return first
 
@@ -259,7 +259,7 @@ def _require_walkable(template: TemplateSpec, compiled: Items, device: Device) -
 
 def _why_defaults_fail(space: Space) -> str:
     """Why the defaults are outside the space: one sentence to start from."""
-    defaults = tuple((one.name, one.default) for one in space.template.parameters)
+    defaults = tuple((parameter.name, parameter.default) for parameter in space.template.parameters)
     return space.why_not(defaults) or "unknown"
 
 
@@ -316,7 +316,7 @@ def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:
 
 
 def _name(given: str | None, kernel: KernelSpec, workloads: list[Workload]) -> str:
-    name = (given or f"{kernel.name} {' '.join(one.name for one in workloads)}").strip()
+    name = (given or f"{kernel.name} {' '.join(workload.name for workload in workloads)}").strip()
     if not 0 < len(name) <= 200 or not name.isprintable():
         raise UsageError("the name of a search is 1 to 200 printable characters", code="bad_name")
     return name

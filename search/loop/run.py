@@ -413,7 +413,7 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
-    valid = [one for one in seeds if spaces[one.template].why_not(one.parameters) is None]
+    valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 
 
@@ -444,6 +444,6 @@ def _objective(verdict: Verdict) -> Objective | None:
     if evidence.ratio_to_baseline is not None:
         return Objective(math.log(evidence.ratio_to_baseline))
     logs = [
-        math.log(one.time_median_us) for one in evidence.timings
+        math.log(timing.time_median_us) for timing in evidence.timings
     ]  # no right baseline: plain times
     return Objective(sum(logs) / len(logs))

@@ -112,7 +112,8 @@ class Sweep:
         self.order, self.target, self.stopping = order, target, threading.Event()
         compiled = order.workloads[0].compile_time(order.kernel)
         few = tuple(
-            replace(one, seeds=min(one.seeds, order.check_seeds)) for one in order.kernel.checks
+            replace(check, seeds=min(check.seeds, order.check_seeds))
+            for check in order.kernel.checks
         )
         self._baseline = preset_candidate(*_preset(order), compiled)
         limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
@@ -214,7 +215,7 @@ class Sweep:
         seconds: float | None,
         on_progress: Callable[[Progress], None],
     ) -> tuple[str, ...]:
-        done = {one.number for one in journal.rows}
+        done = {row.number for row in journal.rows}
         self._establish_baseline(journal, 0 in done)
         todo = ((number, one) for number, one in enumerate(self._others(), 1) if number not in done)
         begin, before = time.monotonic(), len(journal.rows)
@@ -257,7 +258,7 @@ class Sweep:
         return Progress(
             done,
             self.total,
-            sum(bool(one.times) for one in journal.rows),
+            sum(bool(row.times) for row in journal.rows),
             rate,
             (self.total - done) / rate if rate else None,
         )
@@ -322,8 +323,8 @@ class Sweep:
 
 def _preset(order: SweepOrder):
     template, preset = order.kernel.preset(order.baseline)
-    for one in order.workloads:
-        template.check_supports(one)
+    for workload in order.workloads:
+        template.check_supports(workload)
     return template, preset.name
 
 
@@ -337,9 +338,15 @@ def _row_of(
 ) -> Row:
     """Gate results as a row. A timed one's verdict comes from the samples as they are stored."""
     last = results[-1]
-    ptxas = next((one.evidence for one in results if isinstance(one.evidence, PtxasEvidence)), None)
+    ptxas = next(
+        (result.evidence for result in results if isinstance(result.evidence, PtxasEvidence)), None
+    )
     checks = next(
-        (one.evidence.checks for one in results if isinstance(one.evidence, CorrectnessEvidence)),
+        (
+            result.evidence.checks
+            for result in results
+            if isinstance(result.evidence, CorrectnessEvidence)
+        ),
         (),
     )
     times = _times(last.evidence.timings) if isinstance(last.evidence, PerformanceEvidence) else ()
@@ -369,30 +376,32 @@ def _row_of(
 
 def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
     """The one that failed first, else the one with the largest share of its allowance used, else of error."""
-    failed = next((one for one in checks if not one.passed), None)
+    failed = next((check for check in checks if not check.passed), None)
     if failed is not None or not checks:
         return failed
     return max(
         checks,
-        key=lambda one: (
-            (one.frobenius_error or 0.0) / one.frobenius_allowed if one.frobenius_allowed else 0.0,
-            one.max_abs_error or 0.0,
+        key=lambda check: (
+            (check.frobenius_error or 0.0) / check.frobenius_allowed
+            if check.frobenius_allowed
+            else 0.0,
+            check.max_abs_error or 0.0,
         ),
     )
 
 
 def _times(timings) -> tuple[Times, ...]:
-    assert all(one.time_kind is TimeKind.MEASURED for one in timings)
+    assert all(timing.time_kind is TimeKind.MEASURED for timing in timings)
     found = []
-    for one in timings:
-        detail = dict(one.detail)
+    for timing in timings:
+        detail = dict(timing.detail)
         floor = detail.pop("floor_us", 0.0)
         found.append(
             Times(
-                tuple(map(rounded, one.samples)),
-                tuple(map(rounded, one.baseline_samples)),
+                tuple(map(rounded, timing.samples)),
+                tuple(map(rounded, timing.baseline_samples)),
                 floor,
-                one.note,
+                timing.note,
                 tuple(
                     (name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL
                 ),

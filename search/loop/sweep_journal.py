@@ -17,7 +17,7 @@ class Journal:
     def __init__(self, path: Path, heading: Heading) -> None:
         self.path = path
         self.rows = _read(path, heading)
-        self.run = max((one.run for one in self.rows), default=-1) + 1
+        self.run = max((row.run for row in self.rows), default=-1) + 1
         try:
             self._file = path.open("w" if not self.rows else "r+", encoding="utf-8")
             self._file.write("\n".join([_first_line(heading), *map(row_json, self.rows)]) + "\n")

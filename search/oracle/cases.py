@@ -32,13 +32,18 @@ def derived_cases(
 ) -> tuple[Case, ...]:
     """The kernel's checks for these tiles; seeds follow from `seed`, so a trial can be repeated."""
     # A bundle may be held to checks that are newer than its template, and name what that does not.
-    sizes_of = {name for check in kernel.checks for one in check.expressions for name in one.names}
+    sizes_of = {
+        name
+        for check in kernel.checks
+        for expression in check.expressions
+        for name in expression.names
+    }
     values: dict[str, Value] = {
         **dict.fromkeys((*tile_names(kernel.templates), *sizes_of), 1),
         **dict(compiled),
         **tiles,
     }
-    options = tuple((one.name, values[one.name]) for one in kernel.options)
+    options = tuple((option.name, values[option.name]) for option in kernel.options)
     baked = {dim.name: values[dim.name] for dim in kernel.dims if dim.time == "compile"}
     cases = []
     for check in kernel.checks:

@@ -142,7 +142,9 @@ def problem(
         WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
         for one in template.scratch(launch_values)
     )
-    used = tuple(one for one in tensors.values() if any(one is argument for argument in arguments))
+    used = tuple(
+        tensor for tensor in tensors.values() if any(tensor is argument for argument in arguments)
+    )
     return Problem(
         case,
         used,

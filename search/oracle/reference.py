@@ -78,13 +78,13 @@ class Answer:
             *self.inputs.values(),
             *(
                 array
-                for one in self.outputs.values()
-                for array in (one.value, one.bound, one.rounded)
+                for output in self.outputs.values()
+                for array in (output.value, output.bound, output.rounded)
                 if array is not None
             ),
         ]
         return sum(one.nbytes for one in arrays) + sum(
-            one.nbytes for one in self.inputs.values()
+            input_.nbytes for input_ in self.inputs.values()
         )  # once more laid out
 
 
@@ -221,9 +221,9 @@ def _size_bytes(kernel: KernelSpec, case: Case) -> int:
     """Of all tensors in float64."""
     dims = dict(case.dims)
     return 8 * sum(
-        math.prod(int(dims[dim]) for dim in one.shape)
-        for one in kernel.arguments
-        if one.kind != "scalar"
+        math.prod(int(dims[dim]) for dim in argument.shape)
+        for argument in kernel.arguments
+        if argument.kind != "scalar"
     )
 
 
@@ -234,15 +234,20 @@ def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found
         outputs = {name: Expected(**one) for name, one in found.items()}
     except Exception as error:
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
-    for one in kernel.arguments:
-        shape = tuple(int(dims[dim]) for dim in one.shape)
-        if one.kind == "input" and inputs.get(one.name, np.empty(0)).shape != shape:
-            raise _failed(kernel, f"make_inputs gave {one.name} another shape than {shape}")
-        if one.kind == "output":
-            if one.name not in outputs or outputs[one.name].value.shape != shape:
-                raise _failed(kernel, f"reference gave {one.name} another shape than {shape}")
-            if np.isnan(outputs[one.name].value).any() or np.isnan(outputs[one.name].bound).any():
-                raise _failed(kernel, f"case {case.name}: the reference of {one.name} holds NaN")
+    for argument in kernel.arguments:
+        shape = tuple(int(dims[dim]) for dim in argument.shape)
+        if argument.kind == "input" and inputs.get(argument.name, np.empty(0)).shape != shape:
+            raise _failed(kernel, f"make_inputs gave {argument.name} another shape than {shape}")
+        if argument.kind == "output":
+            if argument.name not in outputs or outputs[argument.name].value.shape != shape:
+                raise _failed(kernel, f"reference gave {argument.name} another shape than {shape}")
+            if (
+                np.isnan(outputs[argument.name].value).any()
+                or np.isnan(outputs[argument.name].bound).any()
+            ):
+                raise _failed(
+                    kernel, f"case {case.name}: the reference of {argument.name} holds NaN"
+                )
     return Answer(inputs, outputs)
 
 

@@ -71,7 +71,7 @@ class ReferenceChildren:
         path = self._file()
         request = {
             **described_kernel(kernel),
-            "cases": [described_case(one) for one in cases],
+            "cases": [described_case(case) for case in cases],
             "file": str(path),
         }
         try:

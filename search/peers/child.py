@@ -77,7 +77,7 @@ def one_peer(
     ) as heard:  # PyTorch says in warnings why a back end was not taken
         warnings.simplefilter("always")
         try:
-            scalars = {one["name"]: one["value"] for one in workload["scalars"]}
+            scalars = {scalar["name"]: scalar["value"] for scalar in workload["scalars"]}
             offered = offers["offer"](name, workload["dims"], workload["options"], scalars)
             version = offered["version"]
             return {

@@ -79,7 +79,7 @@ def _one_process(winner: Subject, peers_file: Path, cancelled: Callable[[], bool
         rows: list[dict[str, Any]] = []
         while True:
             heard, ending = _child(
-                request | {"skip": [(one["peer"], one["workload"]) for one in rows]},
+                request | {"skip": [(row["peer"], row["workload"]) for row in rows]},
                 winner.target,
                 cancelled,
             )
@@ -104,8 +104,8 @@ def _one_process(winner: Subject, peers_file: Path, cancelled: Callable[[], bool
                     "why": f"its process ended with {ending}",
                 }
             )
-        by_name = {one.case.name: one for one in problems}
-        return [_round(winner, by_name[one["workload"]], one) for one in rows]
+        by_name = {problem.case.name: problem for problem in problems}
+        return [_round(winner, by_name[row["workload"]], row) for row in rows]
 
 
 def _request(
@@ -124,7 +124,7 @@ def _request(
         "blocks": LOOKS[-1],
         "folder": str(folder),
         "python": python(),
-        "workloads": [_described(winner, one, folder, l2_bytes) for one in problems],
+        "workloads": [_described(winner, problem, folder, l2_bytes) for problem in problems],
     }
 
 
@@ -135,7 +135,7 @@ def _described(winner: Subject, problem: Problem, folder: Path, l2_bytes: int) -
         for argument, given in zip(winner.kernel.arguments, problem.arguments)
         if isinstance(given, Scalar)
     ]
-    data_bytes = sum(one.image.size for one in problem.tensors)
+    data_bytes = sum(tensor.image.size for tensor in problem.tensors)
     return {
         "name": problem.case.name,
         "dims": dict(problem.case.dims),
@@ -144,13 +144,13 @@ def _described(winner: Subject, problem: Problem, folder: Path, l2_bytes: int) -
         "scalars": scalars,
         "tensors": [
             {
-                "name": one.name,
-                "role": one.role,
-                "dtype": DTYPE_NAMES[one.dtype],
-                "shape": list(one.shape),
-                "strides": list(one.strides),
+                "name": tensor.name,
+                "role": tensor.role,
+                "dtype": DTYPE_NAMES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "strides": list(tensor.strides),
             }
-            for one in problem.tensors
+            for tensor in problem.tensors
         ],
         "problem": describe(problem, folder / f"images-{problem.case.name}"),
     }
@@ -258,9 +258,9 @@ def _round(winner: Subject, problem: Problem, row: Mapping[str, Any]) -> Round:
             base, outcome="not_comparable", why=f"the winner itself is wrong on a new seed: {wrong}"
         )
     theirs = {
-        one.name: _image(one, row["outputs"][one.name])
-        for one in problem.tensors
-        if one.name in row["outputs"]
+        tensor.name: _image(tensor, row["outputs"][tensor.name])
+        for tensor in problem.tensors
+        if tensor.name in row["outputs"]
     }
     wrong = _wrong(winner, problem, theirs)
     if wrong:
@@ -291,4 +291,4 @@ def _image(tensor, path: str) -> np.ndarray:
 def _wrong(winner: Subject, problem: Problem, images: Mapping[str, np.ndarray]) -> str:
     """Why outputs are wrong; empty when they are right."""
     checks, reason = compare(winner, Execution(problem, "device", images, None))
-    return next((one.sentence for one in checks if not one.passed), "") if reason else ""
+    return next((check.sentence for check in checks if not check.passed), "") if reason else ""

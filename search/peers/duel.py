@@ -69,7 +69,9 @@ class Duel:
         arena = lay_out(described)
         start = starting_bytes(described, arena)
         sets = ring_sets(
-            sum(one["bytes"] for one in described["tensors"]), self._l2_bytes, workload["mode"]
+            sum(tensor["bytes"] for tensor in described["tensors"]),
+            self._l2_bytes,
+            workload["mode"],
         )
         # Where a process happens to place data is worth 1 % at times: each seed gives it another place.
         first = ALIGN * random.Random(request["seed"]).randrange(PLACES)
@@ -117,17 +119,17 @@ class Duel:
     ) -> dict[str, torch.Tensor]:
         """The input tensors as PyTorch sees them, over the winner's own bytes."""
         found = {}
-        for one in workload["tensors"]:
-            offset, size = arena.offsets[one["name"]]
-            if one["role"] == "input":
+        for tensor in workload["tensors"]:
+            offset, size = arena.offsets[tensor["name"]]
+            if tensor["role"] == "input":
                 pointer = cupy.cuda.MemoryPointer(
                     cupy.cuda.UnownedMemory(base + offset, size, owner), 0
                 )
                 flat = torch.as_tensor(
                     cupy.ndarray((size,), cupy.uint8, pointer), device=self._device
                 )
-                found[one["name"]] = flat.view(TORCH_TYPES[one["dtype"]]).as_strided(
-                    one["shape"], one["strides"]
+                found[tensor["name"]] = flat.view(TORCH_TYPES[tensor["dtype"]]).as_strided(
+                    tensor["shape"], tensor["strides"]
                 )
         return found
 
@@ -141,13 +143,13 @@ class Duel:
     ) -> dict[str, str]:
         """The whole byte image of each output, in files."""
         found = {}
-        for one in workload["tensors"]:
-            if one["role"] != "input":
-                offset, size = arena.offsets[one["name"]]
+        for tensor in workload["tensors"]:
+            if tensor["role"] != "input":
+                offset, size = arena.offsets[tensor["name"]]
                 image = np.empty(size, np.uint8)
                 runtime.memcpy(image.ctypes.data, base + offset, size, TO_HOST)
-                found[one["name"]] = str(folder / f"winner-{workload['name']}-{one['name']}")
-                image.tofile(found[one["name"]])
+                found[tensor["name"]] = str(folder / f"winner-{workload['name']}-{tensor['name']}")
+                image.tofile(found[tensor["name"]])
         return found
 
 

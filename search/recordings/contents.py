@@ -32,7 +32,7 @@ class Columns:
 
 
 COLUMNS = Columns(
-    *(tuple(one.name for one in fields(kind)) for kind in (PtxasEvidence, CheckEvidence))
+    *(tuple(field.name for field in fields(kind)) for kind in (PtxasEvidence, CheckEvidence))
 )
 
 
@@ -69,7 +69,7 @@ class Heading:
     columns: Columns = COLUMNS
 
     def recorded_template(self, name: str) -> RecordedTemplate:
-        return next(one for one in self.templates if one.name == name)
+        return next(template for template in self.templates if template.name == name)
 
 
 @dataclass(frozen=True)
@@ -123,22 +123,27 @@ class Recording:
 
     @cached_property
     def _by_point(self) -> dict[tuple[str, Items], Row]:
-        return {(one.template, self.parameters(one)): one for one in self.rows}
+        return {(row.template, self.parameters(row)): row for row in self.rows}
 
     def _recorded(self, candidate: Candidate) -> Items:
         names = next(
-            (one.parameters for one in self.heading.templates if one.name == candidate.template), ()
+            (
+                template.parameters
+                for template in self.heading.templates
+                if template.name == candidate.template
+            ),
+            (),
         )
         values = candidate.values()
         return tuple((name, values[name]) for name in names if name in values)
 
     def workload_names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.heading.workloads)
+        return tuple(workload.name for workload in self.heading.workloads)
 
 
 def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Recording:
     """Rows by number, and a heading that counts them."""
-    ordered = tuple(sorted(rows, key=lambda one: one.number))
+    ordered = tuple(sorted(rows, key=lambda row: row.number))
     return Recording(
         replace(
             heading,
@@ -155,13 +160,15 @@ def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str
     return digest(
         {
             "name": kernel.name,
-            "options": [(one.name, one.default) for one in kernel.options],
-            "dims": [(one.name, one.time, one.default) for one in kernel.dims],
+            "options": [(option.name, option.default) for option in kernel.options],
+            "dims": [(dim.name, dim.time, dim.default) for dim in kernel.dims],
             "arguments": kernel.arguments,
             "constants": kernel.constants,
             "work": (kernel.work_flop, kernel.work_bytes),
             "alignment": (kernel.pointer_bytes, kernel.stride_elements),
-            "workloads": [(one.name, one.dims, one.options) for one in workloads],
+            "workloads": [
+                (workload.name, workload.dims, workload.options) for workload in workloads
+            ],
         }
     )
 

@@ -87,7 +87,7 @@ def read(path: Path) -> Recording:
         end = json.loads(lines[-1])
         if end.get("end") is not True or end["rows"] != len(lines) - 1:
             raise ValueError("its last line does not close it")
-        rows = tuple(row_of(one, heading.columns) for one in lines[:-1])
+        rows = tuple(row_of(line, heading.columns) for line in lines[:-1])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise _damaged(path.name, str(error)) from error
     return Recording(heading, rows, hashlib.sha256(data).hexdigest())
@@ -124,13 +124,13 @@ def row_json(row: Row) -> str:
     worst = None if row.worst is None else [getattr(row.worst, name) for name in CHECK]
     times = [
         [
-            list(map(rounded, one.samples)),
-            list(map(rounded, one.baseline_samples)),
-            one.floor_us,
-            one.note,
-            dict(one.health),
+            list(map(rounded, timing.samples)),
+            list(map(rounded, timing.baseline_samples)),
+            timing.floor_us,
+            timing.note,
+            dict(timing.health),
         ]
-        for one in row.times
+        for timing in row.times
     ]
     return _dumps(
         [
@@ -177,7 +177,7 @@ def row_of(line: str, columns: Columns = COLUMNS) -> Row:
         None if ptxas is None else PtxasEvidence(**dict(zip(columns.ptxas, ptxas, strict=True))),
         checked,
         None if worst is None else _check(dict(zip(columns.check, worst, strict=True))),
-        tuple(_times(one) for one in times),
+        tuple(_times(timing) for timing in times),
         run,
     )
 
@@ -214,15 +214,22 @@ def heading_of(name: str, line: str) -> Heading:
             operation_digest=found["operation_digest"],
             checks_digest=found["checks_digest"],
             workloads=tuple(
-                Workload(one["name"], one["title"], _pairs(one["dims"]), _pairs(one["options"]))
-                for one in found["workloads"]
+                Workload(
+                    workload["name"],
+                    workload["title"],
+                    _pairs(workload["dims"]),
+                    _pairs(workload["options"]),
+                )
+                for workload in found["workloads"]
             ),
             template=found["template"],
             lattice=tuple((key, tuple(values)) for key, values in found["lattice"]),
             baseline=found["baseline"],
             templates=tuple(
-                RecordedTemplate(one["name"], one["text_digest"], tuple(one["parameters"]))
-                for one in found["templates"]
+                RecordedTemplate(
+                    template["name"], template["text_digest"], tuple(template["parameters"])
+                )
+                for template in found["templates"]
             ),
             device=_device(found["device"]),
             protocol=Protocol(**found["protocol"]),
@@ -240,7 +247,7 @@ def heading_of(name: str, line: str) -> Heading:
 def _device(found: dict[str, Any]) -> Device:
     """The facts as they were; those that a later greenfast asks for come from its own file of that GPU."""
     base = asdict(device(found["name"])) if found["name"] in device_names() else {}
-    known = {one.name for one in fields(Device)}
+    known = {field.name for field in fields(Device)}
     return Device(**{**base, **{name: value for name, value in found.items() if name in known}})
 
 

@@ -39,7 +39,7 @@ def lattice_of(
             if values.strip() == ALL
             else tuple(map(parameter.parse, values.split(",")))
         )
-        chosen[parameter.name] = tuple(one for one in parameter.values if one in found)
+        chosen[parameter.name] = tuple(value for value in parameter.values if value in found)
     fixed = {one.name: one.default for one in template.parameters} | dict(start or {})
     return tuple(
         (one.name, chosen.get(one.name, (fixed[one.name],))) for one in template.parameters

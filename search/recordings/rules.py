@@ -30,27 +30,27 @@ def time_us(times: Times) -> float:
 
 def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
     """What the samples of all workloads say; needs at least one workload."""
-    if any(time_us(one) < one.floor_us for one in times):
+    if any(time_us(timing) < timing.floor_us for timing in times):
         return Standing(
             Reason.IMPLAUSIBLE, None, None, "less than its compulsory work takes at the peaks"
         )
-    if not all(one.baseline_samples for one in times):
+    if not all(timing.baseline_samples for timing in times):
         return Standing(None, None, None, "the baseline, which the others are compared with")
     decision, interval = measured_decision(
         tuple(
             Timing(
                 "",
-                time_us(one),
+                time_us(timing),
                 TimeKind.MEASURED,
                 "",
-                samples=one.samples,
-                baseline_samples=one.baseline_samples,
+                samples=timing.samples,
+                baseline_samples=timing.baseline_samples,
             )
-            for one in times
+            for timing in times
         )
     )
     low, ratio, high = interval.ratios
-    blocks = min(len(one.samples) // 2 for one in times)
+    blocks = min(len(timing.samples) // 2 for timing in times)
     if blocks < LOOKS[0]:  # let go before there was an interval
         words = f"{WORDS[decision]}: {ratio:.4f} of its time in {blocks} blocks, too few for an interval"
         return Standing(REASONS.get(decision), ratio, None, words)

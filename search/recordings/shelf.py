@@ -19,7 +19,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
 
 def folders() -> tuple[Path, ...]:
     """Existing ones; the first that holds a name is asked for it."""
-    named = [Path(one) for one in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if one]
+    named = [Path(word) for word in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if word]
     data = Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / "recordings"
     return tuple(one for one in (*named, data, SHIPPED) if one.is_dir())
 
@@ -41,7 +41,7 @@ def recording_path(name: str) -> Path:
     """UsageError with the known ones for a name that no folder holds."""
     paths = recording_paths()
     if name not in paths:
-        raise unknown_name("target", f"replay:{name}", [f"replay:{one}" for one in paths])
+        raise unknown_name("target", f"replay:{name}", [f"replay:{path}" for path in paths])
     return paths[name]
 
 

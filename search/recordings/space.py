@@ -16,9 +16,9 @@ class RecordedSpace(Space):
 
     def __init__(self, template: TemplateSpec, compiled: Items, recording: Recording) -> None:
         swept = [
-            complete_parameters(template, dict(recording.parameters(one)), compiled)
-            for one in recording.rows
-            if one.template == template.name
+            complete_parameters(template, dict(recording.parameters(row)), compiled)
+            for row in recording.rows
+            if row.template == template.name
         ]
         known = set(swept)
         super().__init__(_narrowed(template, swept), compiled, recording.heading.device)
@@ -42,17 +42,17 @@ class RecordedSpace(Space):
 def _narrowed(template: TemplateSpec, points: list[Items]) -> TemplateSpec:
     """The template with the recorded values only, and the presets among them."""
     held = {
-        name: {dict(one)[name] for one in points}
-        for name in (one.name for one in template.parameters)
+        name: {dict(point)[name] for point in points}
+        for name in (parameter.name for parameter in template.parameters)
     }
     parameters = []
-    for one in template.parameters:
-        values = tuple(value for value in one.values if value in held[one.name])
-        default = one.default if one.default in values else values[0]
-        parameters.append(replace(one, values=values, default=default))
+    for parameter in template.parameters:
+        values = tuple(value for value in parameter.values if value in held[parameter.name])
+        default = parameter.default if parameter.default in values else values[0]
+        parameters.append(replace(parameter, values=values, default=default))
     presets = tuple(
-        one
-        for one in template.presets
-        if all(value in held[name] for name, value in one.parameters)
+        preset
+        for preset in template.presets
+        if all(value in held[name] for name, value in preset.parameters)
     )
     return replace(template, parameters=tuple(parameters), presets=presets)

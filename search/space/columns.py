@@ -59,7 +59,8 @@ def encoded_points(
         columns = _needed_below(columns, levels, number, fits_needs)
     position = position_type(template.parameters)
     return np.stack(
-        [columns[one.name].codes.astype(position) for one in template.parameters], axis=1
+        [columns[parameter.name].codes.astype(position) for parameter in template.parameters],
+        axis=1,
     )
 
 
@@ -89,7 +90,7 @@ def _where(columns: Columns, condition: Column) -> Columns:
 
 
 def _truth(condition: Column) -> np.ndarray:
-    return np.array([bool(one) for one in condition.values], bool)[condition.codes]
+    return np.array([bool(value) for value in condition.values], bool)[condition.codes]
 
 
 def _computed(columns: Columns, names: Sequence[str], rule: Rule) -> Column:

@@ -48,7 +48,7 @@ def too_large(template: TemplateSpec) -> SpecError:
 
 def looks_ahead(template: TemplateSpec) -> bool:
     """A parameter's `when` needs one that comes after it."""
-    return not all(one.when_is_known for one in levels_of(template))
+    return not all(level.when_is_known for level in levels_of(template))
 
 
 def _below(
@@ -64,7 +64,7 @@ def _below(
         here = {**values, level.parameter.name: value}
         for name, local in level.locals:
             here[name] = local(here)
-        if all(one(here) for one in level.constraints) and (
+        if all(constraint(here) for constraint in level.constraints) and (
             not level.launches_are_known or fits(here)
         ):
             yield from _below(levels, depth + 1, here, fits, budget)
@@ -81,15 +81,15 @@ def levels_of(template: TemplateSpec) -> list[Level]:
     """A constraint is never asked before one that stands above it, which may guard it."""
     known = _Known(template)
     asked, constraints = 0, []
-    for one in template.constraints:
-        asked = max(asked, known.at(one.expression.names))
-        constraints.append((asked, one.expression))
+    for constraint in template.constraints:
+        asked = max(asked, known.at(constraint.expression.names))
+        constraints.append((asked, constraint.expression))
     launches = max(asked, known.at(launch_names(template)))
     return [
         Level(
             parameter,
             parameter.when is None or known.at(parameter.when.names) < number,
-            tuple(one for one in template.locals if known.level[one[0]] == number),
+            tuple(local for local in template.locals if known.level[local[0]] == number),
             tuple(one for level, one in constraints if level == number),
             launches == number,
         )
@@ -133,5 +133,5 @@ class _Known:
 
     def at(self, names: frozenset[str]) -> int:
         return max(
-            (self.level.get(one, 0) for one in names), default=0
+            (self.level.get(name, 0) for name in names), default=0
         )  # compile-time values: from the start

@@ -15,7 +15,7 @@ LARGEST_GROUP = 2**16  # combinations of values that a table of distances has a 
 
 def position_type(parameters: Sequence[Parameter]) -> type[np.unsignedinteger[Any]]:
     """The smallest unsigned type with room for the position of every value of these parameters."""
-    largest = max((len(one.values) for one in parameters), default=1) - 1
+    largest = max((len(parameter.values) for parameter in parameters), default=1) - 1
     return next(one for one in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(one).max)
 
 
@@ -28,8 +28,8 @@ class Points(Sequence[Items]):
         """`points`: each one's parameters, or already [points, parameters] positions of values."""
         self.parameters = parameters
         self._codes = [
-            {(type(value), value): code for code, value in enumerate(one.values)}
-            for one in parameters
+            {(type(value), value): code for code, value in enumerate(parameter.values)}
+            for parameter in parameters
         ]
         self._type = position_type(parameters)
         if not isinstance(points, np.ndarray):

@@ -71,8 +71,13 @@ class OptunaStrategy(Strategy):
         self._study(template.name).add_trial(
             optuna.trial.create_trial(
                 value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
-                params={one.name: _encode(one, values[one.name]) for one in template.parameters},
-                distributions={one.name: _distribution(one) for one in template.parameters},
+                params={
+                    parameter.name: _encode(parameter, values[parameter.name])
+                    for parameter in template.parameters
+                },
+                distributions={
+                    parameter.name: _distribution(parameter) for parameter in template.parameters
+                },
                 system_attrs={**proposal.sampler, CANDIDATE: proposal.candidate.digest},
                 constraints={CONSTRAINT: -1.0 if feasible else 1.0},
             )
@@ -95,11 +100,15 @@ class OptunaStrategy(Strategy):
 def _suggest(trial: optuna.Trial, space: Space) -> Items:
     """A value for each parameter; those that do not matter then take their defaults."""
     values: dict[str, Value] = {}
-    for one in space.template.parameters:
-        if isinstance(_distribution(one), IntDistribution):
-            values[one.name] = one.values[trial.suggest_int(one.name, 0, len(one.values) - 1)]
+    for parameter in space.template.parameters:
+        if isinstance(_distribution(parameter), IntDistribution):
+            values[parameter.name] = parameter.values[
+                trial.suggest_int(parameter.name, 0, len(parameter.values) - 1)
+            ]
         else:
-            values[one.name] = trial.suggest_categorical(one.name, list(one.values))
+            values[parameter.name] = trial.suggest_categorical(
+                parameter.name, list(parameter.values)
+            )
     return complete_parameters(space.template, values, space.compiled)
 
 

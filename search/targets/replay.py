@@ -191,11 +191,11 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
         else:
             base = {one.workload: one.time_median_us for one in baseline}
             ratio = math.exp(
-                sum(math.log(one.time_median_us / base[one.workload]) for one in timings)
+                sum(math.log(timing.time_median_us / base[timing.workload]) for timing in timings)
                 / len(timings)
             )
             words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
-    times = ", ".join(f"{one.workload} {one.time_median_us:.2f} us" for one in timings)
+    times = ", ".join(f"{timing.workload} {timing.time_median_us:.2f} us" for timing in timings)
     sentence = (
         f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
         f"within a factor of {BAND:g} are not told apart"
@@ -263,7 +263,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             code="not_recorded",
         )
     if request.mode not in (None, "auto") and not all(
-        one.note.startswith(request.mode) for row in recording.rows for one in row.times
+        timing.note.startswith(request.mode) for row in recording.rows for timing in row.times
     ):
         raise UsageError(
             f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
@@ -296,7 +296,9 @@ def require_current(
     """UsageError when the kernel or a template is not what was recorded. What counts is the source: a template whose
     files changed, but which renders the recorded candidates as they were, still stands."""
     heading = recording.heading
-    now = operation_digest(kernel, tuple(kernel.workload(one.name) for one in heading.workloads))
+    now = operation_digest(
+        kernel, tuple(kernel.workload(workload.name) for workload in heading.workloads)
+    )
     if now != heading.operation_digest:
         raise UsageError(
             f"{heading.name} was recorded for another form of kernel {kernel.name} "

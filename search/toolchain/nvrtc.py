@@ -127,7 +127,7 @@ class Toolchain:
         key = digest((source.digest, arch, self.identity, "with PTX"))
         if (found := self._cache.get(key)) is not None:
             record, code = found
-            record["entries"] = tuple(EntryFigures(**one) for one in record["entries"])
+            record["entries"] = tuple(EntryFigures(**entry) for entry in record["entries"])
             return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
         request = {
             "source": source.marked(),

@@ -101,8 +101,8 @@ class ExampleSearch:
                 [name for name in spaces for _ in range(3 if name == "wmma" else 1)]
             )
             values = {
-                one.name: self.random.choice(one.values)
-                for one in self.kernel.template(template).parameters
+                parameter.name: self.random.choice(parameter.values)
+                for parameter in self.kernel.template(template).parameters
             }
             parameters = complete_parameters(self.kernel.template(template), values, self.compiled)
             if (template, parameters) not in seen and spaces[template].why_not(parameters) is None:
@@ -360,8 +360,8 @@ class ExampleSearch:
 def skipped(after: str) -> tuple[GateResult, ...]:
     names = ("ptxas", "correctness", "performance", "safety")
     return tuple(
-        GateResult(one, Outcome.SKIPPED, f"not reached: {after} failed")
-        for one in names[names.index(after) + 1 :]
+        GateResult(name, Outcome.SKIPPED, f"not reached: {after} failed")
+        for name in names[names.index(after) + 1 :]
     )
 
 

@@ -119,7 +119,7 @@ def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, p
 
 
 def test_a_form_of_another_site_starts_nothing(context, site):
-    before = [one.id for one in site.store.searches().items]
+    before = [item.id for item in site.store.searches().items]
     page = context.new_page()
     page.goto(
         "data:text/html,<form method=post action='"
@@ -131,7 +131,7 @@ def test_a_form_of_another_site_starts_nothing(context, site):
     with page.expect_response("**/new") as answer:
         page.get_by_role("button", name="Win").click()
     assert answer.value.status == 403
-    assert [one.id for one in site.store.searches().items] == before
+    assert [item.id for item in site.store.searches().items] == before
 
 
 def test_the_form_works_without_javascript(plain_page, site):

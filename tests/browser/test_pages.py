@@ -85,7 +85,7 @@ def test_every_time_says_its_kind(page, site):
         page.goto(path)
         times = page.locator(".time").all_text_contents()
         assert times and all(
-            re.search(r" (modelled|measured(, (hot|cold))?)$", one.strip()) for one in times
+            re.search(r" (modelled|measured(, (hot|cold))?)$", time_.strip()) for time_ in times
         ), path
     page.goto(site.search)
     assert all("modelled" in one for one in column(page, 3) if "µs" in one)
@@ -204,8 +204,8 @@ def test_a_race_stands_at_both_its_lines_and_its_sentence_is_text(page, site):
 def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(page, site):
     page.goto(site.trial(0))
     costs = page.locator("pre.source .cost").all_inner_texts()
-    assert any("1.50 x bank conflicts, 96 wavefronts" in one and "▲" in one for one in costs)
-    assert any("1.25 x the sectors needed, 160 sectors" in one for one in costs)
+    assert any("1.50 x bank conflicts, 96 wavefronts" in cost and "▲" in cost for cost in costs)
+    assert any("1.25 x the sectors needed, 160 sectors" in cost for cost in costs)
     assert (
         page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect")
         == "none"
@@ -277,7 +277,7 @@ def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
         assert answer.status == status, path
         assert sentence in page.locator("main").inner_text(), path
         assert page.locator("header.top").is_visible() and page.locator("main code").count() == 1
-    assert len([one for one in problems if one.startswith("console")]) == 8
+    assert len([problem for problem in problems if problem.startswith("console")]) == 8
     problems.clear()
 
 

@@ -19,7 +19,10 @@ def axpy_subject(
     template = kernel.template(template_name)
     workload = kernel.workload("odd")
     compiled = workload.compile_time(kernel)
-    parameters = tuple((one.name, values.get(one.name, one.default)) for one in template.parameters)
+    parameters = tuple(
+        (parameter.name, values.get(parameter.name, parameter.default))
+        for parameter in template.parameters
+    )
     candidate = Candidate("axpy", template_name, parameters, Origin(OriginKind.SEEDED))
     point = resolve(template, parameters, compiled)
     source = render(kernel, template, candidate, point, album.include_dirs)

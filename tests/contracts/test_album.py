@@ -51,10 +51,10 @@ def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory)
         return judge(entry, made, impatient if entry.impatient else emulator, toolchain)
 
     wanted = [
-        one.callspec.params["entry"]
-        for one in request.session.items
-        if one.module is request.module
-        and "entry" in getattr(getattr(one, "callspec", None), "params", ())
+        item.callspec.params["entry"]
+        for item in request.session.items
+        if item.module is request.module
+        and "entry" in getattr(getattr(item, "callspec", None), "params", ())
     ]
     pool = ThreadPoolExecutor(2)
     futures: dict[str, Future[Judged]] = {}
@@ -96,7 +96,7 @@ def strictly_read(text: str) -> Any:
 
 
 def test_the_album_covers_every_defect_of_its_kernels(album):
-    listed = {(one.kernel, one.name) for one in ENTRIES if one.kind == "defect"}
+    listed = {(entry.kernel, entry.name) for entry in ENTRIES if entry.kind == "defect"}
     kernels = [album.kernel(name) for name in album.names()]
     defects = {
         (kernel.name, value)
@@ -109,9 +109,9 @@ def test_the_album_covers_every_defect_of_its_kernels(album):
 
 
 def test_the_album_is_large_enough_and_names_each_kernel_once():
-    assert len({one.id for one in ENTRIES}) == len(ENTRIES)
-    assert sum(bool(one.stage) for one in ENTRIES) >= FEWEST_BROKEN
-    assert sum(not one.stage for one in ENTRIES) >= FEWEST_RIGHT
+    assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
+    assert sum(bool(entry.stage) for entry in ENTRIES) >= FEWEST_BROKEN
+    assert sum(not entry.stage for entry in ENTRIES) >= FEWEST_RIGHT
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda one: one.id)
@@ -120,7 +120,7 @@ def test_the_album_says_what_becomes_of_a_kernel(entry, judged, recorded):
     assert not found.sentence, found.sentence
     verdict = found.evaluated.verdict
     if isinstance(verdict, Rejected) and verdict.stage == "correctness":
-        failed = [one for one in verdict.gates[1].evidence.checks if not one.passed]
+        failed = [check for check in verdict.gates[1].evidence.checks if not check.passed]
         assert failed and all(one.sentence for one in failed)
     report = strictly_read(json_text(evaluated_report(found.evaluated)))
     answer = strictly_read(recorded(ENTRIES.index(entry), verdict))

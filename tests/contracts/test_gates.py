@@ -142,7 +142,7 @@ def test_a_checked_run_that_a_busy_host_did_not_finish_is_no_verdict(on_a_gpu, e
 
         def check(self, program, problems):
             finding = SafetyFinding("timeout", "no end within 1 s")
-            return (Checked(one, "forward", (finding,)) for one in problems)
+            return (Checked(problem, "forward", (finding,)) for problem in problems)
 
     result = SafetyGate().judge(on_a_gpu(checker=Slow(emulator.device)))
     assert result.outcome is Outcome.UNAVAILABLE and "came to no end (timeout)" in result.sentence
@@ -164,7 +164,7 @@ def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolcha
         axpy_subject(album, emulator, toolchain, "broken", defect="no_barrier")
     )
     assert result.outcome is Outcome.FAILED and result.reason in (Reason.RACE, Reason.UNINITIALISED)
-    race = next(one for one in result.evidence.findings if one.kind == "race")
+    race = next(finding for finding in result.evidence.findings if finding.kind == "race")
     text = album.kernel("axpy").template("broken").text.splitlines()
     lines = {text[line - 1].split(";")[0].strip() for _, line in (race.where, race.other_where)}
     assert lines == {
@@ -178,10 +178,10 @@ def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolcha
 def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
     result = SafetyGate().judge(subject)
-    assert [one.workload for one in result.evidence.runs] == [
+    assert [run.workload for run in result.evidence.runs] == [
         one.name for one in subject.kernel.checks
     ]
-    assert [one.order for one in result.evidence.runs] == ["forward", "reverse", "seeded:1"]
+    assert [run.order for run in result.evidence.runs] == ["forward", "reverse", "seeded:1"]
     assert result.evidence.looked_for and not result.evidence.findings
 
 

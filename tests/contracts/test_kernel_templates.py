@@ -62,14 +62,14 @@ def test_there_are_kernels_templates_and_presets():
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
     expressions = [one for _, one in template.locals] + [
-        one.expression for one in template.constraints
+        constraint.expression for constraint in template.constraints
     ]
     expressions += [
         size
         for launch in template.launches
         for size in (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
     ]
-    names = set().union(*(one.names for one in expressions)) | set(
+    names = set().union(*(expression.names for expression in expressions)) | set(
         re.findall(r"\w+", template.text)
     )
     for parameter in template.parameters:
@@ -106,8 +106,8 @@ def test_a_preset_compiles_without_spills_for_each_compile_time_binding(
         assert isinstance(source, RenderedSource)
         cubin = toolchain.compile(source, device(on).arch)
         assert isinstance(cubin, Cubin), cubin
-        assert sorted(one.entry for one in cubin.entries) == sorted(source.entries)
-        assert sum(one.spill_bytes for one in cubin.entries) == 0
+        assert sorted(entry.entry for entry in cubin.entries) == sorted(source.entries)
+        assert sum(entry.spill_bytes for entry in cubin.entries) == 0
 
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
@@ -161,8 +161,8 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel):
                         point,
                     )
                 for case in first_of.values():  # other seeds ask the same with other numbers
-                    for one in answer(kernel, case).outputs.values():
-                        assert (one.bound >= 0).all()
+                    for output in answer(kernel, case).outputs.values():
+                        assert (output.bound >= 0).all()
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)

@@ -49,8 +49,8 @@ def _served(kernel, template):
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_has_every_probe_of_its_kernel(kernel, template):
-    assert kernel.probes and {one.name for one in template.probes} == {
-        one.name for one in kernel.probes
+    assert kernel.probes and {probe.name for probe in template.probes} == {
+        probe.name for probe in kernel.probes
     }
 
 
@@ -63,10 +63,10 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
         assert (
             "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
         )
-        for one in template.probes:
-            if one.when is not None and not one.when(point.values):
+        for probe in template.probes:
+            if probe.when is not None and not probe.when(point.values):
                 continue
-            source = render(kernel, template, candidate, point, CATALOGUE.include_dirs, one.name)
+            source = render(kernel, template, candidate, point, CATALOGUE.include_dirs, probe.name)
             assert isinstance(source, RenderedSource), source
             found = toolchain.compile(source, "sm_90")
             assert isinstance(found, Cubin), found
@@ -87,6 +87,8 @@ def test_every_stage_of_a_right_template_is_right(kernel, template, emulator, to
         )
         reports = probe_candidate(context, candidate)
         wrong = [
-            (one.probe, one.sentence) for one in reports if one.outcome not in ("right", "missing")
+            (report.probe, report.sentence)
+            for report in reports
+            if report.outcome not in ("right", "missing")
         ]
         assert not wrong, (candidate.origin.preset, wrong)

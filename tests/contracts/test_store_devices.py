@@ -100,7 +100,7 @@ class TestLeases:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(leases) == 12 and sum(one is not None for one in leases) == 1
+        assert len(leases) == 12 and sum(lease is not None for lease in leases) == 1
 
 
 class TestTurns:

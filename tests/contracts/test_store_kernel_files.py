@@ -39,7 +39,7 @@ class TestFiles:
         with store._database.reading() as session:
             assert session.scalar(select(func.count()).select_from(KernelFileRecord)) == 4
             assert session.scalar(select(func.count()).select_from(ManifestRecord)) == 2
-        assert [store.frozen_files(one) for one in searches] == [FILES, changed, FILES]
+        assert [store.frozen_files(search) for search in searches] == [FILES, changed, FILES]
 
     def test_what_is_damaged_is_not_given_out(self, store):
         search = store.submit(values.plan(), FILES)

@@ -122,9 +122,9 @@ class TestReading:
 
     def test_best_so_far_never_rises_and_holds_right_trials_only(self, store, mixed):
         points = store.best_so_far(mixed)
-        bests = [one.best_us for one in points]
+        bests = [point.best_us for point in points]
         assert bests == sorted(bests, reverse=True) and bests[-1] == 97.0
-        assert [one.number for one in points] == [0, 1, 2, 3, 4, 6, 7, 9, 10, 12, 13]
+        assert [point.number for point in points] == [0, 1, 2, 3, 4, 6, 7, 9, 10, 12, 13]
 
     def test_counts_and_funnel_add_up(self, store, mixed):
         counts = store.counts(mixed)

@@ -169,7 +169,7 @@ class TestControl:
         assert store.claim("other", values.LEASE_S) is None
         store.request_control(claim.search_id, "resume")
         history = store.history(store.claim("other", values.LEASE_S))
-        assert history.spent_s == 9.0 and [one.number for one in history.trials] == [0]
+        assert history.spent_s == 9.0 and [trial.number for trial in history.trials] == [0]
         assert (
             history.trials[0].candidate == done.candidate
             and history.trials[0].sampler == done.sampler

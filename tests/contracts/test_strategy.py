@@ -26,7 +26,9 @@ def small_spaces(album):
 def large_spaces(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload("mission").compile_time(kernel)
-    return {one.name: Space(one, compiled, device("h200")) for one in kernel.templates}
+    return {
+        template.name: Space(template, compiled, device("h200")) for template in kernel.templates
+    }
 
 
 @pytest.fixture(params=sorted(STRATEGIES))
@@ -91,7 +93,7 @@ def test_seeds_come_first_and_once(strategy_type, large_spaces):
     ]
     asked = _drive(strategy_type("attention", large_spaces, seeds, 1), 60)
     digests = [one.candidate.digest for one in asked]
-    assert digests[:2] == [one.digest for one in seeds]
+    assert digests[:2] == [seed.digest for seed in seeds]
     assert len(set(digests)) == len(digests)
 
 
@@ -129,7 +131,7 @@ def test_several_may_be_in_flight(strategy_type, large_spaces):
     flights = [strategy.ask() for _ in range(8)]
     for proposal in reversed(flights):
         strategy.tell(proposal, _told(proposal.candidate))
-    assert len({one.candidate.digest for one in (*flights, *_drive(strategy, 20))}) == 28
+    assert len({flight.candidate.digest for flight in (*flights, *_drive(strategy, 20))}) == 28
 
 
 def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
@@ -225,4 +227,6 @@ def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
         lambda self, seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
     )
     optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
-    assert [one.candidate.digest for one in ours] == [one.candidate.digest for one in optunas]
+    assert [proposal.candidate.digest for proposal in ours] == [
+        one.candidate.digest for one in optunas
+    ]

@@ -68,16 +68,16 @@ def test_each_problem_gives_one_execution_with_all_outputs(target, album, toolch
     subject = axpy_subject(album, target, toolchain)
     problems = problems_of(subject)
     executions = list(target.execute(subject.program, problems))
-    assert [one.problem for one in executions] == problems
-    for one in executions:
-        assert one.failure is None
-        assert set(one.outputs) >= {
-            tensor.name for tensor in one.problem.tensors if tensor.role == "output"
+    assert [execution.problem for execution in executions] == problems
+    for execution in executions:
+        assert execution.failure is None
+        assert set(execution.outputs) >= {
+            tensor.name for tensor in execution.problem.tensors if tensor.role == "output"
         }
-        for tensor in one.problem.tensors:
+        for tensor in execution.problem.tensors:
             if tensor.role == "output":
-                assert one.outputs[tensor.name].dtype == np.uint8
-                assert one.outputs[tensor.name].size == tensor.image.size
+                assert execution.outputs[tensor.name].dtype == np.uint8
+                assert execution.outputs[tensor.name].size == tensor.image.size
 
 
 def test_the_same_program_gives_the_same_bits_again(target, album, toolchain):
@@ -140,8 +140,8 @@ def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(
     findings = [
         found for one in target.check(broken.program, problems_of(broken)) for found in one.findings
     ]
-    assert {"race"} <= {one.kind for one in findings} and all(
-        one.where and one.source_line for one in findings
+    assert {"race"} <= {finding.kind for finding in findings} and all(
+        finding.where and finding.source_line for finding in findings
     )
 
 
@@ -149,10 +149,10 @@ def test_costs_by_line_add_up_and_point_into_the_source(target, album, toolchain
     subject = axpy_subject(album, target, toolchain)
     costs = target.line_costs(subject.program, problems_of(subject)[-1])
     lines = subject.source.text.splitlines()
-    for one in costs:
-        assert one.source_line and "y[i]" in lines[one.source_line - 1]
-        assert one.factor >= 1.0 and one.transactions > 0
-    assert list(costs) == sorted(costs, key=lambda one: -one.transactions)
+    for cost in costs:
+        assert cost.source_line and "y[i]" in lines[cost.source_line - 1]
+        assert cost.factor >= 1.0 and cost.transactions > 0
+    assert list(costs) == sorted(costs, key=lambda cost: -cost.transactions)
 
 
 def test_an_interrupted_target_works_again(target, album, toolchain):

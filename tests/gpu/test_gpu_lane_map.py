@@ -27,9 +27,9 @@ def launch(catalogue, toolchain, tmp_path):
         )
         assert isinstance(cubin, Cubin), cubin
         (tmp_path / "k.cubin").write_bytes(cubin.code)
-        arrays = [cupy.asarray(one) for one in (*inputs, *outputs)]
+        arrays = [cupy.asarray(input_) for input_ in (*inputs, *outputs)]
         cupy.RawModule(path=str(tmp_path / "k.cubin")).get_function("k")((1,), (32,), tuple(arrays))
-        return [cupy.asnumpy(one) for one in arrays[len(inputs) :]]
+        return [cupy.asnumpy(array) for array in arrays[len(inputs) :]]
 
     return run
 

@@ -13,7 +13,7 @@ from greenfast.search.diagnose.probes import first_wrong
 )
 def test_every_stage_of_scalar_is_right_here(preset, workload, catalogue, gpu, toolchain):
     reports = probed(catalogue, gpu, toolchain, "scalar", preset, workload)
-    assert [one.probe for one in reports if one.outcome != "right"] == [], reports
+    assert [report.probe for report in reports if report.outcome != "right"] == [], reports
 
 
 @pytest.mark.parametrize(

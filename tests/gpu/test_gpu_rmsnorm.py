@@ -58,7 +58,7 @@ def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_
     candidate = preset_candidate(template, point.name, context.compiled)
     source = context.render(candidate)
     subject = context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
-    found = {one.name: one for one in compare_peers(subject, processes=1)}
+    found = {peer.name: peer for peer in compare_peers(subject, processes=1)}
     assert (
         found["torch-rms-norm"].outcome == "timed"
         and "two operations" in found["torch-rms-norm"].version

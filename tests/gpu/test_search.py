@@ -59,16 +59,16 @@ def test_a_search_for_attention_measures_every_right_candidate_against_its_basel
     sink = ListSink()
     result = SearchRun(plan, context, sink, History()).run()
     assert result.ended is Ended.COMPLETED and len(sink.trials) == 8
-    assert not [one.verdict for one in sink.trials if isinstance(one.verdict, Faulted)]
+    assert not [trial.verdict for trial in sink.trials if isinstance(trial.verdict, Faulted)]
     assert isinstance(sink.trials[0].verdict, Green)
-    judged = [one.verdict for one in sink.trials[1:] if performance_of(one.verdict)]
+    judged = [trial.verdict for trial in sink.trials[1:] if performance_of(trial.verdict)]
     assert judged
     for verdict in judged:
         evidence = performance_of(verdict)
         low, high = evidence.ratio_interval
         assert low <= evidence.ratio_to_baseline <= high
         passed = (
-            next(one for one in verdict.gates if one.gate == "performance").outcome
+            next(gate for gate in verdict.gates if gate.gate == "performance").outcome
             is Outcome.PASSED
         )
         assert passed is isinstance(verdict, Green) and (

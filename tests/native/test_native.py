@@ -23,7 +23,7 @@ from greenfast.search.toolchain.cache import write_atomically
 
 HERE = Path(__file__).parent
 FLAGS = (
-    *(one for one in COMMON_FLAGS if one != "-O2"),
+    *(flag for flag in COMMON_FLAGS if flag != "-O2"),
     "-O0",
     "-g1",
     "-Wall",
@@ -78,11 +78,11 @@ class Programs:
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
         sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
-        write_atomically(runtime, "".join(f'#include "{one}"\n' for one in sources).encode())
+        write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())
         self._runtime = self._pool.submit(self._object, runtime)
         self._objects: dict[str, Future[Path]] = {
-            one: self._pool.submit(self._object, HERE / f"{one}.cpp") for one in names
+            name: self._pool.submit(self._object, HERE / f"{name}.cpp") for name in names
         }
 
     def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -107,7 +107,7 @@ class Programs:
         parts = [
             self._compiler.digest,
             *self._flags,
-            *(one.read_text() for one in files if one.is_file()),
+            *(file.read_text() for file in files if file.is_file()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -131,9 +131,9 @@ class Programs:
 @pytest.fixture(scope="module")
 def programs(request, artifacts):
     wanted = {
-        one.callspec.params["program"]
-        for one in request.session.items
-        if one.module is request.module and hasattr(one, "callspec")
+        item.callspec.params["program"]
+        for item in request.session.items
+        if item.module is request.module and hasattr(item, "callspec")
     }
     made = Programs(artifacts, sorted(wanted))
     yield made

@@ -121,11 +121,11 @@ def is_alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
-        int(one)
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
+        int(word)
         for task in Path(f"/proc/{pid}/task").iterdir()
         if task.name != str(pid)
-        for one in (task / "children").read_text().split()
+        for word in (task / "children").read_text().split()
     ]
 
 

@@ -116,7 +116,7 @@ def test_a_candidate_that_is_not_right_is_not_bundled(service):
 def test_launch_json_describes_what_the_reference_takes_and_gives(folder):
     description = json.loads((folder / "launch.json").read_text())
     workload = description["workloads"][0]
-    arguments = {one["name"]: one for one in workload["arguments"]}
+    arguments = {argument["name"]: argument for argument in workload["arguments"]}
     sys.path.insert(0, str(folder))
     try:
         import reference

@@ -79,12 +79,12 @@ class TestRest:
             process["timings"][0]["samples"] is None
             and process["timings"][0]["other_median_us"] == 100.05
         )
-        assert [one["name"] for one in found["peers"]] == [
+        assert [peer["name"] for peer in found["peers"]] == [
             "flash-attention-4",
             "torch-cudnn",
             "torch-flash",
         ]
-        assert [one["outcome"] for one in found["peers"]] == ["unavailable", "timed", "timed"]
+        assert [peer["outcome"] for peer in found["peers"]] == ["unavailable", "timed", "timed"]
 
     def test_every_sample_can_be_had(self, service, search):
         found = service._json("GET", f"/api/v1/searches/{search}/confirmation")
@@ -99,7 +99,7 @@ class TestRest:
         assert champion["scope"]["workloads"] == ["long"] and champion["scope"]["values"] == dict(
             COMPILED
         )
-        assert [one["name"] for one in champion["best_peers"]] == ["torch-cudnn"], (
+        assert [peer["name"] for peer in champion["best_peers"]] == ["torch-cudnn"], (
             "the fastest of those that were timed"
         )
         assert service.promote(first, 1) == champion
@@ -199,7 +199,9 @@ class TestBaseline:
         scope = scope_of(plain, {"device": "h200", "toolchain": services_toolchain(services)})
         kernel = services.catalogue.kernel("axpy")
         preset = baseline_candidate(plain, services.context(plain))
-        candidate = next(one for one in points(services, plain) if one.digest != preset.digest)
+        candidate = next(
+            point for point in points(services, plain) if point.digest != preset.digest
+        )
         search = promote(
             services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain)
         )

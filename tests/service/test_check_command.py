@@ -87,7 +87,7 @@ def test_a_right_kernel_of_a_person_is_clean(home, own):
     report = ended.json
     assert ended.code == 0 and report["clean"] and report["findings"] == [], ended.err
     assert [one["order"] for one in report["runs"]] == ["forward", "reverse", "seeded:1"]
-    assert {(one["file"], one["line"]) for one in report["costs"]} >= {
+    assert {(cost["file"], cost["line"]) for cost in report["costs"]} >= {
         ("sums.cu", 9),
         ("sums.cu", 6),
     }
@@ -102,7 +102,9 @@ def test_a_missing_barrier_is_shown_with_both_its_lines(home, own):
         in ended.out
     )
     race = next(
-        one for one in home.run(*arguments, "--json").json["findings"] if one["kind"] == "race"
+        finding
+        for finding in home.run(*arguments, "--json").json["findings"]
+        if finding["kind"] == "race"
     )
     assert (
         race["where"] == race["other_where"] == ["sums.cu", 9]
@@ -133,13 +135,13 @@ def test_sarif_has_a_rule_for_each_kind_and_the_other_line_as_related(home, own)
     sarif = ended.json
     (run,) = sarif["runs"]
     assert ended.code == 1 and sarif["version"] == "2.1.0"
-    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
-    assert rules == list(dict.fromkeys(one["ruleId"] for one in run["results"]))
-    race = next(one for one in run["results"] if one["ruleId"] == "race")
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == list(dict.fromkeys(result["ruleId"] for result in run["results"]))
+    race = next(result for result in run["results"] if result["ruleId"] == "race")
     assert rules[race["ruleIndex"]] == "race" and race["message"]["text"]
-    for one in (*race["locations"], *race["relatedLocations"]):
-        assert one["physicalLocation"]["artifactLocation"]["uri"] == "sums.cu"
-        assert one["physicalLocation"]["region"]["startLine"] == 9
+    for location in (*race["locations"], *race["relatedLocations"]):
+        assert location["physicalLocation"]["artifactLocation"]["uri"] == "sums.cu"
+        assert location["physicalLocation"]["region"]["startLine"] == 9
     assert RULES.keys() == FINDING_REASONS.keys()
 
 
@@ -163,13 +165,13 @@ def test_a_report_can_be_written_to_a_file(home, own):
 )
 def test_a_candidate_of_a_template(home, template, settings, code, kind):
     ended = home.run("check", "axpy", "--template", template, "--set", settings, "--json")
-    found = {one["kind"] for one in ended.json["findings"]}
+    found = {finding["kind"] for finding in ended.json["findings"]}
     assert ended.code == code, ended.err
     assert kind in found if kind else not found
     assert all(
-        one["where"][0] == f"axpy/{template}.cu.j2"
-        for one in ended.json["findings"]
-        if one["where"]
+        finding["where"][0] == f"axpy/{template}.cu.j2"
+        for finding in ended.json["findings"]
+        if finding["where"]
     )
 
 
@@ -212,4 +214,4 @@ def test_the_album_says_what_was_expected_and_what_came(home):
         rows["nothing_written"]["got"] == "correctness: unwritten"
         and rows["none"]["got"] == "green"
     )
-    assert all(one["ok"] and not one["why"] and one["expected"] for one in rows.values())
+    assert all(row["ok"] and not row["why"] and row["expected"] for row in rows.values())

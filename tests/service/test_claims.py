@@ -124,7 +124,7 @@ def test_two_workers_that_race_for_fifty_searches_claim_each_once(store, start):
     claimed = [child.communicate()[0].split() for child in children]
     assert Counter(claimed[0] + claimed[1]) == Counter(ids)
     assert store.stats()["searches"]["completed"] == 50
-    assert {row.attempts for one in ids for row in store.trials(one).items} == {1}
+    assert {row.attempts for id_ in ids for row in store.trials(id_).items} == {1}
 
 
 def test_after_kill_9_the_next_claim_finds_the_trial_pending_and_counts_the_attempt(store, start):
@@ -135,7 +135,7 @@ def test_after_kill_9_the_next_claim_finds_the_trial_pending_and_counts_the_atte
     child.wait()
     claim = eventually(lambda: store.claim("second", 30.0))
     history = store.history(claim)
-    assert claim.search_id == search.id and [one.number for one in history.trials] == [0, 1, 2]
+    assert claim.search_id == search.id and [trial.number for trial in history.trials] == [0, 1, 2]
     (pending,) = history.pending
     assert (pending.number, pending.attempts) == (3, 1)
     assert (pending.candidate, pending.sampler) == (values.candidate(3), values.proposal(3).sampler)

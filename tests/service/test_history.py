@@ -140,7 +140,7 @@ def sources(edited: Edited, search_id: str) -> list[str]:
     """The text of each trial."""
     store = Store.open(edited.url)
     try:
-        return [store.source(one.source_digest).text for one in store.trials(search_id).items]
+        return [store.source(item.source_digest).text for item in store.trials(search_id).items]
     finally:
         store.close()
 
@@ -222,7 +222,7 @@ class TestAnotherText:
         assert ended.code == 0 and ended.json["trials_done"] == 4, ended.err
         texts = sources(edited, interrupted)
         assert texts[0] == sources(edited, whole["id"])[0] and not any(
-            "edited since" in one for one in texts
+            "edited since" in text for text in texts
         )
         bundled = edited.bundle(interrupted)
         assert b"edited since" not in bundled["template.cu.j2"] + bundled["kernel.cu"]
@@ -243,7 +243,7 @@ class TestAnotherText:
         edited.edit_template()
         ended = edited.home.run("verify", "made.zip", "--json")
         assert ended.code == 0, ended.out + ended.err
-        found = {one["name"]: one["finding"] for one in ended.json["items"]}
+        found = {item["name"]: item["finding"] for item in ended.json["items"]}
         assert found["compile"] == found["correctness"] == "agrees"
 
 

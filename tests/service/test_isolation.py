@@ -120,10 +120,10 @@ class Watch:
 def emulators(cache: Path) -> list[int]:
     """Processes, of this machine, that run candidates out of `cache`."""
     found = []
-    for one in Path("/proc").iterdir():
+    for path in Path("/proc").iterdir():
         try:
-            if one.name.isdigit() and str(cache) in os.readlink(one / "exe"):
-                found.append(int(one.name))
+            if path.name.isdigit() and str(cache) in os.readlink(path / "exe"):
+                found.append(int(path.name))
         except OSError:
             continue  # it has ended meanwhile, or is the kernel's
     return found
@@ -156,7 +156,7 @@ def test_hostile_kernels_harm_neither_the_service_nor_the_next_candidate(home, t
         until(lambda: emulators(cache.resolve()), "a candidate runs")
         ended = api.wait(search_id, deadline_s=240)
         after = api.wait(api.submit(**axpy())["id"], deadline_s=60)
-        trials = {dict(one["parameters"]).get("deed"): one for one in api.trials(search_id)}
+        trials = {dict(trial["parameters"]).get("deed"): trial for trial in api.trials(search_id)}
     assert ended["status"] == "completed" and process.poll() is None
     for deed, (verdict, reasons) in ENDS.items():
         one = trials[deed]

@@ -19,7 +19,7 @@ NAMES = {"NaN", "Infinity", "-Infinity"}
 def patched(tmp_path) -> str:
     """A template folder with the album's kernel; its outputs hold NaN."""
     folder = tmp_path / "templates"
-    catalogue_of(next(one for one in entries() if one.id == ENTRY), folder)
+    catalogue_of(next(entry for entry in entries() if entry.id == ENTRY), folder)
     return str(folder)
 
 
@@ -33,7 +33,9 @@ def strictly_read(text: str) -> Any:
 def errors_of(gates: dict[str, Any]) -> set[str]:
     """The names among the relative errors of the failed checks."""
     checks = gates["correctness"]["checks"]
-    return {one["frobenius_error"] for one in checks if isinstance(one["frobenius_error"], str)}
+    return {
+        check["frobenius_error"] for check in checks if isinstance(check["frobenius_error"], str)
+    }
 
 
 def test_a_trial_on_the_command_line_and_over_rest(home, patched):
@@ -75,6 +77,6 @@ def test_a_trial_on_the_command_line_and_over_rest(home, patched):
         for line in events.splitlines()
         if line.startswith("data: ")
     ]
-    assert any(one.get("reason") == "not_finite" for one in data)
+    assert any(item.get("reason") == "not_finite" for item in data)
     page = httpx.get(f"{url}/searches/{row['id']}/trials/0", trust_env=False)
     assert page.status_code == 200 and any(name in page.text for name in NAMES)

@@ -52,7 +52,7 @@ def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(hom
         rejected = [one for one in trials[1:] if one["verdict"] == "rejected"]
         assert len(rejected) == 2 and {one["stage"] for one in rejected} == {"correctness"}
         trial = client.get(f"/api/v1/searches/{found['id']}/trials/{rejected[0]['number']}").json()
-        failed = [one for one in trial["gates"]["correctness"]["checks"] if not one["passed"]]
+        failed = [check for check in trial["gates"]["correctness"]["checks"] if not check["passed"]]
         page = html.unescape(
             client.get(f"/searches/{found['id']}/trials/{rejected[0]['number']}").text
         )
@@ -65,6 +65,6 @@ def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(hom
         negatives = client.get("/api/v1/negatives", params={"search_id": found["id"]}).json()[
             "items"
         ]
-        assert {one["number"] for one in negatives} == {one["number"] for one in rejected}
+        assert {negative["number"] for negative in negatives} == {one["number"] for one in rejected}
         best = client.get(f"/api/v1/searches/{found['id']}/best").json()
         assert best["number"] == 0 and best["beats_baseline"] is False

@@ -33,7 +33,7 @@ def test_the_command_that_a_wrong_trial_names_finds_the_stage(home, tmp_path):
     assert (
         found.code == 1 and report["first_wrong"] == "state" and report["target"] == "emulator:h200"
     )
-    stages = {one["probe"]: one for one in report["stages"]}
+    stages = {stage["probe"]: stage for stage in report["stages"]}
     assert stages["qk"]["outcome"] == stages["softmax"]["outcome"] == "right"
     assert (
         stages["state"]["cases"][0]["worst_index"] and "l" in stages["state"]["cases"][0]["where"]

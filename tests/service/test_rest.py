@@ -58,9 +58,9 @@ def test_submitting_answers_201_with_the_id_and_where_it_is(service):
 def test_trials_are_paged_filtered_and_sorted_by_the_server(service, done):
     path = f"/api/v1/searches/{done['id']}/trials"
     first = raw(service, "GET", path, params={"limit": 3}).json()
-    assert [one["number"] for one in first["items"]] == [0, 1, 2] and first["next_cursor"]
+    assert [item["number"] for item in first["items"]] == [0, 1, 2] and first["next_cursor"]
     second = raw(service, "GET", path, params={"limit": 3, "cursor": first["next_cursor"]}).json()
-    assert [one["number"] for one in second["items"]] == [3, 4, 5]
+    assert [item["number"] for item in second["items"]] == [3, 4, 5]
     green = service.trials(done["id"], verdict="green", sort="registers", descending=True)
     assert [one["registers"] for one in green] == sorted(
         (one["registers"] for one in green), reverse=True
@@ -91,10 +91,10 @@ def test_negatives_carry_scope_reason_and_sentence(service, done):
 
 def test_events_tell_trials_progress_and_the_end_and_go_on_after_the_last_id(service, done):
     events = stream(service, done["id"])
-    assert [one["id"] for one in events if one["event"] == "trial"] == [
+    assert [event["id"] for event in events if event["event"] == "trial"] == [
         str(number) for number in range(8)
     ]
-    assert [one["event"] for one in events][-2:] == ["progress", "end"]
+    assert [event["event"] for event in events][-2:] == ["progress", "end"]
     assert json.loads(events[-1]["data"])["status"] == "completed"
     later = stream(service, done["id"], {"last-event-id": "5"})
     assert [one["id"] for one in later if one["event"] == "trial"] == ["6", "7"]
@@ -130,8 +130,8 @@ def test_events_of_a_running_search_arrive_while_it_runs(service):
     row = service.submit(**axpy(budget={"trials": 4}))
     events = stream(service, row["id"])
     assert (
-        sum(one["event"] == "trial" for one in events) == 4
-        and len([one for one in events if one["event"] == "progress"]) >= 2
+        sum(event["event"] == "trial" for event in events) == 4
+        and len([event for event in events if event["event"] == "progress"]) >= 2
     )
 
 
@@ -143,7 +143,7 @@ def test_what_there_is_to_choose_from(service):
         ("strategies", {"tpe", "nsga2", "random"}),
     ):
         page = raw(service, "GET", f"/api/v1/{path}").json()
-        assert names <= {one["name"] for one in page["items"]} and page["next_cursor"] is None
+        assert names <= {item["name"] for item in page["items"]} and page["next_cursor"] is None
     assert (
         raw(service, "GET", "/api/v1/kernels/axpy/templates/right").json()["presets"][0]["name"]
         == "plain"

@@ -24,12 +24,12 @@ def searched(service):
 
 def test_both_templates_come_through_and_nothing_is_ours_to_blame(service, searched):
     trials = service._get(f"/api/v1/searches/{searched['id']}/trials").json()["items"]
-    assert searched["status"] == "completed" and {one["template"] for one in trials} == {
+    assert searched["status"] == "completed" and {trial["template"] for trial in trials} == {
         "row",
         "split",
     }
-    assert {one["verdict"] for one in trials} <= {"green", "rejected"}
-    assert {one["stage"] for one in trials if one["verdict"] == "rejected"} == {"ptxas"}
+    assert {trial["verdict"] for trial in trials} <= {"green", "rejected"}
+    assert {trial["stage"] for trial in trials if trial["verdict"] == "rejected"} == {"ptxas"}
 
 
 def test_its_negatives_say_what_changed_and_the_figures(service, searched):

@@ -52,7 +52,7 @@ def test_a_search_ends_at_once_and_its_closing_sentence_says_why(wrong_compiler,
 def test_a_recording_is_replayed_nevertheless(wrong_compiler, capsys):
     """It compiles nothing."""
     _, targets, _ = answered(capsys, "targets")
-    replays = [one["name"] for one in targets if one["name"].startswith("replay:")]
+    replays = [target["name"] for target in targets if target["name"].startswith("replay:")]
     code, said, _ = answered(
         capsys, "search", "attention", "--target", replays[0], "--trials", "2", "--no-confirm"
     )

@@ -28,10 +28,10 @@ def test_a_right_candidate_is_green_with_evidence_of_every_gate_and_a_ratio_to_t
         "smem_dynamic_bytes",
     } <= set(report["gates"]["ptxas"])
     checks = report["gates"]["correctness"]["checks"]
-    assert {"line", "one"} <= {one["workload"] for one in checks} and all(
-        "seed" in one for one in checks
+    assert {"line", "one"} <= {check["workload"] for check in checks} and all(
+        "seed" in check for check in checks
     )
-    assert all(one["max_abs_error"] is not None for one in checks)
+    assert all(check["max_abs_error"] is not None for check in checks)
     assert (
         report["time_kind"] == "modelled"
         and report["time_median_us"] > 0
@@ -66,14 +66,14 @@ def test_a_source_that_does_not_compile_is_rejected_with_the_compilers_log(home)
         "compile_error",
     )
     assert "axpy/broken.cu.j2" in report["sentence"] and "valeu" in report["log"]
-    assert {one["outcome"] for one in report["gates"].values()} == {"skipped"}
+    assert {gate["outcome"] for gate in report["gates"].values()} == {"skipped"}
 
 
 def test_wrong_values_are_rejected_at_correctness_with_the_failing_checks(home):
     ended = trial(home, "--template", "broken", "--set", "defect=zeros")
     report = ended.json
     assert (ended.code, report["stage"], report["reason"]) == (1, "correctness", "wrong_values")
-    failed = [one for one in report["gates"]["correctness"]["checks"] if not one["passed"]]
+    failed = [check for check in report["gates"]["correctness"]["checks"] if not check["passed"]]
     assert failed and failed[0]["sentence"] and failed[0]["max_abs_error"] > 0
     assert (
         report["time_median_us"] is None and report["gates"]["performance"]["outcome"] == "skipped"

@@ -66,7 +66,7 @@ def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
     ended = verify(home, zip_bytes(bundle), "--json")
     assert ended.code == 0, ended.err
     assert ended.json["finding"] == "agrees" and {
-        one["name"]: one["finding"] for one in ended.json["items"]
+        item["name"]: item["finding"] for item in ended.json["items"]
     } == {
         "files": "agrees",
         "compile": "agrees",

@@ -37,9 +37,9 @@ def done(api, search_id):
 
 def all_once(api, search_id, count=TRIALS):
     trials = api.trials(search_id)
-    assert [one["number"] for one in trials] == list(range(count))
-    assert all(one["state"] == "done" for one in trials)
-    assert len({one["candidate_digest"] for one in trials}) == count
+    assert [trial["number"] for trial in trials] == list(range(count))
+    assert all(trial["state"] == "done" for trial in trials)
+    assert len({trial["candidate_digest"] for trial in trials}) == count
     return trials
 
 
@@ -51,17 +51,19 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     first.send_signal(signal.SIGKILL)
     first.wait()
     before = {
-        one["number"]: one["recorded_at"] for one in api.trials(search_id) if one["state"] == "done"
+        trial["number"]: trial["recorded_at"]
+        for trial in api.trials(search_id)
+        if trial["state"] == "done"
     }
     second = home.start("worker")
     assert api.wait(search_id, deadline_s=120)["status"] == "completed"
     trials = all_once(api, search_id)
     assert {
-        one["number"]: one["recorded_at"] for one in trials if one["number"] in before
+        trial["number"]: trial["recorded_at"] for trial in trials if trial["number"] in before
     } == before
-    assert max(one["attempts"] for one in trials) <= 2
+    assert max(trial["attempts"] for trial in trials) <= 2
     until(
-        lambda: not any(is_alive(one) for one in descendants),
+        lambda: not any(is_alive(descendant) for descendant in descendants),
         "the dead worker's children are gone",
         70,
     )
@@ -109,7 +111,7 @@ def test_pause_resume_and_cancel_reach_a_running_search(home, api):
     api.control(search_id, "pause")
     until(lambda: api.search(search_id)["status"] == "paused", "paused", 30)
     paused_at = done(api, search_id)
-    assert all(one["state"] == "done" for one in api.trials(search_id))
+    assert all(trial["state"] == "done" for trial in api.trials(search_id))
     api.control(search_id, "resume")
     until(lambda: done(api, search_id) > paused_at, "it goes on", 60)
     api.control(search_id, "cancel")
@@ -149,7 +151,7 @@ def test_a_queued_search_is_paused_and_cancelled_without_a_worker(api):
 def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
     ids = [api.submit(**axpy(seed=number))["id"] for number in range(6)]
     workers = [home.start("worker", "--once") for _ in range(2)]
-    assert [one.wait(120) for one in workers] == [0, 0]
+    assert [worker.wait(120) for worker in workers] == [0, 0]
     for search_id in ids:
         assert {one["attempts"] for one in all_once(api, search_id, 3)} == {1}
 
@@ -174,7 +176,7 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
         search_id = client.submit(**SLOW)["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
         os.kill(worker, signal.SIGKILL)
-        until(lambda: any(one != worker for one in children(process.pid)), "another worker", 30)
+        until(lambda: any(child != worker for child in children(process.pid)), "another worker", 30)
         assert client.wait(search_id, deadline_s=120)["status"] == "completed"
         all_once(client, search_id)
 
@@ -192,7 +194,7 @@ def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next
         until(lambda: done(client, search_id) >= 1, "a trial")
     process.send_signal(number)
     assert process.wait(30) == (-9 if number == signal.SIGKILL else 0)
-    until(lambda: not any(is_alive(one) for one in workers), "the workers are gone", 20)
+    until(lambda: not any(is_alive(worker) for worker in workers), "the workers are gone", 20)
     rows = home.run("searches", "--json").json
     assert rows[0]["id"] == search_id and rows[0]["status"] == "queued"
     assert "Traceback" not in process.stderr.read()

@@ -53,9 +53,10 @@ class Kernel:
     ) -> Run:
         buffers = tuple(Buffer(key, "input", raw(value)) for key, value in inputs.items())
         buffers += tuple(Buffer(key, "output", raw(value)) for key, value in outputs.items())
-        arguments = tuple(PointerArgument(one.name) for one in buffers)
+        arguments = tuple(PointerArgument(buffer.name) for buffer in buffers)
         arguments += tuple(
-            one if not isinstance(one, int) else ScalarArgument("int32", one) for one in scalars
+            scalar if not isinstance(scalar, int) else ScalarArgument("int32", scalar)
+            for scalar in scalars
         )
         launch = Launch("k", (grid, 1, 1), (block, 1, 1), smem, sample=sample)
         return Run(name, (launch,), buffers, arguments, **options)

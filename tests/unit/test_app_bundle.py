@@ -21,7 +21,7 @@ def test_a_workload_is_laid_out_with_its_numbers_without_computing_its_reference
         laid_out.launches[0].grid == (128, 8, 2)
         and laid_out.launches[0].smem_dynamic_bytes == 16384
     )
-    assert {one.name: one.shape for one in laid_out.tensors}["q"] == (2, 8, 2048, 64)
+    assert {tensor.name: tensor.shape for tensor in laid_out.tensors}["q"] == (2, 8, 2048, 64)
 
 
 def test_the_header_holds_every_argument_and_launch():

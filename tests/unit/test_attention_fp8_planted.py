@@ -145,7 +145,7 @@ def judge(artifacts, catalogue):
         template = replace(template, text=template.text.replace(old, new) if old else template.text)
         compiled = (
             ("D", head_dim),
-            *((one.name, values.get(one.name, one.default)) for one in kernel.options),
+            *((option.name, values.get(option.name, option.default)) for option in kernel.options),
         )
         parameters = complete_parameters(template, {**SMALL, **changes}, compiled)
         candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))

@@ -45,10 +45,10 @@ def probed(artifacts, catalogue, toolchain):
 )
 def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
     reports = probed(workload, **changes)
-    assert [(one.probe, one.outcome) for one in reports] == [
+    assert [(report.probe, report.outcome) for report in reports] == [
         (name, "right") for name in ("qk", "softmax", "state", "pv", "single_tile", "output")
     ], reports
-    assert all(sum(case.compared for case in one.cases) > 100 for one in reports)
+    assert all(sum(case.compared for case in report.cases) > 100 for report in reports)
 
 
 @pytest.mark.parametrize(

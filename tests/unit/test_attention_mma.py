@@ -147,8 +147,8 @@ def test_sums_that_start_as_an_old_tile_are_wrong(emulator):
 
 def test_what_is_off_leaves_no_trace():
     texts = {
-        one.name: rendered(dict(preset_candidate(MMA, one.name, COMPILED).parameters)).text
-        for one in MMA.presets
+        preset.name: rendered(dict(preset_candidate(MMA, preset.name, COMPILED).parameters)).text
+        for preset in MMA.presets
     }
     for word, presets in {
         "workspace": {"last_block", "two_kernels"},
@@ -179,7 +179,7 @@ def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, lau
     case = derived_cases(ATTENTION, COMPILED, made.point.tiles, 0)[0]
     laid_out = problem(ATTENTION, MMA, made.point, case, answer(ATTENTION, case))
     assert len(laid_out.launches) == launches == len(made.source.entries)
-    assert [one.name for one in laid_out.workspaces] == workspaces
+    assert [workspace.name for workspace in laid_out.workspaces] == workspaces
     assert len(laid_out.arguments) == len(ATTENTION.arguments) + len(workspaces)
     assert (laid_out.launches[0].cluster[0] > 1) == (combine in ("cluster", "atomic"))
 

@@ -90,9 +90,12 @@ def test_aims_follow_the_shape():
 
 def test_a_winner_comes_with_a_command_that_runs_it_and_the_latest_counts():
     old, new = row(us=5.0), row()
-    assert [one["time_median_us"] for one in winners([old, new, row("small_bf16")])] == [4.0, 4.0]
-    assert [one["workload"] for one in winners([row("small_bf16"), row()])] == [
-        one for one in WORKLOADS if one in ("small_bf16", "mission_bf16")
+    assert [winner["time_median_us"] for winner in winners([old, new, row("small_bf16")])] == [
+        4.0,
+        4.0,
+    ]
+    assert [winner["workload"] for winner in winners([row("small_bf16"), row()])] == [
+        workload for workload in WORKLOADS if workload in ("small_bf16", "mission_bf16")
     ]
     assert command(new) == (
         "greenfast trial attention --target cuda:0 --workload mission_bf16 --template mma --set tile_m=32 "

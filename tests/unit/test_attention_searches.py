@@ -156,12 +156,12 @@ def test_the_fastest_peer_is_the_one_to_beat(plan, store, album, toolchain):
         and row["ratio_to_best_peer"] == 0.6
         and row["interval"] == [0.5, float("inf")]
     )
-    assert {one["name"]: one["outcome"] for one in row["peers"]} == {
+    assert {peer["name"]: peer["outcome"] for peer in row["peers"]} == {
         "gone": "unavailable",
         "quick": "timed",
         "slow": "timed",
     }
-    (slow,) = [one for one in row["peers"] if one["name"] == "slow"]
+    (slow,) = [peer for peer in row["peers"] if peer["name"] == "slow"]
     assert slow["interval"] == [pytest.approx(0.3), None], "JSON has no infinity"
 
 
@@ -181,7 +181,7 @@ def test_champions_are_kept_beside_those_of_other_scopes(
     monkeypatch.setattr("bench.gpu.attention_searches.KERNEL", "axpy")
     save_champions(store, {"date": "2026-11-22"}, tmp_path)
     rows = json.loads((tmp_path / "champions.json").read_text())["rows"]
-    assert [one["scope_digest"] for one in rows] == ["another", scope]
+    assert [row["scope_digest"] for row in rows] == ["another", scope]
     assert rows[1]["trial"]["parameters"] and rows[1]["confirmation"]["confirmed"]
 
 
@@ -247,5 +247,5 @@ def test_a_launch_description_names_the_launches_that_the_point_has(catalogue, p
     found = launch_description(
         kernel, SimpleNamespace(target="emulator:h200", workloads=("mission",)), trial
     )
-    assert [one["entry"] for one in found["launches"]] == entries
-    assert [one["entry"] for one in found["workloads"][0]["launches"]] == entries
+    assert [launch["entry"] for launch in found["launches"]] == entries
+    assert [launch["entry"] for launch in found["workloads"][0]["launches"]] == entries

@@ -36,7 +36,7 @@ def bench_of(catalogue, emulator, toolchain):
         workload = Workload(
             "w",
             "a small one",
-            tuple((one.name, dims[one.name]) for one in kernel.dims),
+            tuple((dim.name, dims[dim.name]) for dim in kernel.dims),
             (("dtype", dtype), ("mask", mask)),
         )
         return EvaluationContext(
@@ -59,10 +59,10 @@ def candidate(context, preset, **changes):
 
 def test_every_design_of_the_seeds_has_its_name(catalogue):
     template = catalogue.kernel("attention").template("wmma")
-    names = {one.name: one for one in template.presets}
+    names = {preset.name: preset for preset in template.presets}
     assert {*STAGES, "flashcore_a", "flashcore_a64", "fragments"} <= set(names)
-    assert all(one.doc for one in template.presets)
-    assert len({one.parameters for one in template.presets}) == len(template.presets)
+    assert all(preset.doc for preset in template.presets)
+    assert len({preset.parameters for preset in template.presets}) == len(template.presets)
     assert catalogue.kernel("attention").baseline == "wmma:stage2"
 
 

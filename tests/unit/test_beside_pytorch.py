@@ -174,7 +174,7 @@ def beside(request, tmp_path_factory) -> tuple[Path, dict[str, str]]:
         Stub("cuda-pathfinder", "1.9.0"),
     ]
     return _environment(tmp_path_factory.mktemp("beside"), *stubs), {
-        one.name: one.version for one in stubs
+        stub.name: stub.version for stub in stubs
     }
 
 

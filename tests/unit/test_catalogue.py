@@ -89,8 +89,10 @@ def test_one_broken_kernel_does_not_hide_the_others(broken_kernel):
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
 
     both = Catalogue([REPOSITORY_TEMPLATES, *broken._roots])
-    here = {one.parent.name for one in REPOSITORY_TEMPLATES.glob("*/kernel.toml")}
-    assert {one.name if hasattr(one, "name") else one.code for one in both.kernels()} == {
+    here = {path.parent.name for path in REPOSITORY_TEMPLATES.glob("*/kernel.toml")}
+    assert {
+        kernel.name if hasattr(kernel, "name") else kernel.code for kernel in both.kernels()
+    } == {
         *here,
         "bad_toml",
     }
@@ -185,11 +187,11 @@ def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
     template, compiled = kernel.template("scalar"), kernel.workload("mission").compile_time(kernel)
     space, names = (
         Space(template, compiled, device("l4")),
-        [one.name for one in template.parameters],
+        [parameter.name for parameter in template.parameters],
     )
     everything = {
         complete_parameters(template, dict(zip(names, values)), compiled)
-        for values in itertools.product(*(one.values for one in template.parameters))
+        for values in itertools.product(*(parameter.values for parameter in template.parameters))
     }
     assert (
         set(space.points)
@@ -206,8 +208,10 @@ def test_all_points_at_once_are_those_of_the_walk_in_its_order(catalogue, monkey
     few = replace(
         whole,
         parameters=tuple(
-            replace(one, values=tuple(dict.fromkeys((*one.values[:2], one.default))))
-            for one in whole.parameters
+            replace(
+                parameter, values=tuple(dict.fromkeys((*parameter.values[:2], parameter.default)))
+            )
+            for parameter in whole.parameters
         ),
     )
     space = Space(few, kernel.workload("mission").compile_time(kernel), device("h200"))
@@ -281,16 +285,18 @@ def test_a_check_that_is_newer_than_a_template_takes_1_for_what_that_does_not_na
         kernel,
         templates=tuple(
             replace(
-                one, tiles=tuple(tile for tile in one.tiles if tile[0] not in ("parts", "blocks"))
+                template,
+                tiles=tuple(tile for tile in template.tiles if tile[0] not in ("parts", "blocks")),
             )
-            for one in kernel.templates
+            for template in kernel.templates
         ),
     )
     tiles = {"tile_q": 32, "tile_kv": 64, "depth": 2}
     known = {
-        one.name for one in derived_cases(kernel, compiled, {**tiles, "parts": 4, "blocks": 132}, 0)
+        case.name
+        for case in derived_cases(kernel, compiled, {**tiles, "parts": 4, "blocks": 132}, 0)
     }
-    assert known - {one.name for one in derived_cases(older, compiled, tiles, 0)} == {
+    assert known - {case.name for case in derived_cases(older, compiled, tiles, 0)} == {
         "shared_keys",
         "rows_after_rows",
     }

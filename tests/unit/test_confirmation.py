@@ -268,7 +268,7 @@ def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_proc
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
-    winner = next(one for one in sink.trials if one.number == found.trial)
+    winner = next(trial for trial in sink.trials if trial.number == found.trial)
     assert (
         result.ended is Ended.COMPLETED
         and result.why == f"every valid candidate was tried; {found.sentence}"
@@ -283,18 +283,20 @@ def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_proc
     assert first.ratio == pytest.approx(0.8, rel=0.01) and second.ratio == pytest.approx(
         8 / 9, rel=0.01
     )
-    for one in found.comparisons:
-        assert len({process.seed for process in one.processes}) == 3
-        assert {len(process.timings[0].samples) for process in one.processes} == {2 * LOOKS[-1]}
+    for comparison in found.comparisons:
+        assert len({process.seed for process in comparison.processes}) == 3
+        assert {len(process.timings[0].samples) for process in comparison.processes} == {
+            2 * LOOKS[-1]
+        }
 
 
 def test_anybody_can_compute_a_comparison_again_from_its_stored_samples(start):
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink)
-    for one in sink.confirmations[0].comparisons:
-        decision, interval = compared(one.processes)
-        assert decision == one.decision
-        assert interval.ratios == (one.ratio_low, one.ratio, one.ratio_high)
+    for comparison in sink.confirmations[0].comparisons:
+        decision, interval = compared(comparison.processes)
+        assert decision == comparison.decision
+        assert interval.ratios == (comparison.ratio_low, comparison.ratio, comparison.ratio_high)
     canonical(sink.confirmations[0])
 
 
@@ -322,7 +324,7 @@ class CursedGpu(ScatteringGpu):
 
 def points(sink):
     """Trial number -> (threads, elements a thread)."""
-    return {one.number: tuple(one.candidate.values().values()) for one in sink.trials}
+    return {trial.number: tuple(trial.candidate.values().values()) for trial in sink.trials}
 
 
 # What an H200 said of a search's winner and its runner-up, 1.031 [1.011, 1.048] of its time in three processes.
@@ -353,7 +355,7 @@ def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_
     )
     assert (
         last.confirmed
-        and [one.against for one in last.comparisons] == ["baseline"]
+        and [comparison.against for comparison in last.comparisons] == ["baseline"]
         and gpu.processes == 6
     )
     assert "it is slower than" in first.sentence and result.why.endswith(last.sentence)
@@ -364,7 +366,7 @@ def test_who_takes_the_winners_place_gets_the_safety_verdict_that_it_was_spared(
     start(CursedGpu(SEEN), sink)
     ((number, judged),) = sink.settled.items()
     spared = contender_of(
-        next(one for one in sink.trials if one.number == number), is_baseline=False
+        next(trial for trial in sink.trials if trial.number == number), is_baseline=False
     )
     assert spared.spared and number == sink.confirmations[-1].trial
     assert judged.outcome is Outcome.PASSED and "checked runs on emulator:h200" in judged.sentence
@@ -375,12 +377,12 @@ def test_at_most_three_are_confirmed_however_the_search_was_wrong(start):
     backwards = dict(zip(lucky, reversed(lucky.values())))
     gpu, sink = CursedGpu(backwards, lucky), ListSink()
     start(gpu, sink)
-    assert [points(sink)[one.trial] for one in sink.confirmations] == [
+    assert [points(sink)[confirmation.trial] for confirmation in sink.confirmations] == [
         (64, 1),
         (64, 2),
         (64, 4),
     ] and gpu.processes == 9
-    assert [one.against for one in sink.confirmations[-1].comparisons] == [
+    assert [comparison.against for comparison in sink.confirmations[-1].comparisons] == [
         "baseline"
     ] and sink.confirmations[-1].confirmed
 
@@ -412,9 +414,9 @@ def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch
     start(CursedGpu(SEEN), sink)
     ((number, judged),), (found,) = sink.settled.items(), sink.confirmations
     assert judged is race and points(sink)[number] == (64, 2)
-    assert points(sink)[found.trial] == (64, 1) and [one.against for one in found.comparisons] == [
-        "baseline"
-    ]
+    assert points(sink)[found.trial] == (64, 1) and [
+        comparison.against for comparison in found.comparisons
+    ] == ["baseline"]
 
 
 def test_the_store_follows_who_was_confirmed(start, tmp_path):
@@ -435,7 +437,9 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
         assert (best.parameters["threads"], best.parameters["per_thread"]) == (64, 2)
         assert store.search(search_id).best_time_us == best.time_median_us
         times = [
-            one.time_median_us for one in store.trials(search_id).items if one.verdict == "accepted"
+            item.time_median_us
+            for item in store.trials(search_id).items
+            if item.verdict == "accepted"
         ]
         assert min(times) < best.time_median_us  # what was faster in the search is not the best
         store.describe(claim, {"device": "h200", "toolchain": "nvrtc"})
@@ -478,7 +482,7 @@ def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_
     assert (
         found.confirmed
         and found.trial != wrong.trial
-        and [one.against for one in found.comparisons] == ["baseline"]
+        and [comparison.against for comparison in found.comparisons] == ["baseline"]
     )
     assert asked == [{"threads": 64, "per_thread": 2}]
     assert (
@@ -492,7 +496,9 @@ def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):
     gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 9.0
     start(gpu, sink)
     (found,) = sink.confirmations
-    assert found.confirmed and [one.against for one in found.comparisons] == ["baseline"]
+    assert found.confirmed and [comparison.against for comparison in found.comparisons] == [
+        "baseline"
+    ]
     assert "the runner-up, fails on new inputs" in found.sentence
 
 
@@ -524,7 +530,7 @@ def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
     gpu.on_measure = lost_once
     start(gpu, sink)
     assert sink.confirmations[0].confirmed and gpu.processes == 4
-    assert [len(one.processes) for one in sink.confirmations[0].comparisons] == [3, 3]
+    assert [len(comparison.processes) for comparison in sink.confirmations[0].comparisons] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -581,7 +587,7 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
 
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": compare_peers})
-    assert asked == [{"threads": 64, "per_thread": 1}] and [one.name for one in sink.peers] == [
+    assert asked == [{"threads": 64, "per_thread": 1}] and [peer.name for peer in sink.peers] == [
         "other"
     ]
     sink = ListSink()
@@ -593,8 +599,8 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
 def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink)
-    outcomes = {one.number: gate_result(one.verdict, "safety") for one in sink.trials}
-    fast = [one.number for one in sink.trials if isinstance(one.verdict, Accepted)]
+    outcomes = {trial.number: gate_result(trial.verdict, "safety") for trial in sink.trials}
+    fast = [trial.number for trial in sink.trials if isinstance(trial.verdict, Accepted)]
     assert fast and outcomes[0].outcome is Outcome.PASSED  # the baseline, too
     assert all(
         "checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast)
@@ -627,21 +633,21 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
 def test_what_was_not_shown_to_be_faster_is_no_contender(start):
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink, confirm=False)
-    accepted = next(one for one in sink.trials if isinstance(one.verdict, Accepted))
+    accepted = next(trial for trial in sink.trials if isinstance(trial.verdict, Accepted))
     assert contender_of(accepted, is_baseline=False).time_us == pytest.approx(8.0, rel=0.15)
     assert contender_of(sink.trials[0], is_baseline=False) is None
     assert contender_of(sink.trials[0], is_baseline=True).number == 0
-    slower = next(one for one in sink.trials[1:] if not isinstance(one.verdict, Accepted))
+    slower = next(trial for trial in sink.trials[1:] if not isinstance(trial.verdict, Accepted))
     assert contender_of(slower, is_baseline=False) is None
     timings = tuple(
-        replace(one, time_kind=TimeKind.REPLAYED)
-        for one in gate_result(accepted.verdict, "performance").evidence.timings
+        replace(timing, time_kind=TimeKind.REPLAYED)
+        for timing in gate_result(accepted.verdict, "performance").evidence.timings
     )
     gates = tuple(
-        replace(one, evidence=replace(one.evidence, timings=timings))
-        if one.gate == "performance"
-        else one
-        for one in accepted.verdict.gates
+        replace(gate, evidence=replace(gate.evidence, timings=timings))
+        if gate.gate == "performance"
+        else gate
+        for gate in accepted.verdict.gates
     )
     assert contender_of(replace(accepted, verdict=Accepted(gates)), is_baseline=False) is None
 
@@ -665,8 +671,12 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
         assert found.checks == passed_checks(kernel)[1:] != (), (
             "those of the day of the confirmation"
         )
-        for one in found.comparisons:
-            assert compared(one.processes)[1].ratios == (one.ratio_low, one.ratio, one.ratio_high)
+        for comparison in found.comparisons:
+            assert compared(comparison.processes)[1].ratios == (
+                comparison.ratio_low,
+                comparison.ratio,
+                comparison.ratio_high,
+            )
     finally:
         store.close()
 
@@ -680,10 +690,10 @@ def test_the_study_of_processes_follows_from_its_stored_samples():
     from bench.gpu.confirm import analysed
 
     stored = json.loads((RESULTS / "confirm.json").read_text())
-    for one in stored["rows"]:
-        found = decide(block_log_ratios(one["samples"], one["baseline_samples"]))[1]
+    for row in stored["rows"]:
+        found = decide(block_log_ratios(row["samples"], row["baseline_samples"]))[1]
         assert (found.low, found.median, found.high) == pytest.approx(
-            (one["low"], one["median"], one["high"]), abs=2e-5
+            (row["low"], row["median"], row["high"]), abs=2e-5
         )
     assert analysed(stored["rows"]) == stored["found"]
     assert stored["found"]["difference_holds_0_process_as_unit"]["share"] >= 0.95
@@ -693,12 +703,14 @@ def test_the_study_of_processes_follows_from_its_stored_samples():
 def test_the_confirmation_of_the_search_on_the_h200_follows_from_its_stored_samples():
     (found,) = json.loads((RESULTS / "search.json").read_text())["confirmations"]
     assert found["confirmed"]
-    for one in found["comparisons"]:
+    for comparison in found["comparisons"]:
         intervals = [
             decide(block_log_ratios(timing["samples"], timing["baseline_samples"]))[1]
-            for process in one["processes"]
+            for process in comparison["processes"]
             for timing in process["timings"]
         ]
         decision, whole = across_processes(intervals)
-        assert decision == one["decision"]
-        assert whole.ratios == pytest.approx((one["ratio_low"], one["ratio"], one["ratio_high"]))
+        assert decision == comparison["decision"]
+        assert whole.ratios == pytest.approx(
+            (comparison["ratio_low"], comparison["ratio"], comparison["ratio_high"])
+        )

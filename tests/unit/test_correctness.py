@@ -63,8 +63,10 @@ def _only(name, action):
 def test_a_right_output_passes_in_every_layout(attention, layout):
     checks, reason = _run(attention, layout)
     assert reason is None
-    assert {one.output for one in checks} == {"o", "lse"} and all(one.passed for one in checks)
-    assert all(one.sentence == "" and one.share_out_of_bound == 0 for one in checks)
+    assert {check.output for check in checks} == {"o", "lse"} and all(
+        check.passed for check in checks
+    )
+    assert all(check.sentence == "" and check.share_out_of_bound == 0 for check in checks)
 
 
 def test_one_wrong_element_is_found_with_its_place(attention):
@@ -72,7 +74,7 @@ def test_one_wrong_element_is_found_with_its_place(attention):
         values[0, 1, 3, 5] += 0.25
 
     checks, reason = _run(attention, damage=_only("o", damage))
-    wrong = next(one for one in checks if one.output == "o")
+    wrong = next(check for check in checks if check.output == "o")
     assert reason is Reason.WRONG_VALUES
     assert wrong.worst_index == (0, 1, 3, 5) and wrong.max_abs_error == pytest.approx(
         0.25, abs=0.01
@@ -97,7 +99,7 @@ def test_an_element_that_was_never_written_is_called_so(attention):
 
     checks, reason = _run(attention, damage=_only("o", damage))
     assert reason is Reason.UNWRITTEN
-    assert "1 of" in next(one for one in checks if one.output == "o").sentence
+    assert "1 of" in next(check for check in checks if check.output == "o").sentence
 
 
 def test_a_write_between_the_rows_is_out_of_bounds(attention):
@@ -109,7 +111,10 @@ def test_a_write_between_the_rows_is_out_of_bounds(attention):
 
     checks, reason = _run(attention, damage=_only("o", damage))
     assert reason is Reason.OUT_OF_BOUNDS
-    assert "2 bytes between the rows of o" in next(one for one in checks if not one.passed).sentence
+    assert (
+        "2 bytes between the rows of o"
+        in next(check for check in checks if not check.passed).sentence
+    )
 
 
 def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attention):
@@ -121,7 +126,7 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
         values[...] = (expected.value + 0.8 * expected.bound).astype(np.float16)
 
     checks, reason = _run(attention, damage=_only("o", damage))
-    wrong = next(one for one in checks if one.output == "o")
+    wrong = next(check for check in checks if check.output == "o")
     assert reason is Reason.WRONG_VALUES and wrong.share_out_of_bound < 0.2
     assert wrong.frobenius_error > wrong.frobenius_allowed
     assert wrong.sign_bias > 0.9

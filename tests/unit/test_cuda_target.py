@@ -397,7 +397,7 @@ class FakeNvml:
         self.nvmlDeviceGetHandleByPciBusId = lambda bus: "handle"
         self.nvmlSystemGetDriverVersion = lambda: "580"
         self.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
-            SimpleNamespace(pid=one) for one in self.users
+            SimpleNamespace(pid=user) for user in self.users
         ]
 
     def nvmlDeviceGetProcessUtilization(self, handle, since_us):

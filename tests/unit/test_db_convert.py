@@ -126,7 +126,7 @@ def test_a_plan_and_a_candidate_come_back_as_they_were():
 
 def test_every_field_of_a_plan_is_stored():
     stored = json.loads(convert.plan_json(values.plan()))["plan"]
-    assert stored.keys() == {one.name for one in dataclasses.fields(SearchPlan)} | {"type"}
+    assert stored.keys() == {field.name for field in dataclasses.fields(SearchPlan)} | {"type"}
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,14 @@ def test_the_migrations_make_what_the_models_say(path):
         )
     engine.dispose()
     checks = [
-        one
+        constraint
         for table in Base.metadata.tables.values()
-        for one in table.constraints
-        if type(one).__name__ == "CheckConstraint"
+        for constraint in table.constraints
+        if type(constraint).__name__ == "CheckConstraint"
     ]
-    assert checks and all(any(str(one.sqltext) in sql for sql in made) for one in checks)
+    assert checks and all(
+        any(str(check.sqltext) in statement for statement in made) for check in checks
+    )
 
 
 def test_the_revision_in_the_code_is_the_newest_migration():

@@ -34,7 +34,7 @@ def big(tmp_path_factory):
             "recorded_at": "recorded_at + n",
             "is_baseline": "0",
         }
-        chosen = ", ".join(varied.get(one, one) for one in columns)
+        chosen = ", ".join(varied.get(column, column) for column in columns)
         session.execute(
             text(
                 "WITH RECURSIVE count(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "

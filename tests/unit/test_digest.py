@@ -56,7 +56,7 @@ def _samples() -> list[object]:
 
 
 def _fields() -> list[tuple[object, str]]:
-    return [(one, field.name) for one in _samples() for field in dataclasses.fields(one)]
+    return [(sample, field.name) for sample in _samples() for field in dataclasses.fields(sample)]
 
 
 def _changed(value: object) -> object:
@@ -92,9 +92,9 @@ def test_changing_any_field_changes_the_digest_unless_the_class_names_it(value, 
 
 def test_only_places_and_origins_are_left_out():
     excluded = {
-        (type(one).__name__, name)
-        for one in _samples()
-        for name in getattr(type(one), "DIGEST_EXCLUDES", ())
+        (type(sample).__name__, name)
+        for sample in _samples()
+        for name in getattr(type(sample), "DIGEST_EXCLUDES", ())
     }
     assert excluded == {
         ("KernelSpec", "folder"),
@@ -106,9 +106,9 @@ def test_only_places_and_origins_are_left_out():
 
 def test_what_may_be_absent_is_left_out_only_while_it_is():
     when_set = {
-        (type(one).__name__, name)
-        for one in _samples()
-        for name in getattr(type(one), "DIGEST_WHEN_SET", ())
+        (type(sample).__name__, name)
+        for sample in _samples()
+        for name in getattr(type(sample), "DIGEST_WHEN_SET", ())
     }
     assert when_set == {("KernelSpec", "reference_uses")}
     kernel = Catalogue.from_environment().kernel("attention")
@@ -117,7 +117,7 @@ def test_what_may_be_absent_is_left_out_only_while_it_is():
 
 
 def test_samples_cover_the_spec():
-    kinds = {type(one) for one in _samples()}
+    kinds = {type(sample) for sample in _samples()}
     assert {
         KernelSpec,
         TemplateSpec,

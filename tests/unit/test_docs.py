@@ -110,7 +110,7 @@ def test_the_emulator_page_names_every_primitive_and_every_finding():
     text = (ROOT / "docs" / "emulator.md").read_text()
     headers = re.findall(r"^\| `(gf/\w+\.cuh)` \|", text, re.M)
     assert headers == sorted(
-        f"gf/{one.name}" for one in (ROOT / "kernel_templates" / "include" / "gf").glob("*.cuh")
+        f"gf/{path.name}" for path in (ROOT / "kernel_templates" / "include" / "gf").glob("*.cuh")
     )
     kinds = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(\w+)` \|$", text, re.M)
     assert kinds and {kind: reason for kind, reason in kinds} == {
@@ -128,7 +128,7 @@ def test_the_launch_file_of_the_emulator_page_is_one(tmp_path):
     (tmp_path / "launch.toml").write_text(launch)
     np.save(tmp_path / "y.npy", np.zeros(4))
     problem, (expected,) = read_launch(tmp_path / "launch.toml", 0)
-    assert [one.name for one in problem.tensors] == ["x", "y"] and expected.output == "y"
+    assert [tensor.name for tensor in problem.tensors] == ["x", "y"] and expected.output == "y"
     assert all(f" {name} " in text or f"{name}," in text for name in SCALARS)
     assert all(name in text for name in FILLS)
 
@@ -143,9 +143,9 @@ def test_stages_of_gates_and_statuses_have_one_spelling():
 def test_figures_in_the_docs_come_from_results():
     rows = json.loads((ROOT / "bench" / "results" / "gpu_check.json").read_text())["rows"]
     agreement = (
-        next(one for one in rows if one["what"] == "agreement") if "what" in rows[1] else None
+        next(row for row in rows if row["what"] == "agreement") if "what" in rows[1] else None
     )
-    everything = next(one for one in rows if one.get("template") == "all")
+    everything = next(row for row in rows if row.get("template") == "all")
     for page in ("README.md", "docs/architecture.md"):
         text = (ROOT / page).read_text()
         assert f"{agreement['checks_on_gpu']:,}" in text
@@ -160,21 +160,21 @@ def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
         for name in ("model_check", "model_recorded")
     }
     others = [
-        one
+        row
         for rows in found.values()
-        for one in rows
-        if one.get("what") == "modelled against measured"
+        for row in rows
+        if row.get("what") == "modelled against measured"
     ]
     ranks, count = (
-        sorted(one["spearman"] for one in others),
-        sum(one["candidates"] for one in others),
+        sorted(other["spearman"] for other in others),
+        sum(other["candidates"] for other in others),
     )
     readme, reasons = (
         " ".join((ROOT / page).read_text().split())
         for page in ("README.md", "docs/architecture.md")
     )
     assert f"{ranks[0]:.2f} to {ranks[-1]:.2f} on {count} of a template" in readme
-    recorded = [one for one in others if "workload" in one]
+    recorded = [other for other in others if "workload" in other]
     assert len(recorded) == 3 and min(one["candidates"] for one in recorded) >= 100
     first, second, third = (f"{one['spearman']:.3f}" for one in recorded)
     assert f"it is {first}, {second} and {third}" in reasons
@@ -187,12 +187,12 @@ def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
 def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
     text = " ".join((ROOT / "docs" / "emulator.md").read_text().split())
     rows = json.loads((ROOT / "bench" / "results" / "model_atomics.json").read_text())["rows"]
-    spreads = [one for one in rows if "what" in one]
+    spreads = [row for row in rows if "what" in row]
     assert len(spreads) == 4  # of two templates, each with the charge and without
-    for one in spreads:
+    for spread in spreads:
         assert (
-            f"{one['ratio_p5']:.2f} to {one['ratio_p95']:.2f}" in text
-            and f"({one['candidates']} candidates)" in text
+            f"{spread['ratio_p5']:.2f} to {spread['ratio_p95']:.2f}" in text
+            and f"({spread['candidates']} candidates)" in text
         )
 
 
@@ -230,7 +230,7 @@ def test_the_container_files_parse_and_fit_together():
     assert "GREENFAST_TOKEN" in service["environment"]
     assert service["ports"] == ["127.0.0.1:8741:8741"] and "EXPOSE 8741" in dockerfile
     assert (
-        any(one.endswith(":/data") for one in service["volumes"])
+        any(volume.endswith(":/data") for volume in service["volumes"])
         and "GREENFAST_DATA=/data" in dockerfile
     )
     assert compose["services"]["greenfast-gpu"]["profiles"] == ["gpu"]

@@ -18,14 +18,15 @@ def checked(emulator, text, inputs=None, outputs=None, *, orders=ORDERS, **optio
     inputs = {"a": np.arange(1, 65, dtype=np.float32)} if inputs is None else inputs
     outputs = {"c": np.zeros(64, np.float32)} if outputs is None else outputs
     jobs = [
-        kernel.job(inputs, outputs, check=True, order=one, name=one, **options) for one in orders
+        kernel.job(inputs, outputs, check=True, order=order, name=order, **options)
+        for order in orders
     ]
     return kernel.run(*jobs, deadline_s=5.0)
 
 
 def lines(result, kind):
     """The line pairs of one kind, without the file, smaller first."""
-    found = [one for one in result.findings if one.kind == kind]
+    found = [finding for finding in result.findings if finding.kind == kind]
     return {
         tuple(sorted(where[1] for where in (one.where, one.other_where) if where)) for one in found
     }
@@ -40,7 +41,7 @@ def test_a_missing_barrier_is_a_race_of_both_lines(emulator, barrier):
     for result in checked(
         emulator, SHARED + f"s[t] = a[t];\n{barrier}\nc[t] = s[63 - t];\n}}", block=64
     ):
-        found = {one.kind for one in result.findings}
+        found = {finding.kind for finding in result.findings}
         assert "race" in found and found <= {"race", "uninitialised"}
         assert lines(result, "race") == {(4, 6)}
 
@@ -103,7 +104,7 @@ def test_neighbouring_bytes_of_a_word_are_not_one_another(emulator):
     )
     only_right(checked(emulator, text, block=64))
     for result in checked(emulator, text.replace("__syncthreads();", ""), block=64):
-        assert "race" in {one.kind for one in result.findings}
+        assert "race" in {finding.kind for finding in result.findings}
 
 
 def test_reads_of_what_nobody_wrote(emulator):
@@ -154,7 +155,7 @@ def test_static_shared_memory_has_an_end_too(emulator):
     ):
         text = SHARED + f"s[t] = a[t];\n__syncthreads();\nc[t] = {reading};\n}}"
         for result in checked(emulator, text, block=64):
-            found = [one for one in result.findings if one.kind == "out_of_bounds"]
+            found = [finding for finding in result.findings if finding.kind == "out_of_bounds"]
             assert [one.where for one in found] == [("test.cu", 6)], result.findings
             assert said in found[0].sentence
 
@@ -200,10 +201,10 @@ def test_a_read_beside_a_buffer_names_it_and_the_distance(emulator, index, owner
 def test_blocks_race_on_global_memory(emulator):
     text = HEAD + "c[threadIdx.x] = a[threadIdx.x];\nif (blockIdx.x == 1) c[0] = 2;\n}"
     for result in checked(emulator, text, grid=2):
-        assert {one.kind for one in result.findings} == {"race"}
+        assert {finding.kind for finding in result.findings} == {"race"}
         found = lines(result, "race")  # (3, 3): the threads of block 1 among themselves
         assert found & {(2, 2), (2, 3)} and found <= {(2, 2), (2, 3), (3, 3)}
-        assert {one.memory for one in result.findings} == {"global:c"}
+        assert {finding.memory for finding in result.findings} == {"global:c"}
 
 
 LAST_BLOCK = """
@@ -333,7 +334,7 @@ def test_a_copy_must_not_overtake_the_readers_of_its_destination(emulator):
     text = text.replace("    c[t]", "    gf::async_copy<4>(s + t, a);\n    c[t]")
     text = text.replace("];\n}", f"];\n    gf::async_copy_commit(); {WAIT}\n}}")
     for result in checked(emulator, text, block=64, smem=256):
-        assert {one.kind for one in result.findings} <= {"race", "in_flight_read"}
+        assert {finding.kind for finding in result.findings} <= {"race", "in_flight_read"}
         assert lines(result, "race") | lines(result, "in_flight_read") == {(10, 11)}, (
             result.findings
         )
@@ -356,7 +357,7 @@ extern "C" __global__ void k(const __half* a, float* c) {
 def test_a_warp_waits_for_its_own_matrix_store(emulator):
     only_right(checked(emulator, STORE_LOAD % "__syncwarp();"))
     for result in checked(emulator, STORE_LOAD % ""):
-        assert {one.kind for one in result.findings} <= {"race", "uninitialised"}
+        assert {finding.kind for finding in result.findings} <= {"race", "uninitialised"}
         assert lines(result, "race") == {(8, 10)}, result.findings
 
 
@@ -467,11 +468,11 @@ def test_a_misaligned_vector_and_a_barrier_for_some(emulator):
     vector = HEAD + "*(float4*)(c + 1) = *(const float4*)a;\n}"
     barrier = SHARED + "if (t < 32) __syncthreads();\n__syncthreads();\n}"
     for result in checked(emulator, vector):
-        assert [(one.kind, one.where) for one in result.findings] == [
+        assert [(finding.kind, finding.where) for finding in result.findings] == [
             ("misaligned", ("test.cu", 2))
         ]
     for result in checked(emulator, barrier, block=64):
-        assert {one.kind for one in result.findings} == {"divergence"}
+        assert {finding.kind for finding in result.findings} == {"divergence"}
 
 
 PRODUCER = """
@@ -514,4 +515,4 @@ def test_a_wrong_named_barrier_count_says_who_waits_where(emulator):
             and "test.cu:10" in one.sentence
         )
     for result in checked(emulator, PRODUCER % (ARRIVE, AWAIT.replace("96", "64")), block=128):
-        assert {one.kind for one in result.findings} == {"divergence"}
+        assert {finding.kind for finding in result.findings} == {"divergence"}

@@ -143,7 +143,7 @@ def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, atten
         for name, path in attention.template("wmma").files.items()
     }
     for result in attention_runs(emulator, attention, parameters, change):
-        found = [one for one in result.findings if one.kind == kind]
+        found = [finding for finding in result.findings if finding.kind == kind]
         assert found, (result.name, result.findings, result.faults)
         named = {where for one in found for where in (one.where, one.other_where) if where}
         assert all(file in files for file, _ in named), named

@@ -198,7 +198,7 @@ def _primitives(header: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     "architecture",
-    ["sm_80", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sm_89", "sm_90"))],
+    ["sm_80", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_89", "sm_90"))],
 )
 def test_device_headers_compile_with_nvcc(tmp_path, architecture):
     nvcc = shutil.which("nvcc")

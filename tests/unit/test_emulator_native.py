@@ -348,7 +348,7 @@ extern "C" __global__ void k(unsigned* out, float* sum) {
     job = kernel.job(
         {}, {"out": np.zeros(3, np.uint32), "sum": np.zeros(1, np.float32)}, grid=50, block=96
     )
-    zeroed = tuple(Buffer(one.name, one.role, one.image, "zero") for one in job.buffers)
+    zeroed = tuple(Buffer(buffer.name, buffer.role, buffer.image, "zero") for buffer in job.buffers)
     result = kernel.run(Run("zeroed", job.launches, zeroed, job.arguments))[0]
     assert values(result, "out", np.uint32).tolist() == [4800, 4799, 9600]
     assert values(result, "sum").tolist() == [2400.0]

@@ -228,9 +228,9 @@ def test_two_workers_that_crash_at_once_are_one_report(emulator):
         for number in range(40)
     ]
     results = kernel.run(*runs)
-    assert [(one.status, kinds(one)) for one in results] == [("crash", ["out_of_bounds"])] * len(
-        runs
-    )
+    assert [(result.status, kinds(result)) for result in results] == [
+        ("crash", ["out_of_bounds"])
+    ] * len(runs)
 
 
 @pytest.mark.parametrize(

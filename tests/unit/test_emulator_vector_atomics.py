@@ -36,7 +36,8 @@ def test_vectors_are_added_element_by_element(emulator, n, flavour):
             check=flavour == "checked",
         )
         filled = tuple(
-            replace(one, fill="zero") if one.name == "sums" else one for one in job.buffers
+            replace(buffer, fill="zero") if buffer.name == "sums" else buffer
+            for buffer in job.buffers
         )
         (result,) = kernel.run(replace(job, buffers=filled))
         sums, before = (

@@ -25,7 +25,7 @@ def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
 
 
 def test_no_plot_is_left_that_nothing_makes(made):
-    assert {one for one in DOCS.glob("h200_*.svg")} <= made.keys()
+    assert {path for path in DOCS.glob("h200_*.svg")} <= made.keys()
 
 
 def test_every_section_has_its_place_and_every_plot_is_shown(made):
@@ -39,7 +39,7 @@ def test_axes_hold_all_values():
     for values in ([3.0, 90.0], [1.0, 1.0], [0.07, 2000.0]):
         axis = log_axis("us", values)
         assert axis.low <= min(values) and max(values) <= axis.high and axis.low < axis.high
-        assert all(0 <= axis.share(one) <= 1 for one in (*values, *axis.ticks))
+        assert all(0 <= axis.share(value) <= 1 for value in (*values, *axis.ticks))
     axis = linear_axis("ratio", 0.0, 1.13, 0.25)
     assert (axis.low, axis.high, len(axis.ticks)) == (0.0, 1.25, 6)
 

@@ -150,7 +150,7 @@ class TestFrozenFiles:
         assert digest(loaded) == digest(kernel) and loaded.folder.is_relative_to(tmp_path)
         assert frozen.names() == (name,) and loaded.reference_files == kernel.reference_files
         assert (loaded.folder / "peers.py").is_file() == (kernel.folder / "peers.py").is_file()
-        assert all(one.is_relative_to(tmp_path) for one in frozen.include_dirs)
+        assert all(directory.is_relative_to(tmp_path) for directory in frozen.include_dirs)
 
     def test_what_was_damaged_in_the_cache_is_written_again(self, album, tmp_path, kernel):
         files = kernel_files(kernel, album.include_dirs)

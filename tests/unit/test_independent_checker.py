@@ -226,7 +226,7 @@ ATTENTION_MISTAKES = [
     {"coarse": True},
 ]
 FP8_MISTAKES = [
-    *(one for one in ATTENTION_MISTAKES if "rescale" not in one),
+    *(mistake for mistake in ATTENTION_MISTAKES if "rescale" not in mistake),
     {"rescale": 1.1},
     {"scale_of_head_0": True},
     {"midpoint": True},
@@ -250,9 +250,9 @@ NORM_MISTAKES = [
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        *(("attention", one) for one in ATTENTION_MISTAKES),
-        *(("attention_fp8", one) for one in FP8_MISTAKES),
-        *(("rmsnorm", one) for one in NORM_MISTAKES),
+        *(("attention", mistake) for mistake in ATTENTION_MISTAKES),
+        *(("attention_fp8", mistake) for mistake in FP8_MISTAKES),
+        *(("rmsnorm", mistake) for mistake in NORM_MISTAKES),
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
@@ -291,25 +291,28 @@ def test_it_hands_a_kernel_what_kernel_toml_says(name):
     case = checker.draw_cases(np.random.default_rng(0), tiles, groups[0])[0]
     given = checker.arguments(case)
     assert [value if type_ == "tensor" else type_ for type_, value in given] == [
-        one.dtype if one.kind == "scalar" else one.name for one in kernel.arguments
+        argument.dtype if argument.kind == "scalar" else argument.name
+        for argument in kernel.arguments
     ]
-    assert {one.name for one in kernel.arguments if one.kind == "output"} == set(checker.OUTPUTS)
+    assert {argument.name for argument in kernel.arguments if argument.kind == "output"} == set(
+        checker.OUTPUTS
+    )
 
 
 def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
     for path in Path(bench.correctness.independent.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(
-                one.split(".")[0] in ("search", "kernel_templates", "app", "db") for one in names
+                name.split(".")[0] in ("search", "kernel_templates", "app", "db") for name in names
             ), path.name
 
 
 def test_every_kernel_of_the_repository_has_a_checker():
     assert (
         set(CHECKERS)
-        == {one.name for one in Catalogue([REPOSITORY_TEMPLATES]).kernels()}
+        == {kernel.name for kernel in Catalogue([REPOSITORY_TEMPLATES]).kernels()}
         == set(KERNELS)
     )
 

@@ -85,7 +85,8 @@ def test_random_follows_from_the_seed_and_poison_counts_as_never_written(written
         + '[[buffers]]\nname = "w"\nrole = "workspace"\ndtype = "int32"\nelements = 3\nfill = "random"'
     )[1]
     images = [
-        [one.image.tolist() for one in read_launch(path, seed)[0].tensors] for seed in (1, 1, 2)
+        [tensor.image.tolist() for tensor in read_launch(path, seed)[0].tensors]
+        for seed in (1, 1, 2)
     ]
     assert images[0] == images[1] != images[2]
     assert set(images[0][1]) == {POISON}
@@ -214,5 +215,5 @@ absolute_tolerance = 0.1
 
 def test_every_type_is_one_that_numpy_knows():
     assert BUFFER_DTYPES["e4m3"] == ml_dtypes.float8_e4m3fn and len(
-        {str(one) for one in BUFFER_DTYPES.values()}
+        {str(dtype) for dtype in BUFFER_DTYPES.values()}
     ) == len(BUFFER_DTYPES)

@@ -89,14 +89,14 @@ def start(album, toolchain):
 def broken(trials):
     """Number -> its correctness gate, of those that were rejected there."""
     return {
-        one.number: gate_result(one.verdict, Stage.CORRECTNESS)
-        for one in trials
-        if isinstance(one.verdict, Rejected) and one.verdict.stage is Stage.CORRECTNESS
+        trial.number: gate_result(trial.verdict, Stage.CORRECTNESS)
+        for trial in trials
+        if isinstance(trial.verdict, Rejected) and trial.verdict.stage is Stage.CORRECTNESS
     }
 
 
 def drifting(trials):
-    return {one.number for one in trials if one.candidate.values()["per_thread"] == 4}
+    return {trial.number for trial in trials if trial.candidate.values()["per_thread"] == 4}
 
 
 def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_and_the_evidence(
@@ -106,17 +106,19 @@ def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_
     start(sink)
     found = broken(sink.trials)
     assert set(found) == drifting(sink.trials) and len(found) >= 2
-    assert all(isinstance(one.verdict, Green) for one in sink.trials if one.number not in found)
+    assert all(
+        isinstance(trial.verdict, Green) for trial in sink.trials if trial.number not in found
+    )
     for number, result in found.items():
         assert (
             result.reason is Reason.WRONG_VALUES
             and "y is not bit for bit what trial " in result.sentence
         )
         assert "per_thread=4" in result.sentence and "says that" in result.sentence
-        assert [one.sentence for one in result.evidence.checks if not one.passed] == [
+        assert [check.sentence for check in result.evidence.checks if not check.passed] == [
             result.sentence
         ]
-        assert {one.outcome for one in sink.trials[number].verdict.gates[2:]} == {Outcome.SKIPPED}
+        assert {gate.outcome for gate in sink.trials[number].verdict.gates[2:]} == {Outcome.SKIPPED}
 
 
 def test_siblings_with_other_lengths_still_have_cases_in_common(start):
@@ -125,7 +127,7 @@ def test_siblings_with_other_lengths_still_have_cases_in_common(start):
 
     def places(trial):
         checks = gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
-        return {(one.output, one.shape, one.input_digest) for one in checks}
+        return {(check.output, check.shape, check.input_digest) for check in checks}
 
     for one in sink.trials[1:]:
         assert len(places(one) & places(sink.trials[0])) > ENOUGH_CASES  # and the workload itself
@@ -136,7 +138,7 @@ def test_the_same_candidates_are_rejected_however_many_are_in_flight(start):
     for window in (1, 8):
         sink = ListSink()
         start(sink, window=window)
-        said.append({one.candidate.digest: type(one.verdict) for one in sink.trials})
+        said.append({trial.candidate.digest: type(trial.verdict) for trial in sink.trials})
     assert said[0] == said[1]
 
 
@@ -149,7 +151,7 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
     try:
         search_id = store.submit(search.plan).id
         claim = store.claim("a worker", 30.0, search_id)
-        right = [one for one in whole.trials if one.number not in broken(whole.trials)]
+        right = [trial for trial in whole.trials if trial.number not in broken(whole.trials)]
         sink = StoreSink(store, claim, 30.0)
         for number, one in enumerate(right[:2]):
             sink.begin(number, Proposal(one.candidate, one.sampler))
@@ -157,8 +159,8 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
         second = ListSink()
         history = store.history(claim)
         assert all(
-            gate_result(one.verdict, Stage.CORRECTNESS).evidence.checks == ()
-            for one in history.trials
+            gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks == ()
+            for trial in history.trials
         )
         _, result = start(second, history)
         assert (
@@ -188,7 +190,7 @@ def test_wrong_candidates_set_nothing_for_the_right_ones(start):
 
     sink = ListSink()
     start(sink, gpu=Wrong())
-    right = [one for one in sink.trials if isinstance(one.verdict, Green)]
+    right = [trial for trial in sink.trials if isinstance(trial.verdict, Green)]
     assert right and 128 not in {one.candidate.values()["threads"] for one in right}
     assert (
         len({one.candidate.values()["per_thread"] == 4 for one in right}) == 1
@@ -207,9 +209,9 @@ def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kerne
     assert promised(own.kernel("axpy").template("right")) == frozenset()
     assert all(isinstance(one.verdict, Green) for one in sink.trials)
     assert not any(
-        one.input_digest
+        check.input_digest
         for trial in sink.trials
-        for one in gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
+        for check in gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
     )
 
 
@@ -225,7 +227,7 @@ def test_a_point_that_is_not_deterministic_is_held_to_nothing(start, broken_kern
     )
     sink = ListSink()
     start(sink, catalogue=doubtful)
-    assert drifting(sink.trials) and all(isinstance(one.verdict, Green) for one in sink.trials)
+    assert drifting(sink.trials) and all(isinstance(trial.verdict, Green) for trial in sink.trials)
 
 
 # ---- the shipped templates' promises, on the emulator ----

@@ -50,10 +50,10 @@ def test_a_child_without_the_packages_names_every_peer_as_unavailable(tmp_path, 
     request, replies = _request(tmp_path, catalogue.kernel("attention").folder / "peers.py")
     assert run_child(sys.executable, request, replies) == ""
     rows = heard(replies.read_text().splitlines()).rows
-    assert [one["peer"] for one in rows] == [
+    assert [row["peer"] for row in rows] == [
         name for name in offers["NAMES"] if name != "torch-flash"
     ]
-    assert all(one["outcome"] == "unavailable" and "is not installed" in one["why"] for one in rows)
+    assert all(row["outcome"] == "unavailable" and "is not installed" in row["why"] for row in rows)
 
 
 def test_a_child_that_fails_says_how_and_an_interpreter_that_is_none_is_a_fault(tmp_path):
@@ -78,7 +78,7 @@ def test_whoever_was_at_work_when_a_child_died_is_known():
         '{"peer": "b", "worklo',
     ]
     found = heard(lines)
-    assert [one["peer"] for one in found.rows] == ["a"] and found.at_work == ("b", "w")
+    assert [row["peer"] for row in found.rows] == ["a"] and found.at_work == ("b", "w")
 
 
 def test_a_peer_with_another_mask_or_type_is_refused(offers):
@@ -144,7 +144,7 @@ def test_a_winner_is_faster_only_when_every_process_says_so():
         0.8, rel=0.001
     )
     assert peer.comparison.ratio_low < 0.8 < peer.comparison.ratio_high < 1
-    assert [one.seed for one in peer.comparison.processes] == [
+    assert [process.seed for process in peer.comparison.processes] == [
         1,
         2,
         3,

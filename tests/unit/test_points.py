@@ -64,7 +64,7 @@ def test_distances_are_steps_between_ordered_values_and_one_for_each_other_diffe
     )
     for _ in range(3):
         wanted = tuple(
-            (one.name, rng.choice(one.values)) for one in points.parameters
+            (parameter.name, rng.choice(parameter.values)) for parameter in points.parameters
         )  # mostly no valid point
         distances = points.distances(wanted)
         assert len(distances) == len(points)

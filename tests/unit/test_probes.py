@@ -34,12 +34,12 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     reports = probed_fault(fault, tmp_path, emulator, toolchain)
     found = first_wrong(reports)
     assert found is not None and found.probe == fault.stage, [
-        (one.probe, one.outcome, one.sentence) for one in reports
+        (report.probe, report.outcome, report.sentence) for report in reports
     ]
     assert found.outcome == "wrong" and found.suspect and fault.says in found.sentence, (
         found.sentence
     )
-    worst = next(one for one in found.cases if one.wrong)
+    worst = next(case for case in found.cases if case.wrong)
     assert worst.worst_index and worst.worst_value != worst.worst_expected
 
 
@@ -64,7 +64,7 @@ def test_the_report_of_the_docs_is_what_is_printed(tmp_path, emulator, toolchain
 def test_the_page_names_every_stage_of_attention(catalogue):
     page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.M) == [
-        one.name for one in catalogue.kernel("attention").probes
+        probe.name for probe in catalogue.kernel("attention").probes
     ] + ["output"]
 
 
@@ -80,10 +80,12 @@ def test_every_stage_of_the_right_template_is_right(
     preset, workload, changes, catalogue, emulator, toolchain
 ):
     reports = probed(catalogue, emulator, toolchain, "scalar", preset, workload, **changes)
-    assert [(one.probe, one.outcome) for one in reports] == [(name, "right") for name in STAGES], (
-        reports
+    assert [(report.probe, report.outcome) for report in reports] == [
+        (name, "right") for name in STAGES
+    ], reports
+    assert all(
+        report.cases and sum(case.compared for case in report.cases) > 100 for report in reports
     )
-    assert all(one.cases and sum(case.compared for case in one.cases) > 100 for one in reports)
 
 
 def test_a_probe_that_a_template_lacks_is_missing_and_not_right(tmp_path, emulator, toolchain):
@@ -196,6 +198,6 @@ def test_every_point_of_scalar_can_be_rendered_for_each_head_size(catalogue):
         compiled = (("D", width), ("dtype", "fp16"), ("mask", "none"))
         space = Space(template, compiled, device("h200"))
         assert all(
-            space.why_not(preset_candidate(template, one.name, compiled).parameters) is None
-            for one in template.presets
+            space.why_not(preset_candidate(template, preset.name, compiled).parameters) is None
+            for preset in template.presets
         ), width

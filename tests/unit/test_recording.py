@@ -46,7 +46,7 @@ def sweep(album, toolchain):
 def sources(sweep):
     """Source digest of each point."""
     made = sweep(DrawnGpu())
-    return {one.parameters: made._context.render(one).digest for one in made._others()}
+    return {other.parameters: made._context.render(other).digest for other in made._others()}
 
 
 def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_path):
@@ -54,11 +54,11 @@ def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_pat
     left = made.run(tmp_path / f"a{SUFFIX}", 2)
     recording = left.recording
     assert left.done == left.total == len(recording.rows) == 8 and recording.heading.complete
-    assert [one.number for one in recording.rows] == list(range(8))
-    assert {recording.parameters(one) for one in recording.rows} == set(made.points)
+    assert [row.number for row in recording.rows] == list(range(8))
+    assert {recording.parameters(row) for row in recording.rows} == set(made.points)
     assert dict(recording.parameters(recording.rows[0])) == {"threads": 128, "per_thread": 1}
     assert recording.rows[0].times[0].baseline_samples == () and all(
-        one.times for one in recording.rows
+        row.times for row in recording.rows
     )
 
 
@@ -79,7 +79,7 @@ def test_a_file_gives_back_what_was_written_and_is_the_same_each_time(sweep, tmp
 def test_a_stored_verdict_is_what_the_stored_samples_say(sweep, tmp_path):
     recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
     _require_verdicts(recording)
-    assert {one.reason for one in recording.rows} >= {"slower", None}
+    assert {row.reason for row in recording.rows} >= {"slower", None}
 
 
 def test_the_law_behind_the_times_is_found_again(sweep, tmp_path):
@@ -95,7 +95,7 @@ def test_a_wrong_and_a_breaking_candidate_have_rows_without_times(sweep, sources
     recording = (
         sweep(DrawnGpu(wrong=[wrong], broken=[broken])).run(tmp_path / f"a{SUFFIX}", 2).recording
     )
-    by_source = {one.source_digest: one for one in recording.rows}
+    by_source = {row.source_digest: row for row in recording.rows}
     assert (by_source[wrong].stage, by_source[wrong].reason) == ("correctness", "wrong_values")
     assert by_source[wrong].worst.passed is False and by_source[wrong].times == ()
     assert (
@@ -118,7 +118,7 @@ def test_faults_of_ours_leave_no_row_and_the_same_order_goes_on(sweep, sources, 
     left = sweep(second).run(out, 2)
     assert left.recording.heading.complete and left.done == 8 and not journal_path(out).exists()
     assert len(second.measured) == 2  # the baseline, which every process needs, and what lacked
-    assert sorted({one.run for one in left.recording.rows}) == [0, 1]
+    assert sorted({row.run for row in left.recording.rows}) == [0, 1]
 
 
 def test_a_machine_that_breaks_every_candidate_ends_the_sweep(sweep, sources, tmp_path):
@@ -148,7 +148,7 @@ def test_a_half_written_line_is_measured_again(sweep, tmp_path):
         file.write('[3,"right",[32,')
     left = sweep(DrawnGpu()).run(out, 1)
     assert left.done == 8 and left.recording.heading.complete
-    assert [one.number for one in read(out).rows] == list(range(8))
+    assert [row.number for row in read(out).rows] == list(range(8))
 
 
 def test_a_journal_of_another_sweep_is_refused_and_kept(sweep, tmp_path):
@@ -303,8 +303,8 @@ def test_each_shipped_verdict_follows_from_its_stored_samples(path):
     recording = read(path)
     _require_verdicts(recording)
     assert recording.heading.name == path.name.removesuffix(SUFFIX)
-    times = [one for row in recording.rows for one in row.times]
-    assert all(value > 0 for one in times for value in (*one.samples, *one.baseline_samples))
+    times = [time_ for row in recording.rows for time_ in row.times]
+    assert all(value > 0 for time_ in times for value in (*time_.samples, *time_.baseline_samples))
     assert len(row_json(recording.rows[-1])) < 20_000
 
 
@@ -314,7 +314,7 @@ def test_the_page_shows_the_recordings_that_ship_with_their_figures():
     assert len(paths) >= 3
     for path in paths:
         heading, rows = (found := read(path)).heading, found.rows
-        best = min(time_us(one.times[0]) for one in rows if one.times)
+        best = min(time_us(row.times[0]) for row in rows if row.times)
         (line,) = [one for one in page.splitlines() if one.startswith(f"| `replay:{heading.name}`")]
         assert line.endswith(f"| {heading.candidates:,} | {heading.timed:,} | {best:.4g} µs |")
         assert heading.complete and heading.timed >= 1000
@@ -323,7 +323,7 @@ def test_the_page_shows_the_recordings_that_ship_with_their_figures():
 
 def test_implausible_times_are_no_times(sweep, tmp_path):
     recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
-    fast = tuple(replace(one, floor_us=1e6) for one in recording.rows[1].times)
+    fast = tuple(replace(time_, floor_us=1e6) for time_ in recording.rows[1].times)
     assert standing(fast, 0.01).reason is Reason.IMPLAUSIBLE
 
 

@@ -86,7 +86,7 @@ def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, her
     monkeypatch.setattr(
         compute_turns,
         "LARGE_BYTES",
-        sorted(reference._size_bytes(kernel, one) for one in cases)[-1],
+        sorted(reference._size_bytes(kernel, case) for case in cases)[-1],
     )
     compute = children.computed
     monkeypatch.setattr(
@@ -95,7 +95,9 @@ def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, her
     answers.get(kernel, cases[0], None)
     answers.fill(kernel, cases)
     largest = [
-        one for one in cases[1:] if reference._size_bytes(kernel, one) >= compute_turns.LARGE_BYTES
+        case
+        for case in cases[1:]
+        if reference._size_bytes(kernel, case) >= compute_turns.LARGE_BYTES
     ]
     assert largest and set(asked) == set(cases[1:]) - set(largest)
     answers.fill(kernel, cases)
@@ -127,8 +129,8 @@ def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children,
     filling = threading.Thread(target=answers.fill, args=(kernel, cases))
     filling.start()
     waiting = [
-        threading.Thread(target=lambda one=one: found.append(answers.get(kernel, one, None)))
-        for one in cases[-6:]
+        threading.Thread(target=lambda case=case: found.append(answers.get(kernel, case, None)))
+        for case in cases[-6:]
     ]
     for one in (*waiting, filling):
         if one is not filling:

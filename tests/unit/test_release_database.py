@@ -57,11 +57,11 @@ def append(templates: Path, text: str) -> None:
 
 
 def ids(services: Services) -> dict[str, str]:
-    return {one.name: one.id for one in services.store.searches().items}
+    return {item.name: item.id for item in services.store.searches().items}
 
 
 def test_it_is_migrated_and_everything_in_it_can_be_read(opened):
-    found = {one.name: one.status for one in opened.store.searches().items}
+    found = {item.name: item.status for item in opened.store.searches().items}
     assert opened.store.stats()["revision"] == REVISION
     assert found == {
         "release before": "completed",

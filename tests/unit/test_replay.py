@@ -74,7 +74,7 @@ def recorded(album, toolchain, tmp_path_factory):
         "right:plain",
     )
     first = Sweep(order, DrawnGpu(), toolchain, album.include_dirs, "test")
-    digests = [first._context.render(one).digest for one in first._others()]
+    digests = [first._context.render(other).digest for other in first._others()]
     sweep = Sweep(
         order,
         DrawnGpu(wrong=digests[:1], broken=digests[1:2]),
@@ -140,7 +140,7 @@ def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
         and plan.templates == ("right",)
         and plan.baseline == "right:plain"
     )
-    tried = [one.candidate.parameters for one in trials]
+    tried = [trial.candidate.parameters for trial in trials]
     assert sorted(tried) == sorted(map(shelf.parameters, shelf.rows)) and tried[
         0
     ] == shelf.parameters(shelf.rows[0])
@@ -148,16 +148,16 @@ def test_a_search_tries_every_recorded_candidate_and_no_other_without_compiling(
 
 def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album, context):
     _, _, trials = _search(album, context)
-    names = [verdict_name(one.verdict) for one in trials]
+    names = [verdict_name(trial.verdict) for trial in trials]
     assert set(names) == {"green", "rejected"} and names.count("rejected") == 2
-    for one in trials:
-        for gate in one.verdict.gates:
+    for trial in trials:
+        for gate in trial.verdict.gates:
             if gate.outcome in (Outcome.PASSED, Outcome.FAILED):
                 assert gate.gate != "performance" and gate.sentence.startswith(
                     "replayed from axpy-small"
                 )
-        if isinstance(one.verdict, Green):
-            gate = gate_result(one.verdict, "performance")
+        if isinstance(trial.verdict, Green):
+            gate = gate_result(trial.verdict, "performance")
             assert gate.outcome is Outcome.UNAVAILABLE and gate.sentence.startswith(
                 "replayed, not measured now"
             )
@@ -166,9 +166,9 @@ def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album
                 timing.samples == () and "axpy-small" in timing.note
                 for timing in gate.evidence.timings
             )
-            assert gate_result(one.verdict, "safety").outcome is Outcome.UNAVAILABLE
+            assert gate_result(trial.verdict, "safety").outcome is Outcome.UNAVAILABLE
         else:
-            assert isinstance(one.verdict, Rejected) and "replayed from" in one.verdict.sentence
+            assert isinstance(trial.verdict, Rejected) and "replayed from" in trial.verdict.sentence
 
 
 def test_ratios_are_those_of_the_recorded_blocks(shelf, context):
@@ -186,7 +186,7 @@ def test_ratios_are_those_of_the_recorded_blocks(shelf, context):
 
 
 def test_another_baseline_is_compared_by_medians(shelf, context):
-    other = next(one for one in shelf.rows[1:] if one.times)
+    other = next(row for row in shelf.rows[1:] if row.times)
     context = replace(context, baseline=shelf.candidate(other))
     baseline = performance_of(evaluate(context.baseline, context).verdict).timings
     evidence = performance_of(
@@ -245,7 +245,8 @@ def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album)
         changed = replace(
             kernel,
             templates=tuple(
-                replace(one, text=text) if one.name == "right" else one for one in kernel.templates
+                replace(template, text=text) if template.name == "right" else template
+                for template in kernel.templates
             ),
         )
         if stands:
@@ -275,11 +276,14 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
     text = "{% if unroll == 2 %}// two{% endif %}" + right.text
     changed = replace(right, parameters=(unroll, *right.parameters), text=text)
     newer = replace(
-        kernel, templates=tuple(changed if one.name == "right" else one for one in kernel.templates)
+        kernel,
+        templates=tuple(
+            changed if template.name == "right" else template for template in kernel.templates
+        ),
     )
     require_current(shelf, newer, album.include_dirs)
     space = RecordedSpace(changed, context.compiled, shelf)
-    assert {dict(one)["unroll"] for one in space.points} == {1} and len(space.points) == len(
+    assert {dict(point)["unroll"] for point in space.points} == {1} and len(space.points) == len(
         shelf.rows
     )
     candidate = Candidate("axpy", "right", space.points[0], Origin(OriginKind.SAMPLED))
@@ -296,7 +300,10 @@ def test_a_template_that_has_learned_a_parameter_still_stands_where_its_default_
         text=right.text.replace("per_thread", "1"),
     )
     gone = replace(
-        kernel, templates=tuple(fewer if one.name == "right" else one for one in kernel.templates)
+        kernel,
+        templates=tuple(
+            fewer if template.name == "right" else template for template in kernel.templates
+        ),
     )
     with pytest.raises(UsageError, match="unknown parameter 'per_thread'") as refused:
         require_current(shelf, gone, album.include_dirs)
@@ -333,9 +340,9 @@ def test_the_nearest_recorded_point_takes_the_place_of_any_other(shelf, album):
     space = RecordedSpace(
         kernel.template("right"), kernel.workload("odd").compile_time(kernel), shelf
     )
-    assert set(space.points) == {shelf.parameters(one) for one in shelf.rows}
-    assert [one.values for one in space.template.parameters] == [(32, 128, 256), (1, 2)]
-    allowed = np.array([one != space.points[-1] for one in space.points])
+    assert set(space.points) == {shelf.parameters(row) for row in shelf.rows}
+    assert [parameter.values for parameter in space.template.parameters] == [(32, 128, 256), (1, 2)]
+    allowed = np.array([point != space.points[-1] for point in space.points])
     near = space.nearest((("threads", 256), ("per_thread", 2)), allowed, random.Random(1))
     assert near in space.points and near != space.points[-1]
     assert "holds no such candidate" in space.why_not((("threads", 64), ("per_thread", 1)))

@@ -27,7 +27,7 @@ def cases_of(kernel, preset):
     return (
         template,
         point,
-        {one.name: one for one in derived_cases(kernel, compiled, point.tiles, 0)},
+        {case.name: case for case in derived_cases(kernel, compiled, point.tiles, 0)},
     )
 
 
@@ -56,9 +56,9 @@ def test_padded_rows_begin_with_a_vector_and_no_two_tensors_share_a_stride(kerne
     template, point, cases = cases_of(kernel, "row:plain")
     for name, aligned in (("tile_minus_one", True), ("tile_plus_one", False)):
         laid_out = problem(kernel, template, point, cases[name], answer(kernel, cases[name]))
-        strides = [one.strides[0] for one in laid_out.tensors if len(one.shape) == 2]
+        strides = [tensor.strides[0] for tensor in laid_out.tensors if len(tensor.shape) == 2]
         assert dict(cases[name].dims)["N"] % 8
-        assert all((one % 8 == 0) is aligned for one in strides)
+        assert all((stride % 8 == 0) is aligned for stride in strides)
         assert not aligned or len(set(strides)) == len(strides)
 
 

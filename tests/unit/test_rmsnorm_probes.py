@@ -99,6 +99,6 @@ def test_every_stage_of_the_right_templates_is_right(
     template, preset, workload, catalogue, emulator, toolchain
 ):
     reports = probed(catalogue, emulator, toolchain, template, preset, workload)
-    assert [(one.probe, one.outcome) for one in reports] == [(name, "right") for name in STAGES], (
-        reports
-    )
+    assert [(report.probe, report.outcome) for report in reports] == [
+        (name, "right") for name in STAGES
+    ], reports

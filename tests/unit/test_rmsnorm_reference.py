@@ -145,7 +145,9 @@ def test_inputs_are_finite_and_as_hard_as_they_say(rmsnorm, dtype):
     for recipe in rmsnorm.RECIPES:
         inputs = rmsnorm.make_inputs(dims, options, recipe, 7, TILES)
         found = rmsnorm.reference(dims, options, inputs)
-        assert all(np.isfinite(one.astype(np.float64)).all() for one in inputs.values()), recipe
+        assert all(np.isfinite(input_.astype(np.float64)).all() for input_ in inputs.values()), (
+            recipe
+        )
         assert all(
             np.isfinite(one["rounded"]).all() and np.isfinite(one["bound"]).all()
             for one in found.values()

@@ -50,7 +50,7 @@ class ListSink:
         return self._control(self)
 
     def history(self):
-        done = {one.number for one in self.trials}
+        done = {trial.number for trial in self.trials}
         pending = tuple(
             Pending(number, one.candidate, one.sampler, 1)
             for number, one in self.begun
@@ -97,11 +97,11 @@ def test_a_search_spends_its_budget_with_the_baseline_first(start):
     sink = ListSink()
     _, result = start(sink, trials=5)
     assert result.ended is Ended.COMPLETED
-    assert [one.number for one in sink.trials] == [0, 1, 2, 3, 4]
-    assert len({one.candidate.digest for one in sink.trials}) == 5
-    assert all(isinstance(one.verdict, Green) for one in sink.trials)
+    assert [trial.number for trial in sink.trials] == [0, 1, 2, 3, 4]
+    assert len({trial.candidate.digest for trial in sink.trials}) == 5
+    assert all(isinstance(trial.verdict, Green) for trial in sink.trials)
     assert sink.trials[0].candidate.origin.preset == "plain"
-    ratios = [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials]
+    ratios = [trial.verdict.gates[2].evidence.ratio_to_baseline for trial in sink.trials]
     assert ratios[0] is None and all(ratio > 0 for ratio in ratios[1:])
 
 
@@ -118,7 +118,7 @@ def test_the_same_plan_makes_the_same_choices_however_fast_each_was(start, strat
     for _ in range(2):
         sink = ListSink()
         start(sink, trials=8, strategy=strategy)
-        runs.append([one.candidate.digest for one in sink.trials])
+        runs.append([trial.candidate.digest for trial in sink.trials])
     assert runs[0] == runs[1]
 
 
@@ -137,8 +137,8 @@ def test_a_pause_lets_what_is_in_flight_finish_and_a_resumed_search_goes_on(star
     second = ListSink()
     _, result = start(second, first.history(), trials=8)
     assert result.ended is Ended.COMPLETED
-    numbers = [one.number for one in (*first.trials, *second.trials)]
-    digests = [one.candidate.digest for one in (*first.trials, *second.trials)]
+    numbers = [trial.number for trial in (*first.trials, *second.trials)]
+    digests = [trial.candidate.digest for trial in (*first.trials, *second.trials)]
     assert numbers == list(range(8)) and len(set(digests)) == 8
 
 
@@ -177,8 +177,8 @@ def test_the_others_are_checked_beside_the_baseline_and_compared_with_it(
     sink = ListSink()
     start(sink, trials=3)
     assert waited[0], "nobody was executed while the baseline was evaluated"
-    assert [one.number for one in sink.trials] == [0, 1, 2]
-    ratios = [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials]
+    assert [trial.number for trial in sink.trials] == [0, 1, 2]
+    ratios = [trial.verdict.gates[2].evidence.ratio_to_baseline for trial in sink.trials]
     assert ratios[0] is None and all(ratio > 0 for ratio in ratios[1:])
 
 
@@ -216,7 +216,7 @@ def test_without_a_right_baseline_the_others_are_compared_with_nothing(
     assert (
         isinstance(sink.trials[0].verdict, Faulted) and sink.trials[0].verdict.code == "clock_gone"
     )
-    assert [one.verdict.gates[2].evidence.ratio_to_baseline for one in sink.trials[1:]] == [
+    assert [trial.verdict.gates[2].evidence.ratio_to_baseline for trial in sink.trials[1:]] == [
         None,
         None,
     ]
@@ -229,8 +229,8 @@ def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(sta
     lost = [Pending(number, one.candidate, one.sampler, 1) for number, one in whole.begun[3:5]]
     second = ListSink()
     start(second, History(tuple(kept), tuple(lost), 0.5), trials=6)
-    assert [one.number for one in second.trials] == [3, 4, 5]
-    assert [one.candidate.digest for one in second.trials[:2]] == [
+    assert [trial.number for trial in second.trials] == [3, 4, 5]
+    assert [trial.candidate.digest for trial in second.trials[:2]] == [
         one.candidate.digest for one in lost
     ]
 
@@ -251,7 +251,7 @@ def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, b
     blind = broken_kernel("right.cu.j2", "{{ per_thread }}", "1")
     sink = ListSink()
     _, result = start(sink, catalogue=blind, trials=50)
-    assert len({one.source_digest for one in sink.trials}) == len(sink.trials)
+    assert len({trial.source_digest for trial in sink.trials}) == len(sink.trials)
 
 
 def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, monkeypatch):
@@ -262,7 +262,7 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
     sink = ListSink()
     search, result = start(sink, trials=9)
     assert result.ended is Ended.FAILED
-    assert [type(one.verdict) for one in sink.trials] == [Faulted] * 5
+    assert [type(trial.verdict) for trial in sink.trials] == [Faulted] * 5
     assert (
         result.why
         == "The search failed after 5 faults in a row. Last fault (disk_gone): the disk is gone."
@@ -278,6 +278,6 @@ def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasibl
         sink, templates=("broken",), baseline="right:plain", trials=6, seed=2
     )  # none of these is endless
     assert result.ended is Ended.COMPLETED
-    rejected = [one for one in sink.trials if isinstance(one.verdict, Rejected)]
+    rejected = [trial for trial in sink.trials if isinstance(trial.verdict, Rejected)]
     assert rejected and all(one.verdict.sentence for one in rejected)
     assert isinstance(sink.trials[0].verdict, Green)

@@ -326,7 +326,7 @@ def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
     )
     made = parted("to_float(x[i])", "to_float(x[i + N])")
     judged = judge(entry, made, emulator, toolchain)
-    assert judged.sentence == "" and {Line(*one.where) for one in judged.findings} == {
+    assert judged.sentence == "" and {Line(*finding.where) for finding in judged.findings} == {
         line_of(made, entry.at)
     }
 

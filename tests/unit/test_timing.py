@@ -105,7 +105,11 @@ def test_a_screen_lets_go_what_was_much_slower_in_each_of_few_blocks_and_says_sl
 
 
 def test_noise_does_not_make_an_equal_kernel_fail_the_screen():
-    assert not [one for one in decisions(1.0, count=300, noise=0.05) if one[1] == SCREEN_BLOCKS]
+    assert not [
+        decision
+        for decision in decisions(1.0, count=300, noise=0.05)
+        if decision[1] == SCREEN_BLOCKS
+    ]
 
 
 def test_a_cold_graph_uses_every_set_of_the_ring():
@@ -221,7 +225,7 @@ def test_an_arena_keeps_buffers_apart_and_starts_them_as_the_problem_says(tmp_pa
         {"buffer": "ticket"},
     ]
     assert damage(described, arena, memory, memory) is None
-    assert [one.tolist() for one in outputs(described, arena, memory)] == [[POISON] * 40]
+    assert [output.tolist() for output in outputs(described, arena, memory)] == [[POISON] * 40]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +280,8 @@ def test_an_unknown_gpu_has_its_own_limits_and_no_peaks():
 
 
 def test_every_verdict_of_the_search_on_the_h200_follows_from_its_stored_samples():
-    (search,) = (one for one in json.loads(RESULTS.read_text())["rows"] if one["what"] == "search")
-    judged = [one for one in search["trials"] if one["baseline_samples"]]
+    (search,) = (row for row in json.loads(RESULTS.read_text())["rows"] if row["what"] == "search")
+    judged = [trial for trial in search["trials"] if trial["baseline_samples"]]
     assert len(judged) >= 100
     for one in judged:
         decision, interval = decide(block_log_ratios(one["samples"], one["baseline_samples"]))

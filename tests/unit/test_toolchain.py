@@ -62,7 +62,7 @@ def test_the_second_compile_comes_from_the_cache_and_a_damaged_entry_does_not(
 
 def test_another_architecture_or_source_is_another_entry(toolchain):
     cubins = [toolchain.compile(_source(KERNEL), arch) for arch in ("sm_80", "sm_89", "sm_90")]
-    assert len({one.code for one in cubins}) == 3
+    assert len({cubin.code for cubin in cubins}) == 3
 
 
 def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):

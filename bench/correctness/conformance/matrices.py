@@ -297,13 +297,13 @@ def products() -> Iterator[Case]:
         "m16n8k8 tf32, low bits set", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *noisy
     )
     integers = {"e4m3": E4M3_INTEGERS, "e5m2": E5M2_INTEGERS}
-    for one in integers:
+    for integer in integers:
         for other in integers:
             yield case(
-                f"m16n8k32 {one} {other}",
+                f"m16n8k32 {integer} {other}",
                 '#include "gf/mma_fp8.cuh"',
-                f"mma_m16n8k32<__nv_fp8_{one}, __nv_fp8_{other}>",
-                random.choice(integers[one], (32, 16)),
+                f"mma_m16n8k32<__nv_fp8_{integer}, __nv_fp8_{other}>",
+                random.choice(integers[integer], (32, 16)),
                 random.choice(integers[other], (32, 8)),
                 89,
             )

@@ -75,7 +75,7 @@ def drawn_sizes(rng: np.random.Generator, tiles: dict[str, int]) -> list[dict[st
         (1, 2, 2, rows + 1, 1),
         (1, 1, 1, rows, 0),
     ]
-    return [dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), one)) for one in sizes]
+    return [dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), size)) for size in sizes]
 
 
 def places(
@@ -106,7 +106,11 @@ def scalars(case: Case) -> list[tuple[str, Any]]:
     return [
         *(("int32", case[name]) for name in ("H", "H_kv", "S_q", "S_kv")),
         ("float32", case["D"] ** -0.5),
-        *(("int64", int(one)) for name in "qkvo" for one in case["tensors"][name]["strides"][:3]),
+        *(
+            ("int64", int(stride))
+            for name in "qkvo"
+            for stride in case["tensors"][name]["strides"][:3]
+        ),
     ]
 
 

@@ -130,7 +130,7 @@ def marked(place: Place) -> np.ndarray:
 
 def elements(image: np.ndarray, place: Place) -> np.ndarray:
     """The tensor's elements inside its image, in logical order."""
-    steps = [one * image.itemsize for one in place["strides"]]
+    steps = [stride * image.itemsize for stride in place["strides"]]
     return np.lib.stride_tricks.as_strided(image[place["offset"] :], tuple(place["shape"]), steps)
 
 

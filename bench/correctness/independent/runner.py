@@ -60,11 +60,11 @@ def run(module, case, arguments, on_device) -> None:
         return np.dtype(type_).type(value)
 
     given = (*(argument(*one) for one in arguments), *(np.uint64(one.data.ptr) for one in scratch))
-    for one in case["launches"]:
-        function = module.get_function(one["entry"])
-        if one["smem"]:
-            function.max_dynamic_shared_size_bytes = one["smem"]
-        function(tuple(one["grid"]), tuple(one["block"]), given, shared_mem=one["smem"])
+    for launch in case["launches"]:
+        function = module.get_function(launch["entry"])
+        if launch["smem"]:
+            function.max_dynamic_shared_size_bytes = launch["smem"]
+        function(tuple(launch["grid"]), tuple(launch["block"]), given, shared_mem=launch["smem"])
     cupy.cuda.get_current_stream().synchronize()
 
 

@@ -23,8 +23,8 @@ _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
 def describe(problem: Problem, images: Path) -> dict[str, Any]:
     """The problem as JSON; tensor images go to the file `images`, one after the other."""
     with images.open("wb") as file:
-        for one in problem.tensors:
-            file.write(one.image.data)
+        for tensor in problem.tensors:
+            file.write(tensor.image.data)
     return description(problem, images)
 
 
@@ -33,25 +33,27 @@ def description(problem: Problem, images: Path) -> dict[str, Any]:
     return {
         "images": str(images),
         "tensors": [
-            {"name": one.name, "role": one.role, "bytes": int(one.image.size)}
-            for one in problem.tensors
+            {"name": tensor.name, "role": tensor.role, "bytes": int(tensor.image.size)}
+            for tensor in problem.tensors
         ],
         "workspaces": [
-            {"name": one.name, "bytes": one.bytes, "zero": one.zero_fill}
-            for one in problem.workspaces
+            {"name": workspace.name, "bytes": workspace.bytes, "zero": workspace.zero_fill}
+            for workspace in problem.workspaces
         ],
         "launches": [
             {
-                "entry": one.entry,
-                "grid": list(one.grid),
-                "block": list(one.block),
-                "smem": one.smem_dynamic_bytes,
+                "entry": launch.entry,
+                "grid": list(launch.grid),
+                "block": list(launch.block),
+                "smem": launch.smem_dynamic_bytes,
                 "arguments": [
                     _argument(value)
-                    for value in (problem.arguments if one.arguments is None else one.arguments)
+                    for value in (
+                        problem.arguments if launch.arguments is None else launch.arguments
+                    )
                 ],
             }
-            for one in problem.launches
+            for launch in problem.launches
         ],
     }
 
@@ -77,14 +79,14 @@ class Arena:
 
 def lay_out(described: Mapping[str, Any]) -> Arena:
     offsets, position, head = {}, CANARY_BYTES, CANARY_BYTES
-    for one in (*described["tensors"], *described["workspaces"]):
-        offsets[one["name"]] = (position, one["bytes"])
-        position += -(-one["bytes"] // ALIGN) * ALIGN + CANARY_BYTES
+    for tensor in (*described["tensors"], *described["workspaces"]):
+        offsets[tensor["name"]] = (position, tensor["bytes"])
+        position += -(-tensor["bytes"] // ALIGN) * ALIGN + CANARY_BYTES
         head = position if len(offsets) <= len(described["tensors"]) else head
     return Arena(
         position,
         offsets,
-        tuple(one["name"] for one in described["workspaces"] if one["zero"]),
+        tuple(workspace["name"] for workspace in described["workspaces"] if workspace["zero"]),
         head,
     )
 
@@ -93,9 +95,9 @@ def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     """The arena as each run finds it."""
     memory = np.full(arena.total_bytes, CANARY, np.uint8)
     memory[: arena.head_bytes] = head_bytes(described, arena)
-    for one in described["workspaces"]:
-        start, size = arena.offsets[one["name"]]
-        memory[start : start + size] = 0 if one["zero"] else POISON
+    for workspace in described["workspaces"]:
+        start, size = arena.offsets[workspace["name"]]
+        memory[start : start + size] = 0 if workspace["zero"] else POISON
     return memory
 
 
@@ -103,8 +105,8 @@ def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     """What comes before the workspaces: the same for all candidates that run on these tensors."""
     memory = np.full(arena.head_bytes, CANARY, np.uint8)
     images, position = np.fromfile(described["images"], np.uint8), 0
-    for one in described["tensors"]:
-        start, size = arena.offsets[one["name"]]
+    for tensor in described["tensors"]:
+        start, size = arena.offsets[tensor["name"]]
         memory[start : start + size] = images[position : position + size]
         position += size
     return memory
@@ -132,7 +134,7 @@ def damage(
             )
             return "out_of_bounds", f"{changed.size} bytes beside {where} were written"
         position, last = start + size, name
-    inputs = [one["name"] for one in described["tensors"] if one["role"] == "input"]
+    inputs = [tensor["name"] for tensor in described["tensors"] if tensor["role"] == "input"]
     written = [
         name
         for name in inputs
@@ -154,7 +156,9 @@ def same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:
     """The images of what is no input, in order."""
     return [
-        _part(arena, one["name"], after) for one in described["tensors"] if one["role"] != "input"
+        _part(arena, tensor["name"], after)
+        for tensor in described["tensors"]
+        if tensor["role"] != "input"
     ]
 
 

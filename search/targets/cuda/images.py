@@ -35,34 +35,37 @@ class ImageFiles:
     def held(self, problems: Sequence[Problem]) -> Iterator[list[Path]]:
         """The file of each problem; they stay until the block ends."""
         with compute_turns.turn(
-            max((tensor.image.nbytes for one in problems for tensor in one.tensors), default=0)
+            max(
+                (tensor.image.nbytes for problem in problems for tensor in problem.tensors),
+                default=0,
+            )
         ):
-            keys = [images_key(one) for one in problems]
+            keys = [images_key(problem) for problem in problems]
         with self._lock:
             files = [self._entry(key, one) for key, one in zip(keys, problems)]
-            for one in files:
-                one.users += 1
+            for file in files:
+                file.users += 1
             self._evict()
         try:
-            yield [one.path for one in files]
+            yield [file.path for file in files]
         finally:
             with self._lock:
-                for one in files:
-                    one.users -= 1
+                for file in files:
+                    file.users -= 1
                 self._evict()
 
     def _entry(self, key: str, problem: Problem) -> _File:
         if key not in self._files:
             path = self._folder / f"images-{key}"
             with path.open("wb") as file:
-                for one in problem.tensors:
-                    file.write(one.image.data)
+                for tensor in problem.tensors:
+                    file.write(tensor.image.data)
             self._files[key] = _File(path, path.stat().st_size)
         self._files.move_to_end(key)
         return self._files[key]
 
     def _evict(self) -> None:
-        held = sum(one.bytes for one in self._files.values())
+        held = sum(file.bytes for file in self._files.values())
         for key, one in list(self._files.items()):
             if held <= self._kept_bytes:
                 return
@@ -75,6 +78,7 @@ class ImageFiles:
 def images_key(problem: Problem) -> str:
     """The same for problems with the same tensors, byte for byte."""
     text = "\n".join(
-        f"{one.name} {one.role} {one.image.size} {one.digest}" for one in problem.tensors
+        f"{tensor.name} {tensor.role} {tensor.image.size} {tensor.digest}"
+        for tensor in problem.tensors
     )
     return hashlib.sha256(text.encode()).hexdigest()[:32]

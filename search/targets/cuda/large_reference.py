@@ -47,7 +47,7 @@ def small_case(kernel: KernelSpec, case: Case) -> Case:
     """The largest of the kernel's checks, sized for its baseline, with the options of `case`."""
     dims = dict(case.dims)
     compiled = (
-        *((one.name, dims[one.name]) for one in kernel.dims if one.time == "compile"),
+        *((dim.name, dims[dim.name]) for dim in kernel.dims if dim.time == "compile"),
         *case.options,
     )
     template, preset = kernel.preset(kernel.baseline)

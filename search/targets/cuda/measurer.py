@@ -138,7 +138,7 @@ class Measurer:
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run each problem once; their outputs go to the file `outputs`, one after the other."""
         problems = request["problems"]
-        arenas = [lay_out(one) for one in problems]
+        arenas = [lay_out(problem) for problem in problems]
         ends = list(accumulate(one.total_bytes for one in arenas))
         with self._clock("upload"):
             base = self._take(ends[-1])
@@ -218,8 +218,8 @@ class Measurer:
             wait(self.stream, request["deadline_s"])
             after = self.landing.fetch(base, arena.total_bytes, self.stream)
             with Path(request["outputs"]).open("wb") as file:
-                for one in outputs(described, arena, after):
-                    file.write(one.data)
+                for output in outputs(described, arena, after):
+                    file.write(output.data)
             found = damage(described, arena, heads[0].host, after)
         return {
             "samples": samples,
@@ -237,7 +237,9 @@ class Measurer:
         """Where the first set begins, each program on all its sets, and what the sets begin with."""
         arenas = [lay_out(one) for _, one in both]
         sets = ring_sets(
-            sum(one["bytes"] for one in both[0][1]["tensors"]), request["l2_bytes"], request["mode"]
+            sum(tensor["bytes"] for tensor in both[0][1]["tensors"]),
+            request["l2_bytes"],
+            request["mode"],
         )
         # A process lays out memory the same way each time; a placement drawn for each run keeps it from being special.
         shift = ALIGN * random.Random(f"{request['seed']} {Path(both[0][0]).name[:32]}").randrange(
@@ -260,8 +262,8 @@ class Measurer:
         idle = time.monotonic() - self.idle_since > IDLE_S
         end = time.monotonic() + (WARM_UP_S if idle else SHORT_WARM_UP_S)
         while True:
-            for one in times:
-                one()
+            for time_ in times:
+                time_()
             if time.monotonic() >= end:
                 return
 

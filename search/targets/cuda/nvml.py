@@ -98,7 +98,8 @@ class Health:
 
     def _users(self) -> set[int]:
         return {
-            int(one.pid) for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            int(running.pid)
+            for running in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         }
 
     def _samples(self) -> list[tuple[int, int]]:
@@ -125,7 +126,7 @@ def strangers(users: Iterable[int], own: int | None) -> set[int]:
     """Processes that are neither this one, `own`, nor a child of its parent. Empty where nobody can be told from us."""
     if own is None:
         return set()
-    return {one for one in users if one != own and _parent(one) != os.getppid()}
+    return {user for user in users if user != own and _parent(user) != os.getppid()}
 
 
 def foreign_percent(samples: Iterable[tuple[int, int]], foreign: set[int]) -> int:

@@ -418,7 +418,7 @@ class CudaTarget(Target):
     def _failure(self, problem: Problem, reply: dict[str, Any]) -> Failure:
         """What an error says of the candidate; Fault when it says something of the machine."""
         if reply["code"] == OUT_OF_MEMORY:
-            workspaces = sum(one.bytes for one in problem.workspaces)
+            workspaces = sum(workspace.bytes for workspace in problem.workspaces)
             if workspaces > reply.get("free_bytes", 0) // 2:
                 return Failure(
                     Reason.OUT_OF_MEMORY,
@@ -503,14 +503,14 @@ class CudaTarget(Target):
 def batches(problems: Sequence[Problem]) -> Iterator[list[Problem]]:
     """As many at a time as `BATCH_BYTES` hold, in order."""
     batch, held = [], 0
-    for one in problems:
-        size = sum(tensor.image.size for tensor in one.tensors) + sum(
-            space.bytes for space in one.workspaces
+    for problem in problems:
+        size = sum(tensor.image.size for tensor in problem.tensors) + sum(
+            space.bytes for space in problem.workspaces
         )
         if batch and held + size > BATCH_BYTES:
             yield batch
             batch, held = [], 0
-        batch.append(one)
+        batch.append(problem)
         held += size
     yield batch
 
@@ -520,10 +520,10 @@ def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str
     found, position = [], 0
     for problem in problems:
         found.append({})
-        for one in problem.tensors:
-            if one.role != "input":
-                found[-1][one.name] = images[position : position + one.image.size]
-                position += one.image.size
+        for tensor in problem.tensors:
+            if tensor.role != "input":
+                found[-1][tensor.name] = images[position : position + tensor.image.size]
+                position += tensor.image.size
     return found
 
 

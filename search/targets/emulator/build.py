@@ -153,7 +153,7 @@ class EmulatorBuild:
         include_dirs: tuple[Path, ...] = (),
     ) -> None:
         self.compiler = compiler or find_host_compiler()
-        self.include_dirs = tuple(Path(one).resolve() for one in include_dirs)
+        self.include_dirs = tuple(Path(directory).resolve() for directory in include_dirs)
         hooks = (
             HOOK_FLAGS[self.compiler.kind],
             WHOLE_ACCESS_FLAGS[self.compiler.kind],
@@ -181,7 +181,8 @@ class EmulatorBuild:
                 with ThreadPoolExecutor() as pool:
                     parts = [pool.submit(self._build_native, fresh)]
                     parts += [
-                        pool.submit(self._build_prelude, fresh / one, one) for one in FLAVOURS
+                        pool.submit(self._build_prelude, fresh / flavour, flavour)
+                        for flavour in FLAVOURS
                     ]
                 for part in parts:
                     part.result()
@@ -219,7 +220,7 @@ class EmulatorBuild:
         return Module(path, digest, entries, flavour, build_s, declared_clusters(text, entries))
 
     def _kernel_flags(self, flavour: str) -> tuple[str, ...]:
-        include = tuple(f"-I{one}" for one in (INCLUDE, *self.include_dirs))
+        include = tuple(f"-I{directory}" for directory in (INCLUDE, *self.include_dirs))
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
@@ -274,7 +275,7 @@ class EmulatorBuild:
             f"-I{NATIVE}",
             "-pthread",
         )
-        names = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
+        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name != "main.cpp")
         halves = (
             ("often", [one for one in names if one not in SELDOM_RUN], ()),
             ("seldom", [one for one in names if one in SELDOM_RUN], ("-O1",)),
@@ -283,7 +284,7 @@ class EmulatorBuild:
         def compiled(half: tuple[str, list[str], tuple[str, ...]]) -> str:
             name, sources, more = half
             whole = fresh / f"{name}.cpp"
-            whole.write_text("".join(f'#include "{one}"\n' for one in sources))
+            whole.write_text("".join(f'#include "{source}"\n' for source in sources))
             self._must([*flags, *more, "-c", str(whole), "-o", str(fresh / f"{name}.o")])
             return str(fresh / f"{name}.o")
 

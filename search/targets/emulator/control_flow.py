@@ -150,7 +150,11 @@ def _spans(entry: Entry) -> tuple[_Span, ...]:
         to = last  # a branch by a table is taken to go on
         if jump is not None and jump.name != "brx":
             to = len(instructions) if jump.name in LEAVING else entry.labels[jump.operands[0]]
-        deciding = tuple(one for one in instructions[first:last] if written_by(one) & needed)
+        deciding = tuple(
+            instruction
+            for instruction in instructions[first:last]
+            if written_by(instruction) & needed
+        )
         found.append(_Span(first, last, deciding, jump, number_at[to]))
     return tuple(found)
 
@@ -174,8 +178,8 @@ def _ordered(nodes: Sequence[int], successors: Mapping[int, set[int]]) -> list[i
     inside = set(nodes)
     before: dict[int, set[int]] = {node: set() for node in nodes}
     for node in nodes:
-        for one in successors[node] & inside:
-            before[one].add(node)
+        for successor in successors[node] & inside:
+            before[successor].add(node)
     result: list[int] = []
     placed: set[int] = set()
     for head in reversed(_postorder(nodes, successors, inside)):
@@ -211,10 +215,14 @@ def _postorder(
 def _deciding_registers(instructions: Sequence[Instruction]) -> frozenset[str]:
     """Registers that branches depend on, through whatever is evaluated."""
     writers: dict[str, list[Instruction]] = {}
-    for one in instructions:
-        for register in written_by(one):
-            writers.setdefault(register, []).append(one)
-    open_ones = [one.guard for one in instructions if one.name in JUMPING and one.guard]
+    for instruction in instructions:
+        for register in written_by(instruction):
+            writers.setdefault(register, []).append(instruction)
+    open_ones = [
+        instruction.guard
+        for instruction in instructions
+        if instruction.name in JUMPING and instruction.guard
+    ]
     needed: set[str] = set()
     while open_ones:
         register = open_ones.pop()

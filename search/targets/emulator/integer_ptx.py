@@ -201,7 +201,7 @@ def _narrow(bits: np.ndarray, kind: str) -> np.ndarray:
 def _evaluator(opcode: str):
     """(function on values, types to read operands as by their number, type of the result); None: not evaluated."""
     name, *modifiers = opcode.split(".")
-    types = [one for one in modifiers if _TYPE.fullmatch(one)]
+    types = [modifier for modifier in modifiers if _TYPE.fullmatch(modifier)]
     if not types:
         return None
     kind = types[-1]
@@ -291,7 +291,9 @@ def _comparison(modifiers: Sequence[str], kind: str):
     compare = _COMPARISONS.get(modifiers[0])
     if compare is None or kind == "pred":
         return None
-    joined = next((one for one in modifiers[1:] if one in ("and", "or", "xor")), None)
+    joined = next(
+        (modifier for modifier in modifiers[1:] if modifier in ("and", "or", "xor")), None
+    )
     if modifiers[0] in ("lo", "ls", "hi", "hs"):
         kind = "u" + kind[1:]
 

@@ -121,11 +121,11 @@ class ModelledTime:
 
 def model(device: Device, launches: Sequence[LaunchWork], dram_bytes: float) -> ModelledTime:
     """The time of launches one after another; `dram_bytes` is the compulsory traffic of them all."""
-    times = [model_launch(device, one, dram_bytes / len(launches)) for one in launches]
+    times = [model_launch(device, launch, dram_bytes / len(launches)) for launch in launches]
     sums: Counter[str] = Counter()
-    for one in times:
-        sums.update(dict(one.limits))
-    return ModelledTime(sum(one.time_us for one in times), tuple(sums.most_common()))
+    for timing in times:
+        sums.update(dict(timing.limits))
+    return ModelledTime(sum(timing.time_us for timing in times), tuple(sums.most_common()))
 
 
 def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> ModelledTime:
@@ -147,7 +147,7 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
     rounds = math.ceil(blocks / max(1, fit))
     cycles["latency"] = work.in_turn(rounds, _warp_cycles)
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
-    together = sum(one**NORM for one in cycles.values()) ** (1 / NORM)
+    together = sum(cycle**NORM for cycle in cycles.values()) ** (1 / NORM)
     us = FITTED / device.clock_max_mhz
     limits = {name: us * one for name, one in cycles.items()}
     size = math.prod(launch.cluster)

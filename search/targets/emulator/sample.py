@@ -67,7 +67,7 @@ def _generator(cycle: int) -> int:
     """A step that visits all strata, nearest to the golden ratio; its square is a third direction where there is such."""
     steps = [one for one in range(1, cycle + 1) if math.gcd(one, cycle) == 1]
     return min(
-        steps, key=lambda one: (one * one % cycle in (1, cycle - 1), abs(one - 0.618 * cycle))
+        steps, key=lambda step: (step * step % cycle in (1, cycle - 1), abs(step - 0.618 * cycle))
     )
 
 

@@ -144,14 +144,14 @@ class EmulatorTarget(Target):
         inspect: Inspect | None = None,
     ) -> tuple[Timing, ...] | Failure:
         timings = []
-        for one in problems:
-            if (failure := no_room(one)) is not None:
+        for problem in problems:
+            if (failure := no_room(problem)) is not None:
                 return failure
-            result = self._counted(program, one)
-            failure = self._failure(one, result)
+            result = self._counted(program, problem)
+            failure = self._failure(problem, result)
             if failure is not None:
                 return failure
-            timings.append(self._timing(program, one, cubin, result))
+            timings.append(self._timing(program, problem, cubin, result))
         return tuple(timings)
 
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
@@ -298,7 +298,7 @@ class EmulatorTarget(Target):
 
 def no_room(problem: Problem) -> Failure | None:
     """Why a run's workspaces are more than the emulator has; None where they fit."""
-    needed = sum(one.bytes for one in problem.workspaces)
+    needed = sum(workspace.bytes for workspace in problem.workspaces)
     if needed <= WORKSPACE_BYTES:
         return None
     return Failure(
@@ -316,35 +316,35 @@ def findings_of(
         raise Fault("a checked run did not start", code="emulator_not_run")
     found = [
         SafetyFinding(
-            one.kind,
-            one.sentence,
-            one.where,
-            one.other_where,
-            source_lines.get(one.where),
-            source_lines.get(one.other_where),
-            one.block,
-            one.thread,
-            one.other_thread,
-            one.memory,
-            one.offset_bytes,
-            one.count,
+            finding.kind,
+            finding.sentence,
+            finding.where,
+            finding.other_where,
+            source_lines.get(finding.where),
+            source_lines.get(finding.other_where),
+            finding.block,
+            finding.thread,
+            finding.other_thread,
+            finding.memory,
+            finding.offset_bytes,
+            finding.count,
         )
-        for one in result.findings
+        for finding in result.findings
     ]
     reported = {one.kind for one in found}
     found += [
         SafetyFinding(
-            one.kind if one.kind in FINDING_REASONS else "device_fault",
-            one.sentence,
-            one.where,
+            fault.kind if fault.kind in FINDING_REASONS else "device_fault",
+            fault.sentence,
+            fault.where,
             None,
-            source_lines.get(one.where),
+            source_lines.get(fault.where),
             None,
-            one.block,
-            one.thread,
+            fault.block,
+            fault.thread,
         )
-        for one in result.faults
-        if one.kind not in reported
+        for fault in result.faults
+        if fault.kind not in reported
     ]
     return tuple(found)
 
@@ -356,18 +356,18 @@ def line_costs_of(
     lines = result.counters.per_line if result.counters else ()
     found = [
         LineCost(
-            one.file,
-            one.line,
-            source_lines.get((one.file, one.line)),
-            one.kind,
-            one.count,
-            one.total_bytes,
-            one.wavefronts,
-            one.wavefronts_ideal,
-            one.sectors,
-            one.sectors_ideal,
+            line.file,
+            line.line,
+            source_lines.get((line.file, line.line)),
+            line.kind,
+            line.count,
+            line.total_bytes,
+            line.wavefronts,
+            line.wavefronts_ideal,
+            line.sectors,
+            line.sectors_ideal,
         )
-        for one in lines
+        for line in lines
     ]
     return tuple(sorted(found, key=lambda one: (-one.transactions, one.file, one.line, one.kind)))
 
@@ -377,35 +377,37 @@ def emulated_run(
 ) -> native.Run:
     """A problem as the emulator takes it; a counted run executes a sample of the blocks only."""
     buffers = [
-        native.Buffer(one.name, one.role, one.image, "poison" if one.starts_poisoned else "image")
-        for one in problem.tensors
+        native.Buffer(
+            tensor.name, tensor.role, tensor.image, "poison" if tensor.starts_poisoned else "image"
+        )
+        for tensor in problem.tensors
     ]
     buffers += [
         native.Buffer(
-            one.name,
+            workspace.name,
             "workspace",
-            np.zeros(one.bytes, np.uint8),
-            "zero" if one.zero_fill else "poison",
+            np.zeros(workspace.bytes, np.uint8),
+            "zero" if workspace.zero_fill else "poison",
         )
-        for one in problem.workspaces
+        for workspace in problem.workspaces
     ]
     launches = tuple(
         native.Launch(
-            one.entry,
-            one.grid,
-            one.block,
-            one.smem_dynamic_bytes,
-            one.cluster,
-            arguments=None if one.arguments is None else tuple(map(_argument, one.arguments)),
-            sample=sample_of(one, SAMPLED_BLOCKS) if count else (),
+            launch.entry,
+            launch.grid,
+            launch.block,
+            launch.smem_dynamic_bytes,
+            launch.cluster,
+            arguments=None if launch.arguments is None else tuple(map(_argument, launch.arguments)),
+            sample=sample_of(launch, SAMPLED_BLOCKS) if count else (),
         )
-        for one in problem.launches
+        for launch in problem.launches
     )
     return native.Run(
         name,
         launches,
         tuple(buffers),
-        tuple(_argument(one) for one in problem.arguments),
+        tuple(_argument(argument) for argument in problem.arguments),
         order=order,
         count=count,
         check=check,

@@ -36,14 +36,14 @@ def mixes_of(problem: Problem, cubin: Cubin, sampled: int) -> tuple[LaunchMixes,
         entries = read_entries(cubin.ptx)
         return tuple(
             block_mixes(
-                entries[one.entry],
-                arguments_of(problem, one),
-                one.grid,
-                one.block,
-                sampled_blocks(one, sampled),
-                one.cluster,
+                entries[launch.entry],
+                arguments_of(problem, launch),
+                launch.grid,
+                launch.block,
+                sampled_blocks(launch, sampled),
+                launch.cluster,
             )
-            for one in problem.launches
+            for launch in problem.launches
         )
     except (Fault, KeyError, ValueError):
         return ()
