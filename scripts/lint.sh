@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Formatting, lint and types, with all set-up; changes nothing. `scripts/lint.sh --fix` formats and applies safe fixes.
+# Checks formatting, lint and types, with all set-up, and changes nothing. With --fix it formats and applies ruff's safe
+# fixes instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh --test
+GREENFAST_NO_BROWSER=1 scripts/setup.sh --test
 
 if [ "${1:-}" = "--fix" ]; then
     .venv/bin/ruff check --fix --quiet . || true
@@ -10,10 +11,15 @@ if [ "${1:-}" = "--fix" ]; then
     exit
 fi
 
-.venv/bin/ruff format --check --quiet . || { .venv/bin/ruff format --check .; echo "lint: scripts/lint.sh --fix formats them" >&2; exit 1; }
+.venv/bin/ruff format --check --quiet . || {
+    .venv/bin/ruff format --check . || true
+    echo "lint: run scripts/lint.sh --fix to format these files" >&2
+    exit 1
+}
 .venv/bin/ruff check --quiet .
 
-# mypy does not know that the top-level folders are parts of one package, so it is shown a tree of links in which they are.
+# mypy does not know that pyproject.toml maps the top-level folders into one package, so it gets a folder of links that
+# has the package's layout.
 tree=build/lint
 rm -rf "$tree/greenfast"
 mkdir -p "$tree/greenfast"
