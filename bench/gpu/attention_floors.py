@@ -1,6 +1,6 @@
 """Floors beside a winner, and where its time goes: kernels of the same parallelism, counters of Nsight Compute.
 
-    python bench/gpu/attention_floors.py REQUEST.json REPLY.json      (the child; CuPy)
+    python -m bench.gpu.attention_floors REQUEST.json REPLY.json      (the child; CuPy)
 
 Floors: an empty node of a graph with the winner's grid, block and shared memory; a kernel that only loads what each block
 has to read (its tile of q, and every k and v that its rows see) by asynchronous 16-byte copies and writes o. A floor is a fact about
@@ -20,7 +20,6 @@ from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 SAMPLES = 20
 CHILD_DEADLINE_S = 60.0

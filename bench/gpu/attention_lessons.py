@@ -1,6 +1,6 @@
 """The seeds' lessons as paired comparisons on a GPU: what each feature does to time, with counters beside.
 
-    python bench/gpu/attention_lessons.py OUT.json [--minutes 3] [--only LESSON ...] [--emulator]
+    python -m bench.gpu.attention_lessons OUT.json [--minutes 3] [--only LESSON ...] [--emulator]
 
 Each pair differs in one feature of one template. Both are checked, then timed in turns in three fresh processes on new seeds, as
 a search's winner is; the process is the unit. Beside: the assembler's figures of both, bank conflicts as Nsight Compute counts
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.gpu.attention_floors import profiled
 from greenfast.search.cores import usable_cores

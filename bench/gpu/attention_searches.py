@@ -1,6 +1,6 @@
 """Searches for the results table of docs/attention.md, on a GPU, as many as the time allows; the next run goes on.
 
-    python bench/gpu/attention_searches.py FOLDER [--minutes 8] [--trials 300] [--only WORKLOAD ...] [--again] [--threads]
+    python -m bench.gpu.attention_searches FOLDER [--minutes 8] [--trials 300] [--only WORKLOAD ...] [--again] [--threads]
 
 Each workload is searched over both tensor-core templates, L2 hot, as `greenfast search` does it: gates, safety of
 contenders, confirmation in fresh processes, peers in turns; a confirmed winner is promoted to champion. FOLDER/data is the
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.gpu.attention_floors import floors, profiled
 from bench.speed.thread_sampler import Sampler

@@ -1,4 +1,4 @@
-"""What this GPU gives at best, measured: `python bench/gpu/ceilings.py OUT.json` (CuPy; PyTorch for the bf16 product).
+"""What this GPU gives at best, measured: `python -m bench.gpu.ceilings OUT.json` (CuPy; PyTorch for the bf16 product).
 
 A measured ceiling is a fact about a run; what calls a time implausible is the architecture's peak, never this.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 import cupy
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.targets.cuda.measurer import Stopwatch
 from greenfast.search.timing import median

@@ -1,7 +1,7 @@
 """Winners measured again in other processes: does the interval of the difference hold, and how many processes tell
 1 % apart?
 
-    python bench/gpu/confirm.py [--save] [--workload mission] [--candidates 12] [--processes 8]
+    python -m bench.gpu.confirm [--save] [--workload mission] [--candidates 12] [--processes 8]
 
 Every preset that the workload's space holds and random right candidates are timed against the baseline in several
 processes, twice in each, each time on a new seed, in another order and with memory laid out elsewhere; the first
@@ -28,7 +28,6 @@ from pathlib import Path
 from statistics import NormalDist
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.acceptance import measured_decision
 from greenfast.search.cores import usable_cores

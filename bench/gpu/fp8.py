@@ -1,6 +1,6 @@
 """attention_fp8 on a real GPU: every preset against the reference, and how many bits an fp8 mma.sync keeps of its sums.
 
-    python bench/gpu/fp8.py OUT.json [--accumulators | --presets]
+    python -m bench.gpu.fp8 OUT.json [--accumulators | --presets]
 
 The accumulator is asked three things, by products that are powers of two: how far below a product another one may lie
 and still be seen, in the same half of the 32 terms, in the other half, and against the float that is added to; and the
@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import ml_dtypes
 import numpy as np

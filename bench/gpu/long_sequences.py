@@ -1,6 +1,6 @@
 """Candidates for long sequences, timed on a GPU: TFLOP/s beside registers, spills and occupancy.
 
-    python bench/gpu/long_sequences.py OUT.json [LIST ...]
+    python -m bench.gpu.long_sequences OUT.json [LIST ...]
 
 Each line of a LIST (bench/gpu/long_sequences.txt unless named) is a workload, a folder of templates (`.` for the
 repository's), a template, and NAME=VALUE settings; `#` begins a comment. Everything is compiled first, then
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.occupancy import occupancy

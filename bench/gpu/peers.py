@@ -1,7 +1,7 @@
 """The winners of the searches beside other people's kernels, on a GPU.
 
-    python bench/gpu/peers.py OUT.json [WORKLOAD ...]
-    python bench/gpu/peers.py --add           here: peers of bench/results/h200/peers.json, to the searches whose winners they met
+    python -m bench.gpu.peers OUT.json [WORKLOAD ...]
+    python -m bench.gpu.peers --add           here: peers of bench/results/h200/peers.json, to the searches whose winners they met
 
 Each winner of bench/results/h200/attention_winners.json (or of the workloads named) is taken through the gates on cuda:0 once more
 and timed in turns with every peer that is installed, L2 hot, in three fresh processes. Each row is written as soon as it is
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits

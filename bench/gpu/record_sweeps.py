@@ -1,9 +1,9 @@
 """The recordings that ship: complete sub-lattices of attention's templates, swept on a GPU.
 
-    python bench/gpu/record_sweeps.py --count                        how many candidates each sweep has (no GPU needed)
-    python bench/gpu/record_sweeps.py --count 24                     and what compiles of so many of each, at random
-    python bench/gpu/record_sweeps.py FOLDER [--seconds S] NAME ...  sweep them, S seconds each; a second call goes on
-    python bench/gpu/record_sweeps.py FOLDER --finish NAME ...       write what the journals hold, marked as incomplete
+    python -m bench.gpu.record_sweeps --count                        how many candidates each sweep has (no GPU needed)
+    python -m bench.gpu.record_sweeps --count 24                     and what compiles of so many of each, at random
+    python -m bench.gpu.record_sweeps FOLDER [--seconds S] NAME ...  sweep them, S seconds each; a second call goes on
+    python -m bench.gpu.record_sweeps FOLDER --finish NAME ...       write what the journals hold, marked as incomplete
 
 Needs no more than the GPU target does: CuPy, NumPy, Jinja2, ml_dtypes and NVRTC's wheels.
 """
@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device

@@ -1,6 +1,6 @@
 """Searches of the second kernel, rmsnorm, on a GPU: is anything here attention-shaped, and what does it win there?
 
-    python bench/gpu/rmsnorm.py OUT.json [--target cuda:0] [--trials 60] [--workload NAME ...]
+    python -m bench.gpu.rmsnorm OUT.json [--target cuda:0] [--trials 60] [--workload NAME ...]
 
 A row a workload, as issue tables have them: the confirmed winner, and its peers timed in turns with it. PyTorch has no
 fused residual add: torch-rms-norm is two operations, and both of their times are in it.
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.environment import environment
 from greenfast.db.store import Store

@@ -1,6 +1,6 @@
 """A whole search on a GPU: safety of contenders on the emulator, a confirmation at the end.
 
-    python bench/gpu/search.py [--save] [--trials 200] [--workload mission] [--strategy tpe] [--seconds S]
+    python -m bench.gpu.search [--save] [--trials 200] [--workload mission] [--strategy tpe] [--seconds S]
 
 Prints trials a minute, what the safety checks cost, and the confirmation; the samples of every trial are kept.
 """
@@ -19,7 +19,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates.safety import SafetyGate, like

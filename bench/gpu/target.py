@@ -1,6 +1,6 @@
 """The GPU target on a real GPU: can its times be trusted, and how many trials a minute does it take?
 
-    python bench/gpu/target.py OUT.json [TRIALS] [--quick | --album [ENTRY ...]]
+    python -m bench.gpu.target OUT.json [TRIALS] [--quick | --album [ENTRY ...]]
 
 With --quick only a search of 30 seconds, for trials a minute and where the time goes; with --album only the album,
 or the entries named, in place of what OUT.json holds of them.
@@ -22,7 +22,6 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 from spins import spin
 

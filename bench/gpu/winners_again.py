@@ -1,6 +1,6 @@
 """Each published winner once more through all gates, as its command in attention_winners.json does it, on fresh seeds.
 
-    python bench/gpu/winners_again.py OUT.json [--target cuda:0]
+    python -m bench.gpu.winners_again OUT.json [--target cuda:0]
 
 What a search found stays right when the checks grow: says for each winner what today's gates say of it. Rows that OUT.json
 holds of the target and of the kernel's files as they are stay; the next run goes on. Exits 1 when one is not right.
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.digest import digest
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue

@@ -1,4 +1,4 @@
-"""The tables of docs/attention.md, made from bench/results/ and the templates' own tomls: `python bench/pages/attention_page.py --save`.
+"""The tables of docs/attention.md, made from bench/results/ and the templates' own tomls: `python -m bench.pages.attention_page --save`.
 
 What no result backs says "not measured yet"; nothing here computes what a result does not hold.
 """
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.gpu.attention_searches import WORKLOADS, finished
 from bench.pages.h200_page import NOT_YET, Row, result, rows, table

@@ -1,4 +1,4 @@
-"""The figures of docs/emulator.md, made from bench/results/: `python bench/pages/emulator_page.py --save` writes them into the page."""
+"""The figures of docs/emulator.md, made from bench/results/: `python -m bench.pages.emulator_page --save` writes them into the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/h200.md's tables and its plots, made from bench/results/: `python bench/pages/h200_page.py --save` writes them.
+"""docs/h200.md's tables and its plots, made from bench/results/: `python -m bench.pages.h200_page --save` writes them.
 
 What no result backs is left out with the words "not measured yet"; nothing here computes what a result does not hold.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 from greenfast.search.targets.emulator.model import BAND
