@@ -85,7 +85,9 @@ def open_session(
     with tempfile.TemporaryDirectory(prefix=f"greenfast-{prefix}-") as temporary:
         folder = Path(os.environ.get("GREENFAST_BENCH_CACHE") or temporary)
         toolchain = Toolchain(folder, compilers or usable_cores())
-        opened = open_target(target, TargetSettings(folder, known.include_dirs, workers, **settings))
+        opened = open_target(
+            target, TargetSettings(folder, known.include_dirs, workers, **settings)
+        )
         try:
             opened.prepare()
             yield Session(folder, known, toolchain, opened)

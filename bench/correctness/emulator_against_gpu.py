@@ -12,12 +12,10 @@ import argparse
 import json
 import platform
 import random
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits

@@ -9,7 +9,6 @@ build, schedules by turns. With --progress a run goes on where an earlier one of
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections import Counter

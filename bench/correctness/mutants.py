@@ -12,7 +12,6 @@ import argparse
 import os
 import random
 import re
-import sys
 import tempfile
 import time
 from collections import Counter

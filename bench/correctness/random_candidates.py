@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault

@@ -19,7 +19,6 @@ import tempfile
 import time
 from pathlib import Path
 
-
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue

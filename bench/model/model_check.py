@@ -25,7 +25,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-
 import numpy
 
 from bench.model.gpu_check import RESULTS, _misordered, _spearman, _spread, _time

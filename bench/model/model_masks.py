@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-
 from bench.model.gpu_check import DEADLINE_S, _spearman
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import random
-import sys
 import threading
 import time
 from pathlib import Path

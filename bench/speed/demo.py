@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
-
 
 from bench.environment import ROOT, publish
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
-
 
 from bench.environment import publish
 from greenfast.search.cores import usable_cores

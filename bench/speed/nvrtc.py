@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
 
 from bench.environment import publish
 from greenfast.search.cores import usable_cores

@@ -13,7 +13,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-
 from bench.environment import publish
 from greenfast.app.service.worker import Stop, run_claim, worker_name
 from greenfast.app.settings import Settings

@@ -15,7 +15,6 @@ from pathlib import Path
 import cupy
 import numpy as np
 
-
 from bench.correctness.independent import CHECKERS
 
 
