@@ -274,8 +274,10 @@ def floors() -> str:
                     f"{floor['empty_us']:.2f}",
                     f"{floor['load_only_us']:.2f}",
                     f"{search['time_median_us'] / floor['load_only_us']:.2f}",
-                    f"{shape['blocks']} blocks of {shape['threads']} threads, "
-                    f"{shape['smem_dynamic_bytes']:,} bytes",
+                    (
+                        f"{shape['blocks']} blocks of {shape['threads']} threads, "
+                        f"{shape['smem_dynamic_bytes']:,} bytes"
+                    ),
                 )
             )
     return table(

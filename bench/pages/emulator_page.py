@@ -56,8 +56,10 @@ def random_lines() -> list[Line]:
     return [
         (
             "random right candidates with a false alarm",
-            f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, "
-            f"in {alarms['checked_runs']:,} checked runs",
+            (
+                f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, "
+                f"in {alarms['checked_runs']:,} checked runs"
+            ),
             "false_alarms",
         ),
         (
@@ -76,8 +78,10 @@ def gpu_lines() -> list[Line]:
     return [
         (
             "primitives compared with an H200 bit for bit",
-            f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
-            f"{conformance['different']} different",
+            (
+                f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
+                f"{conformance['different']} different"
+            ),
             "gpu_conformance",
         ),
         (
@@ -97,8 +101,10 @@ def speed_lines() -> list[Line]:
         lines.append(
             (
                 f"`{preset}` on {plain['workers']} cores, GFLOP/s plain and checked",
-                f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
-                f"({slower:.1f} times the CPU time)",
+                (
+                    f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
+                    f"({slower:.1f} times the CPU time)"
+                ),
                 "emulator",
             )
         )

@@ -115,13 +115,17 @@ def whole_search() -> list[tuple[str, ...]]:
         return []
     return [
         (
-            f"{summary['trials']} trials, {summary['workload']}, {summary['strategy']}, "
-            "with safety",
+            (
+                f"{summary['trials']} trials, {summary['workload']}, {summary['strategy']}, "
+                "with safety"
+            ),
             f"{summary['trials_per_minute']:.0f}",
             "",
             f"{summary['search_s']:.1f}",
-            f"safety {summary['safety_thread_s']:.1f} in {summary['safety_checks']} checks; "
-            f"then confirmation {summary['confirmation_s']:.1f} s",
+            (
+                f"safety {summary['safety_thread_s']:.1f} in {summary['safety_checks']} checks; "
+                f"then confirmation {summary['confirmation_s']:.1f} s"
+            ),
         )
     ]
 
@@ -137,8 +141,10 @@ def table_searches() -> list[tuple[str, ...]]:
             run = search["run"]
             lines.append(
                 (
-                    f"{run['trials']} trials, {search['workload']}, {run['strategy']}, "
-                    f"{' and '.join(run['templates'])}, with safety",
+                    (
+                        f"{run['trials']} trials, {search['workload']}, {run['strategy']}, "
+                        f"{' and '.join(run['templates'])}, with safety"
+                    ),
                     f"{run['trials_per_minute']:.0f}",
                     "",
                     f"{run['seconds']:.1f}",

@@ -70,9 +70,11 @@ def plot(
 ) -> str:
     """The text of an SVG file. `guides`, drawn in grey, are (factor, power) of factor * x^power."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'width="{WIDTH}" height="{HEIGHT}" '
-        'font-family="sans-serif" font-size="12" fill="#1f2328">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#1f2328">'
+        ),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
         *_frame(x, y),
@@ -95,8 +97,10 @@ def _y(axis: Axis, value: float) -> float:
 def _frame(x: Axis, y: Axis) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [
-        f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" '
-        'fill="none" stroke="#8c959f"/>'
+        (
+            f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" '
+            'fill="none" stroke="#8c959f"/>'
+        )
     ]
     room = (right - LEFT) / max(1, len(x.ticks)) / CHARACTER
     for number, tick in enumerate(x.ticks):
