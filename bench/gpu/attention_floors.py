@@ -167,7 +167,10 @@ def profiled(
     source = context.render(candidate)
     row = SimpleNamespace(target=context.target.name, workloads=(workload.name,))
     trial = SimpleNamespace(
-        template=candidate.template, parameters=candidate.values(), source_digest=source.digest
+        template=candidate.template,
+        parameters=candidate.values(),
+        source_digest=source.digest,
+        environment=dict(context.target.identity()),
     )
     launch = launch_description(context.kernel, row, trial)
     files = {
