@@ -106,9 +106,13 @@ def _named_paths() -> tuple[tuple[str, str], ...]:
 
 
 def _exists(target: str) -> bool:
-    """As a file or folder, a module without its ending, or a name inside the installed package."""
+    """As a file or folder, a module without its ending, or a name inside the installed package.
+
+    A result may be compressed: bench/results.py adds .gz where a file grows large.
+    """
     inside = target.removeprefix("greenfast/")
-    return any((ROOT / path).exists() for path in (target, f"{target}.py", inside, f"{inside}.py"))
+    candidates = (target, f"{target}.py", f"{target}.gz", inside, f"{inside}.py")
+    return any((ROOT / path).exists() for path in candidates)
 
 
 def test_there_are_paths_to_check():

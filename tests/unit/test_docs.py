@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shlex
 import tomllib
@@ -15,6 +14,7 @@ import typer
 import yaml
 
 import greenfast
+from bench.results import read_result, result_names
 from greenfast.app.cli.main import make_app
 from greenfast.app.routes.auth import LARGEST_BODY_BYTES
 from greenfast.app.routes.events import MOST_STREAMS
@@ -255,7 +255,7 @@ def test_stages_of_gates_and_statuses_have_one_spelling():
 
 
 def test_figures_in_the_docs_come_from_results():
-    rows = json.loads((ROOT / "bench" / "results" / "gpu_check.json").read_text())["rows"]
+    rows = read_result("gpu_check")["rows"]
     agreement = (
         next(row for row in rows if row["what"] == "agreement") if "what" in rows[1] else None
     )
@@ -269,10 +269,7 @@ def test_figures_in_the_docs_come_from_results():
 
 
 def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
-    results = {
-        name: json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())["rows"]
-        for name in ("model_check", "model_recorded")
-    }
+    results = {name: read_result(name)["rows"] for name in ("model_check", "model_recorded")}
     templates = [
         row
         for rows in results.values()
@@ -300,7 +297,7 @@ def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
 
 def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
     text = " ".join((ROOT / "docs" / "emulator.md").read_text().split())
-    rows = json.loads((ROOT / "bench" / "results" / "model_atomics.json").read_text())["rows"]
+    rows = read_result("model_atomics")["rows"]
     spreads = [row for row in rows if "what" in row]
     assert len(spreads) == 4  # of two templates, each with the charge and without
     for spread in spreads:
@@ -312,15 +309,14 @@ def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
 
 def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
     text = " ".join((ROOT / "README.md").read_text().split())
-    results = ROOT / "bench" / "results" / "h200"
     for name, peer, words in (
         ("mission_bf16", "flash-attention-4", "takes {:.2f}x the time of FlashAttention-4"),
         ("long_bf16", "torch-cudnn", "takes {:.2f}x the time of cuDNN"),
     ):
-        (row,) = json.loads((results / "attention_searches" / f"{name}.json").read_text())["rows"]
+        (row,) = read_result(f"h200/attention_searches/{name}")["rows"]
         assert row["confirmed"] and row["best_peer"] == peer
         assert words.format(row["ratio_to_best_peer"]) in text
-    tally = json.loads((results / "emulator_against_gpu.json").read_text())["rows"][0]
+    tally = read_result("h200/emulator_against_gpu")["rows"][0]
     judged = tally["drawn"] - tally["spills"]
     assert (
         f"Of {judged} random candidates judged by both, all were correct on both" in text
@@ -328,11 +324,9 @@ def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
     )
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "bench" / "results").rglob("*.json")), ids=lambda one: one.name
-)
-def test_a_result_holds_its_environment_and_rows(path):
-    result = json.loads(path.read_text())
+@pytest.mark.parametrize("name", result_names())
+def test_a_result_holds_its_environment_and_rows(name):
+    result = read_result(name)
     assert result["environment"]["date"] and result["rows"]
 
 
@@ -361,6 +355,6 @@ def test_the_container_files_parse_and_fit_together():
 
 
 def test_the_figures_of_the_emulator_page_are_those_of_the_results():
-    from bench.pages.emulator_page import PAGE, page_with, table
+    from bench.pages.emulator_page import PAGE, pages
 
-    assert PAGE.read_text() == page_with(table())
+    assert {PAGE: PAGE.read_text()} == pages()
