@@ -69,9 +69,12 @@ def test_there_are_commands_to_check():
 def test_a_command_in_the_docs_exists_with_its_options(page, line):
     _, name, *words = shlex.split(line)
     assert name in COMMANDS, f"{page}: greenfast {name}"
+    command = COMMANDS[name]
+    while words and words[0] in getattr(command, "commands", {}):  # a subcommand
+        command = command.commands[words.pop(0)]
     options = {
         option
-        for parameter in COMMANDS[name].params
+        for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
     for word in words:
