@@ -26,6 +26,7 @@ from greenfast.search.diagnose.brought import FILLS, SCALARS, read_launch
 from greenfast.search.gates import GATES
 from greenfast.search.loop.run import Ended
 from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.space.candidate import OriginKind
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -203,6 +204,12 @@ def test_the_service_page_states_the_limits_of_the_code():
     refusals = re.findall(r"^\| `(database_\w+)` \|", text, re.M)
     code = "".join(path.read_text() for path in (ROOT / "db").glob("*.py"))
     assert refusals and all(f'"{refusal}"' in code for refusal in refusals)
+
+
+def test_the_service_page_names_every_origin_of_a_candidate():
+    text = " ".join((ROOT / "docs" / "service.md").read_text().split())
+    *most, last = (f"`{kind.value}`" for kind in OriginKind)
+    assert f"{', '.join(most)} or {last}, with" in text
 
 
 def test_the_rendered_kernels_are_todays_renderings():
