@@ -1,4 +1,4 @@
-"""What a result was measured on; every file in bench/results/ carries it."""
+"""The environment that a result was measured in; every file in bench/results/ carries it."""
 
 from __future__ import annotations
 
@@ -7,40 +7,50 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
+from bench.results import ROOT, Row, write_result
 from greenfast.search.cores import usable_cores
+from greenfast.search.targets import Target
+from greenfast.search.toolchain import Toolchain
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results"
 WHEELS = ("optuna", "numpy", "sqlalchemy", "cuda-core", "nvidia-cuda-nvrtc")
 
 
-def environment() -> dict[str, Any]:
-    """Machine, versions and commit; no host names, no paths."""
+def environment() -> Row:
+    """Machine, versions and commit of a result of this machine; no host names, no paths."""
     return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        **basic_environment(),
         "commit": _first_line("git", "rev-parse", "--short", "HEAD"),
         "processor": _processor(),
-        "cores": usable_cores(),
         "load_1m": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
         "compiler": _first_line(os.environ.get("GREENFAST_CXX", "g++"), "--version"),
         **{name: importlib.metadata.version(name) for name in WHEELS},
     }
 
 
-def publish(name: str, rows: list[dict[str, Any]]) -> None:
-    """Print the result as JSON; with --save also write bench/results/<name>.json."""
-    text = json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
-    print(text, end="")
-    if "--save" in sys.argv:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(text)
+def target_environment(toolchain: Toolchain, target: Target) -> Row:
+    """The environment of a result that a target gave: date, cores, and both identities."""
+    return {**basic_environment(), **dict(toolchain.identity), **dict(target.identity())}
+
+
+def basic_environment() -> Row:
+    """Date, cores and Python, which every environment has."""
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+    }
+
+
+def publish(name: str, rows: list[Row], *, save: bool) -> None:
+    """Print rows with this machine's environment as JSON; with `save`, also store them as a result."""
+    value = {"environment": environment(), "rows": rows}
+    print(json.dumps(value, indent=1))
+    if save:
+        write_result(name, value)
 
 
 def _processor() -> str:
@@ -52,7 +62,7 @@ def _processor() -> str:
 
 def _first_line(*command: str) -> str:
     try:
-        found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.splitlines()[0] if found.stdout else "unknown"
+    return process.stdout.splitlines()[0] if process.stdout else "unknown"

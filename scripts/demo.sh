@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job from request to download, with all set-up. Arguments go to scripts/demo.py.
+# Runs the main job from request to download, with all set-up. Arguments go to scripts/demo.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh

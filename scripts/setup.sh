@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything greenfast needs on this machine: .venv with its wheels (CuPy too where a GPU is), a C++ compiler; with
-# --test a browser too.
-# Safe to run again: when nothing changed it takes a moment.
+# Installs everything greenfast needs: .venv with the package and its wheels (CuPy too where there is a GPU) and a C++
+# compiler. --test adds what the tests need: pytest, ruff, mypy and a browser (none with GREENFAST_NO_BROWSER=1).
+# Safe to repeat: without changes it takes a moment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 with_tests=no
 [ "${1:-}" = "--test" ] && with_tests=yes
 
-# May this user install system packages without being asked for anything?
+# Runs a command as root; fails where that would ask for a password.
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi
 }
@@ -23,7 +23,7 @@ install_package() {
 }
 
 find_python() {
-    for name in "${PYTHON:-}" python3.13 python3.12 python3.11 python3; do
+    for name in "${PYTHON:-}" python3.14 python3.13 python3.12 python3.11 python3; do
         [ -n "$name" ] && command -v "$name" >/dev/null || continue
         "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && { echo "$name"; return; }
     done
@@ -31,13 +31,13 @@ find_python() {
 }
 
 if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
-    python=$(find_python) || die "Python 3.11 or newer is needed; install it or set PYTHON to it"
-    say "making .venv with $("$python" --version)"
+    python=$(find_python) || die "greenfast needs Python 3.11 or newer: install it, or set PYTHON to it"
+    say "creating .venv with $("$python" --version)"
     rm -rf .venv
     "$python" -m venv .venv >/dev/null 2>&1 || {
         rm -rf .venv
         install_package python3-venv && "$python" -m venv .venv
-    } || die "$python cannot make a virtual environment; install the package python3-venv"
+    } || die "$python cannot create a virtual environment: install the package python3-venv"
 fi
 
 gpu=""
@@ -51,16 +51,16 @@ extra="$gpu"
 [ "$with_tests" = yes ] && extra="$with_test"
 if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$sum[$extra] $PWD" -e "$sum[$with_test] $PWD" .venv/.greenfast; }; then
     say "installing wheels (about 200 MB on a first run)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" || die "pip could not install the wheels; its message is above"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" || die "pip could not install greenfast; its message is above"
     echo "$sum[$extra] $PWD" > .venv/.greenfast
 fi
 
 if ! command -v "${GREENFAST_CXX:-g++}" >/dev/null && ! command -v clang++ >/dev/null; then
-    install_package g++ || die "no C++ compiler, which the emulator needs; install g++ (Debian: apt-get install g++)"
+    install_package g++ || die "the emulator needs a C++ compiler: install g++ (Debian: apt-get install g++)"
 fi
 
 if [ "$with_tests" = yes ] && [ "${GREENFAST_NO_BROWSER:-}" != 1 ]; then
     if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-        install_package chromium || say "NO BROWSER: tests/browser will fail; install chromium, or set GREENFAST_NO_BROWSER=1 to skip them"
+        install_package chromium || say "no browser, so tests/browser will fail: install chromium, or set GREENFAST_NO_BROWSER=1 to skip these tests"
     fi
 fi

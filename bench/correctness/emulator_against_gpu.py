@@ -1,6 +1,6 @@
 """The same random candidates through the emulator's gates and a GPU's, on one machine: who says no to what?
 
-    python bench/correctness/emulator_against_gpu.py [--count 300] [--seconds 120] [--save] [OUT.json]
+    python -m bench.correctness.emulator_against_gpu [--count 300] [--seconds 120] [--save] [OUT.json]
 
 Templates and workloads of attention in turn. A GPU that refuses what the emulator lets pass would be the emulator's
 failure; what only the emulator refuses is listed with its report.
@@ -12,13 +12,10 @@ import argparse
 import json
 import platform
 import random
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits

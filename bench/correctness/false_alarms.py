@@ -9,7 +9,6 @@ build, schedules by turns. With --progress a run goes on where an earlier one of
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.correctness.random_candidates import (
     DEVICE,

@@ -1,8 +1,8 @@
 """Does a GPU do bit for bit what the emulator does, primitive by primitive?
 
-python bench/correctness/gpu_conformance.py emulator OUT.json          here
-python bench/correctness/gpu_conformance.py gpu OUT.json               on a machine with a GPU; needs CuPy and NumPy only
-python bench/correctness/gpu_conformance.py compare EMULATOR.json GPU.json [--save]     --save keeps it in bench/results/
+python -m bench.correctness.gpu_conformance emulator OUT.json          here
+python -m bench.correctness.gpu_conformance gpu OUT.json               on a machine with a GPU; needs CuPy and NumPy only
+python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]     --save keeps it in bench/results/
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench.correctness.conformance import Case, cases  # noqa: E402
 

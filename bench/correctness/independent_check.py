@@ -1,6 +1,6 @@
 """Random candidates and wrong twins of them, judged by the gate and by a checker that was written apart from it.
 
-    python bench/correctness/independent_check.py FOLDER [--kernels ...] [--templates ...] [--count 300] [--mutants 60] [--target cuda:0]
+    python -m bench.correctness.independent_check FOLDER [--kernels ...] [--templates ...] [--count 300] [--mutants 60] [--target cuda:0]
 
 Writes FOLDER/KERNEL.json. Two questions: did the gate accept what is wrong, did it reject what is right? The checker
 (bench/correctness/independent/) has its own reference, bounds, lengths, data, memory layout and launches, and draws its seeds when it
@@ -34,7 +34,6 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 import numpy as np
 

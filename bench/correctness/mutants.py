@@ -12,7 +12,6 @@ import argparse
 import os
 import random
 import re
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.correctness.random_candidates import (
     DEVICE,

@@ -12,8 +12,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from bench.environment import publish
 from greenfast.search.cores import usable_cores
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge

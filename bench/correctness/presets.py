@@ -1,6 +1,6 @@
 """Is every preset of every kernel right, in each group of options that it is for, on several seeds?
 
-    python bench/correctness/presets.py OUT.json [--target cuda:0] [--seeds 3] [--minutes 8] [--kernels attention ...]
+    python -m bench.correctness.presets OUT.json [--target cuda:0] [--seeds 3] [--minutes 8] [--kernels attention ...]
 
 Judged by the correctness gate: the lengths derived from its tiles, the hard inputs, strides. A group is a choice of what is known at
 compile time: all combinations of the options at D = 64 (or where there is no such dim), and for each other D the first and the
@@ -26,7 +26,6 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import digest

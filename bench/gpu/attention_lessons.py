@@ -1,38 +1,32 @@
-"""The seeds' lessons as paired comparisons on a GPU: what each feature does to time, with counters beside.
+"""The prototype's lessons as paired comparisons on a GPU: each feature's effect, with counters beside.
 
-    python bench/gpu/attention_lessons.py OUT.json [--minutes 3] [--only LESSON ...] [--emulator]
+    python -m bench.gpu.attention_lessons OUT.json [--minutes 3] [--only LESSON ...] [--emulator]
 
-Each pair differs in one feature of one template. Both are checked, then timed in turns in three fresh processes on new seeds, as
-a search's winner is; the process is the unit. Beside: the assembler's figures of both, bank conflicts as Nsight Compute counts
-them and, with --emulator or where there is no GPU, as the emulator does (wavefronts over those without conflicts). A name that
-the template does not have, or a point that its constraints exclude, is said, not skipped in silence.
+The two candidates of a pair differ in one feature of one template. Both are checked, then timed in
+turns in three fresh processes on new seeds, as a search's winner is; the process is the unit. Beside
+them are the assembler's figures of both and their bank conflicts, as Nsight Compute counts them or,
+with --emulator, as the emulator does (wavefronts over those without conflicts). A pair that the
+template or its constraints exclude gets a row with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import secrets
-import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
+from bench.command_line import script_parser
 from bench.gpu.attention_floors import profiled
+from bench.results import Row, read_json, write_json
+from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import GreenfastError
-from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.comparison import ProcessTimes
 from greenfast.search.loop.confirmation import (
     LARGEST_SEED,
@@ -43,14 +37,11 @@ from greenfast.search.loop.confirmation import (
 )
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Failure
-from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Outcome
 
 MODE = "hot"
 WORKLOADS = ("mission", "long")
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Pair:
-    """`changed` against `base`: a ratio below 1 says that the change is faster."""
+    """`changed` against `base`: below 1, the change is faster."""
 
     lesson: str
     base: Point
@@ -103,46 +94,26 @@ PAIRS = (
 
 
 def main() -> None:
-    chosen = _arguments()
-    end, catalogue = time.monotonic() + 60.0 * chosen.minutes, Catalogue([REPOSITORY_TEMPLATES])
-    cores = usable_cores()
-    folder = Path(
-        os.environ.get("GREENFAST_BENCH_CACHE") or tempfile.mkdtemp(prefix="greenfast-lessons-")
-    )
-    toolchain = Toolchain(folder, cores)
-    settings = TargetSettings(folder, catalogue.include_dirs, max(1, cores // 4))
-    target = open_target("emulator:h200" if chosen.emulator else "cuda:0", settings)
-    found, counters = _kept(chosen.out), Counters()
-    try:
-        target.prepare()
-        environment = {
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "cores": cores,
-            "python": platform.python_version(),
-            **dict(toolchain.identity),
-            **dict(target.identity()),
-        }
+    options = _options()
+    end = time.monotonic() + 60.0 * options.minutes
+    target = "emulator:h200" if options.emulator else "cuda:0"
+    rows, counters = _stored(options.out), Counters()
+    with open_session(target, prefix="lessons", workers=max(1, usable_cores() // 4)) as session:
         for workload in WORKLOADS:
             for pair in PAIRS:
-                if (chosen.only and pair.lesson not in chosen.only) or time.monotonic() > end:
+                if (options.only and pair.lesson not in options.only) or time.monotonic() > end:
                     continue
                 key = (pair.lesson, workload)
-                old = next((one for one in found if (one["lesson"], one["workload"]) == key), None)
-                row = compared_pair(pair, workload, catalogue, toolchain, target, counters, old)
-                found = [one for one in found if one is not old] + [row]
-                print(said(row), flush=True)
-                chosen.out.parent.mkdir(parents=True, exist_ok=True)
-                chosen.out.write_text(
-                    json.dumps({"environment": environment, "rows": found}) + "\n"
-                )
-    finally:
-        target.close()
-        toolchain.close()
+                old = next((row for row in rows if (row["lesson"], row["workload"]) == key), None)
+                new = compared_pair(pair, workload, session, counters, old)
+                rows = [row for row in rows if row is not old] + [new]
+                print(line(new), flush=True)
+                write_json(options.out, {"environment": session.environment(), "rows": rows})
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+def _options() -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", nargs="+", choices=sorted({pair.lesson for pair in PAIRS}))
     parser.add_argument(
@@ -151,128 +122,108 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _kept(path: Path) -> list[Row]:
-    return json.loads(path.read_text())["rows"] if path.is_file() else []
+def _stored(path: Path) -> list[Row]:
+    return read_json(path)["rows"] if path.is_file() else []
 
 
 def compared_pair(
-    pair: Pair,
-    workload_name: str,
-    catalogue: Catalogue,
-    toolchain: Toolchain,
-    target,
-    counters: Counters,
-    old: Row | None,
+    pair: Pair, workload_name: str, session: Session, counters: Counters, old: Row | None
 ) -> Row:
-    """A new row, or the old one where it is of the same two sources."""
-    kernel = catalogue.kernel("attention")
-    workload = kernel.workload(workload_name)
+    """A new row, or the old one if it is of the same two sources."""
+    kernel = session.catalogue.kernel("attention")
+    context = session.context(kernel, kernel.workload(workload_name), seed=1, mode=MODE)
     row: Row = {
         "lesson": pair.lesson,
         "workload": workload_name,
-        "target": target.name,
+        "target": context.target.name,
         "base": str(pair.base),
         "changed": str(pair.changed),
     }
-    context = EvaluationContext(
-        kernel,
-        workload.compile_time(kernel),
-        (workload,),
-        target,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(max_spill_bytes=None),
-        1,
-        mode=MODE,
-    )
     try:
-        both = {
+        sides = {
             "base": candidate_of(pair.base, context),
             "changed": candidate_of(pair.changed, context),
         }
-        if both["base"].digest == both["changed"].digest:
+        if sides["base"].digest == sides["changed"].digest:
             return row | {"unavailable": "both are the same point"}
-        if (
-            old is not None
-            and old["target"] == target.name
-            and all(
-                old.get(f"{name}_figures", {}).get("source_digest") == context.render(one).digest
-                for name, one in both.items()
-            )
-        ):
+        if old is not None and _is_current(old, context, sides):
             return old
-        for name, one in both.items():
-            row[f"{name}_parameters"], row[f"{name}_figures"] = (
-                one.values(),
-                figures(context, one, workload, counters),
-            )
-        if target.measures:
-            row |= times(context, both)
+        for side, candidate in sides.items():
+            row[f"{side}_parameters"] = candidate.values()
+            row[f"{side}_figures"] = figures(context, candidate, counters)
+        if context.target.measures:
+            row |= times(context, sides)
     except GreenfastError as error:
         row["unavailable"] = str(error)
     return row
 
 
+def _is_current(row: Row, context: EvaluationContext, sides: dict[str, Candidate]) -> bool:
+    """Whether a stored row is of this target and of both candidates' present sources."""
+    return row["target"] == context.target.name and all(
+        row.get(f"{side}_figures", {}).get("source_digest") == context.render(candidate).digest
+        for side, candidate in sides.items()
+    )
+
+
 def candidate_of(point: Point, context: EvaluationContext) -> Candidate:
-    """UsageError for names that the template does not have and points that it excludes."""
+    """UsageError for names that the template lacks and for points that it excludes."""
     template, preset = context.kernel.preset(point.preset)
     template.check_supports(context.workloads[0])
-    found = preset_candidate(template, preset.name, context.compiled, dict(point.changes))
-    context.target.space(template, context.compiled).require(found.parameters)
-    return found
+    candidate = preset_candidate(template, preset.name, context.compiled, dict(point.changes))
+    context.target.space(template, context.compiled).require(candidate.parameters)
+    return candidate
 
 
-def figures(context: EvaluationContext, candidate: Candidate, workload, counters: Counters) -> Row:
-    """What the assembler, and the profiler or the emulator, say of one side."""
+def figures(context: EvaluationContext, candidate: Candidate, counters: Counters) -> Row:
+    """One side's figures from the assembler, and from the profiler or the emulator."""
     subject = prepared(context, candidate)
     ptxas = PtxasGate().judge(subject).evidence
-    found: Row = {
-        name: getattr(ptxas, name)
-        for name in ("registers", "spill_bytes", "smem_dynamic_bytes", "blocks_per_sm")
-    }
-    found["source_digest"] = subject.source.digest
+    names = ("registers", "spill_bytes", "smem_dynamic_bytes", "blocks_per_sm")
+    row: Row = {name: getattr(ptxas, name) for name in names}
+    row["source_digest"] = subject.source.digest
     if context.target.measures:
-        return found | {"profile": counters.of(context, candidate, workload, subject.source.digest)}
+        return row | {"profile": counters.of(context, candidate, subject.source.digest)}
     lines = context.target.line_costs(subject.program, timed_problems(subject)[0])
     if isinstance(lines, Failure):
-        return found | {"error": lines.sentence}
+        return row | {"error": lines.sentence}
     shared = [line for line in lines if line.is_shared]
-    ideal = sum(one.wavefronts_ideal for one in shared)
-    return found | {
-        "wavefronts": sum(one.wavefronts for one in shared),
+    actual = sum(line.wavefronts for line in shared)
+    ideal = sum(line.wavefronts_ideal for line in shared)
+    return row | {
+        "wavefronts": actual,
         "wavefronts_ideal": ideal,
-        "conflict_factor": round(sum(one.wavefronts for one in shared) / ideal, 3)
-        if ideal
-        else None,
+        "conflict_factor": round(actual / ideal, 3) if ideal else None,
     }
 
 
 class Counters:
-    """Nsight Compute's counters, once for each source: a base stands in several pairs."""
+    """Nsight Compute's counters, once for each source: a base belongs to several pairs."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Any] = {}
+        self._by_source: dict[tuple[str, str], list[Row] | Row] = {}
 
     def of(
-        self, context: EvaluationContext, candidate: Candidate, workload, source_digest: str
-    ) -> Any:
+        self, context: EvaluationContext, candidate: Candidate, source_digest: str
+    ) -> list[Row] | Row:
+        workload = context.workloads[0]
         key = source_digest, workload.name
-        if key not in self._found:
-            self._found[key] = profiled(context, candidate, workload)
-        return self._found[key]
+        if key not in self._by_source:
+            self._by_source[key] = profiled(context, candidate, workload)
+        return self._by_source[key]
 
 
-def times(context: EvaluationContext, both: dict[str, Candidate]) -> Row:
-    """Ratio of the change over fresh processes, with its interval; the first process also checks both."""
+def times(context: EvaluationContext, sides: dict[str, Candidate]) -> Row:
+    """The change's ratio over fresh processes, with its interval; the first process checks both."""
     processes = []
     for _ in range(PROCESSES):
         context.target.fresh()
         seeded = replace(context, seed=secrets.randbelow(LARGEST_SEED))
-        subjects = {name: prepared(seeded, one) for name, one in both.items()}
-        for name, one in subjects.items():
-            result = CorrectnessGate().judge(one)
+        subjects = {side: prepared(seeded, candidate) for side, candidate in sides.items()}
+        for side, subject in subjects.items():
+            result = CorrectnessGate().judge(subject)
             if result.outcome is Outcome.FAILED:
-                return {"wrong": f"{name}: {result.sentence}"}
+                return {"wrong": f"{side}: {result.sentence}"}
         timings = timed_in_turns(subjects["changed"], subjects["base"])
         if isinstance(timings, Failure):
             return {"wrong": timings.sentence}
@@ -288,16 +239,13 @@ def times(context: EvaluationContext, both: dict[str, Candidate]) -> Row:
     }
 
 
-def said(row: Row) -> str:
+def line(row: Row) -> str:
     name = f"{row['lesson']} on {row['workload']}: {row['changed']} against {row['base']}"
     if why := row.get("unavailable") or row.get("wrong"):
         return f"{name}: {why}"
+    shown = ("registers", "blocks_per_sm", "conflict_factor")
     counters = {
-        side: {
-            key: value
-            for key, value in row[f"{side}_figures"].items()
-            if key in ("registers", "blocks_per_sm", "conflict_factor")
-        }
+        side: {key: value for key, value in row[f"{side}_figures"].items() if key in shown}
         for side in ("base", "changed")
     }
     return f"{name}: {row.get('ratio')} {row.get('interval')} {row.get('decision', '')} {counters}"

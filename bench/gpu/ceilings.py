@@ -1,43 +1,44 @@
-"""What this GPU gives at best, measured: `python bench/gpu/ceilings.py OUT.json` (CuPy; PyTorch for the bf16 product).
+"""The best times that this GPU gives: copies, products, empty launches, and loads without arithmetic.
 
-A measured ceiling is a fact about a run; what calls a time implausible is the architecture's peak, never this.
+    python -m bench.gpu.ceilings OUT.json
+
+Needs CuPy, and PyTorch for the bf16 product. A measured ceiling is a fact about a run. A time is
+called implausible by the architecture's peak, never by a measured ceiling.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import cupy
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from greenfast.search.targets.cuda.measurer import Stopwatch
+from bench.command_line import require_gpu, script_parser
+from bench.environment import basic_environment
+from bench.results import Row, write_json
 from greenfast.search.timing import median
 
-SAMPLES = 20
-PRODUCT, COPY_BYTES = 8192, 2**30
-SHAPES = {
+SAMPLES, DISCARDED = 20, 3
+PRODUCT_SIZE, COPY_BYTES = 8192, 2**30
+DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
+SHAPES = {  # B, H, S, D; fp16
     "mission": (2, 8, 256, 64),
     "long": (2, 8, 2048, 64),
     "d128": (2, 8, 1024, 128),
-}  # B, H, S, D; fp16
-TILES = (32, 64, 128)
+}
+TILES, THREADS = (32, 64, 128), (128, 256)
 KERNELS = r"""
 extern "C" __global__ void empty() {}
 
-// Each block loads a tile of q and all of its head's k and v in 16-byte pieces, and writes a tile of o: attention without
-// its arithmetic.
-extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4* v, uint4* o, int rows, int pieces, int tile)
+// Each block loads a tile of q and all of its head's k and v in 16-byte pieces, and writes a tile of
+// o: attention without its arithmetic.
+extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4* v, uint4* o,
+                                     int rows, int pieces, int tile)
 {
     const long long head = (long long)(blockIdx.z * gridDim.y + blockIdx.y) * rows * pieces;
     const int mine = blockIdx.x * tile * pieces;
     uint4 sum = make_uint4(0, 0, 0, 0);
-    auto take = [&](uint4 one) { sum.x ^= one.x; sum.y ^= one.y; sum.z ^= one.z; sum.w ^= one.w; };
+    auto take = [&](uint4 x) { sum.x ^= x.x; sum.y ^= x.y; sum.z ^= x.z; sum.w ^= x.w; };
     for (int i = threadIdx.x; i < tile * pieces; i += blockDim.x)
         take(q[head + mine + i]);
     #pragma unroll 8
@@ -49,33 +50,35 @@ extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4
         o[head + mine + i] = sum;
 }
 """
+Launch = Callable[[Any], None]  # takes the stream
 
 
 class Call:
-    """Something to launch, as a stopwatch takes it."""
+    """A launch in the form that a stopwatch takes."""
 
-    def __init__(self, launch) -> None:
+    def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def launch(self, stream) -> None:
+    def launch(self, stream: Any) -> None:
         self._launch(stream)
 
 
-def timed(launch, stream) -> tuple[float, list[float]]:
-    """Median and samples in microseconds, by graphs of N and 2N launches or one by one."""
+def timed(launch: Launch, stream: Any) -> list[float]:
+    """Samples in microseconds, taken by graphs of N and 2N launches or one launch at a time."""
+    from greenfast.search.targets.cuda.measurer import Stopwatch
+
     watch = Stopwatch([Call(launch)], stream, 20.0)
     end = time.monotonic() + 0.05
     while time.monotonic() < end:
         watch()
-    samples = [watch() for _ in range(SAMPLES)]
-    return median(samples), samples
+    return [watch() for _ in range(SAMPLES)]
 
 
-def row(name: str, us: float, samples: list[float], figure: str, note: str, **more) -> dict:
+def ceiling(name: str, samples: list[float], figure: str, note: str, **more: Any) -> Row:
     return {
         "what": "ceiling",
         "name": name,
-        "us": round(us, 4),
+        "us": round(median(samples), 4),
         "figure": figure,
         "note": note,
         **more,
@@ -83,106 +86,102 @@ def row(name: str, us: float, samples: list[float], figure: str, note: str, **mo
     }
 
 
-def load_only(module, stream) -> list[dict]:
-    """The fastest tile of each shape, with two blocks' worth of threads an SM at least."""
-    found = []
-    for name, (batch, heads, rows, dim) in SHAPES.items():
-        q, k, v, o = (
-            cupy.random.randint(0, 2**31, batch * heads * rows * dim // 2, cupy.int32)
-            for _ in range(4)
-        )
-        pieces, best = dim * 2 // 16, None
-        for tile in TILES:
-            for threads in (128, 256):
-                function = module.get_function("load_only")
-                arguments = (q, k, v, o, cupy.int32(rows), cupy.int32(pieces), cupy.int32(tile))
-                grid = (rows // tile, heads, batch)
-                us, samples = timed(lambda stream: function(grid, (threads,), arguments), stream)
-                best = min(best or (us, samples, tile, threads), (us, samples, tile, threads))
-        us, samples, tile, threads = best
-        moved = (
-            batch * heads * (rows // tile) * 2 * rows * dim * 2 + 2 * batch * heads * rows * dim * 2
-        )
-        found.append(
-            row(
-                f"load-only attention, `{name}`",
-                us,
-                samples,
-                f"{moved / us / 1e6:.2f} TB/s out of L2 and L1",
-                f"tiles of {tile} queries, {threads} threads a block, hot",
-                moved_bytes=moved,
-            )
-        )
-    return found
+def empty_node(module: Any, stream: Any) -> Row:
+    empty = module.get_function("empty")
+    samples = timed(lambda stream: empty((1,), (32,), ()), stream)
+    return ceiling("empty kernel, one node of a graph", samples, "", "graphs")
 
 
-def product() -> list[dict]:
+def device_copy(cupy: Any, stream: Any) -> Row:
+    source, target = (cupy.zeros(COPY_BYTES, cupy.uint8) for _ in range(2))
+
+    def copy(stream: Any) -> None:
+        cupy.cuda.runtime.memcpyAsync(
+            target.data.ptr, source.data.ptr, COPY_BYTES, DEVICE_TO_DEVICE, stream.ptr
+        )
+
+    samples = timed(copy, stream)
+    figure = f"{2 * COPY_BYTES / median(samples) / 1e6:.2f} TB/s read and written"
+    return ceiling("copy of 1 GiB on the device", samples, figure, "one by one")
+
+
+def load_only(cupy: Any, module: Any, stream: Any, name: str) -> Row:
+    """The fastest choice of tile and threads for one shape."""
+    batch, heads, rows, dim = SHAPES[name]
+    elements = batch * heads * rows * dim
+    tensors = [cupy.random.randint(0, 2**31, elements // 2, cupy.int32) for _ in range(4)]
+    function = module.get_function("load_only")
+
+    def samples_of(tile: int, threads: int) -> list[float]:
+        scalars = map(cupy.int32, (rows, dim * 2 // 16, tile))
+        arguments, grid = (*tensors, *scalars), (rows // tile, heads, batch)
+        return timed(lambda stream: function(grid, (threads,), arguments), stream)
+
+    choices = [(samples_of(tile, threads), tile, threads) for tile in TILES for threads in THREADS]
+    samples, tile, threads = min(choices, key=lambda choice: median(choice[0]))
+    moved = (rows // tile) * 2 * elements * 2 + 2 * elements * 2
+    return ceiling(
+        f"load-only attention, `{name}`",
+        samples,
+        f"{moved / median(samples) / 1e6:.2f} TB/s out of L2 and L1",
+        f"tiles of {tile} queries, {threads} threads a block, hot",
+        moved_bytes=moved,
+    )
+
+
+def product() -> list[Row]:
+    """PyTorch's bf16 matrix product; nothing where PyTorch is not installed."""
     try:
         import torch
     except ImportError:
         return []
-    a, b = (torch.randn(PRODUCT, PRODUCT, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    shape = (PRODUCT_SIZE, PRODUCT_SIZE)
+    a, b = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     samples = []
-    for number in range(SAMPLES + 3):
+    for _ in range(DISCARDED + SAMPLES):
         begin.record()
-        a @ b
+        torch.matmul(a, b)
         end.record()
         end.synchronize()
-        if number >= 3:
-            samples.append(1000 * begin.elapsed_time(end))
-    us = median(samples)
+        samples.append(1000 * begin.elapsed_time(end))
+    samples = samples[DISCARDED:]
     return [
-        row(
-            f"bf16 product of {PRODUCT}x{PRODUCT} matrices",
-            us,
+        ceiling(
+            f"bf16 product of {PRODUCT_SIZE}x{PRODUCT_SIZE} matrices",
             samples,
-            f"{2 * PRODUCT**3 / us / 1e6:.0f} TFLOP/s",
+            f"{2 * PRODUCT_SIZE**3 / median(samples) / 1e6:.0f} TFLOP/s",
             f"torch {torch.__version__}, random values, one by one",
         )
     ]
 
 
-def main(out: Path) -> None:
-    stream, module = (
-        cupy.cuda.Stream(non_blocking=True),
-        cupy.RawModule(code=KERNELS, options=("--std=c++17",)),
-    )
-    rows = []
+def main() -> None:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    options = parser.parse_args()
+    require_gpu()
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    module = cupy.RawModule(code=KERNELS, options=("--std=c++17",))
     with stream:
-        empty = module.get_function("empty")
-        us, samples = timed(lambda stream: empty((1,), (32,), ()), stream)
-        rows.append(row("empty kernel, one node of a graph", us, samples, "", "graphs"))
-        source, target = (cupy.zeros(COPY_BYTES, cupy.uint8) for _ in range(2))
-        us, samples = timed(
-            lambda stream: cupy.cuda.runtime.memcpyAsync(
-                target.data.ptr, source.data.ptr, COPY_BYTES, 3, stream.ptr
-            ),
-            stream,
-        )
-        rows.append(
-            row(
-                "copy of 1 GiB on the device",
-                us,
-                samples,
-                f"{2 * COPY_BYTES / us / 1e6:.2f} TB/s read and written",
-                "one by one",
-            )
-        )
-        rows += load_only(module, stream)
+        rows = [
+            empty_node(module, stream),
+            device_copy(cupy, stream),
+            *(load_only(cupy, module, stream, name) for name in SHAPES),
+        ]
     rows += product()
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
     environment = {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "gpu": properties["name"].decode(),
+        **basic_environment(),
+        "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "cupy": cupy.__version__,
         "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
-        "python": platform.python_version(),
     }
-    out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
-    for one in rows:
-        print(f"{one['name']:45} {one['us']:10.2f} us  {one['figure']}  ({one['note']})")
+    write_json(options.out, {"environment": environment, "rows": rows})
+    for row in rows:
+        print(f"{row['name']:45} {row['us']:10.2f} us  {row['figure']}  ({row['note']})")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -1,61 +1,59 @@
-"""attention_fp8 on a real GPU: every preset against the reference, and how many bits an fp8 mma.sync keeps of its sums.
+"""attention_fp8 on a GPU: every preset against the reference, and the precision of an fp8 mma's sums.
 
-    python bench/gpu/fp8.py OUT.json [--accumulators | --presets]
+    python -m bench.gpu.fp8 OUT.json [--accumulators | --presets]
 
-The accumulator is asked three things, by products that are powers of two: how far below a product another one may lie
-and still be seen, in the same half of the 32 terms, in the other half, and against the float that is added to; and the
-largest error on random codes, as a share of the sum of the terms' sizes, which is what reference.py's ACCUMULATOR_STEP
-bounds (a logarithm to base 2; -60 stands for no error at all).
+Three measurements of the accumulator use products that are powers of two: how far below one product
+another may lie and still change the sum, in the same half of the 32 terms, in the other half, and
+against the float that is added to. The fourth is the largest error on random codes, as a share of
+the sum of the terms' sizes, which reference.py's ACCUMULATOR_STEP bounds. It is a logarithm to base
+2, where -60 stands for no error at all.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
 import time
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
+from typing import Any
 
 import ml_dtypes
 import numpy as np
-from environment import environment
 
+from bench.command_line import require_gpu, script_parser
+from bench.environment import environment
+from bench.results import Row, write_json
+from bench.session import Session, compiled_subject, open_session
 from greenfast.search.devices.facts import device
-from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.spec import KernelSpec, Preset, TemplateSpec, Workload
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.toolchain import Toolchain
 
 FORMATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "f16": np.float16}
-POWERS = {
-    "e4m3": (-9, 8),
-    "e5m2": (-16, 15),
-    "f16": (-24, 15),
-}  # of two that the format holds exactly
+# Of two: the range of powers that each format holds exactly.
+POWERS = {"e4m3": (-9, 8), "e5m2": (-16, 15), "f16": (-24, 15)}
 ROUNDS = 400
 NOTHING = 2.0**-60
 TIMED = ("mission", "mission_e4m3", "mission_e5m2", "long", "long_e4m3", "d128")
+# Presets of attention, for comparison.
 BESIDE = (
     ("mma:fa2", "mission"),
     ("mma:resident", "mission"),
     ("mma:wide", "long"),
     ("mma:wide", "d128"),
-)  # attention's
+)
 SOURCE = """
-extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, const float* c, float* d) {
+extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, const float* c,
+                                    float* d) {
     const int lane = threadIdx.x;
     a += blockIdx.x * 128 + lane * 4, b += blockIdx.x * 64 + lane * 2;
     const float* from = c + blockIdx.x * 128 + lane * 4;
     float s[4] = {from[0], from[1], from[2], from[3]};
-    asm volatile("mma.sync.aligned.SHAPE.row.col.f32.KIND.KIND.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.SHAPE.row.col.f32.KIND.KIND.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     for (int i = 0; i < 4; ++i) d[blockIdx.x * 128 + lane * 4 + i] = s[i];
@@ -64,23 +62,21 @@ extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, const 
 
 
 class Multiplier:
-    """d = a b^T + c on the device, a [n, 16, k], b [n, 8, k], c [n, 16, 8]: one mma each."""
+    """d = a b^T + c by one mma each: a [n, 16, k], b [n, 8, k], c and d [n, 16, 8]."""
 
     def __init__(self, kind: str) -> None:
         import cupy
 
-        self.cupy, self.dtype, self.depth = (
-            cupy,
-            np.dtype(FORMATS[kind]),
-            16 if kind == "f16" else 32,
-        )
+        self.cupy, self.dtype = cupy, np.dtype(FORMATS[kind])
+        self.depth = 16 if kind == "f16" else 32
         text = SOURCE.replace("SHAPE", f"m16n8k{self.depth}").replace("KIND", kind)
         self.function = cupy.RawModule(code=text, backend="nvrtc").get_function("multiply")
         lane, n = np.arange(32), 4 // self.dtype.itemsize
         g, t = lane // 4, lane % 4
         k = np.stack([n * t + i for i in range(n)], 1)  # of a lane's first register
         half = self.depth // 2
-        # Register r of a: row g + 8 (r % 2), terms from half * (r / 2) on. Of b: column g, terms from half * r on.
+        # Register r of a holds row g + 8 (r % 2), terms from half * (r / 2) on; of b, column g,
+        # terms from half * r on.
         self.a_at = np.stack(
             [(g + 8 * (r % 2))[:, None] * self.depth + k + half * (r // 2) for r in range(4)], 1
         )
@@ -90,10 +86,10 @@ class Multiplier:
     def __call__(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         n = len(a)
         words = [
-            np.ascontiguousarray(one.astype(self.dtype).reshape(n, -1)[:, at.ravel()]).view(
+            np.ascontiguousarray(matrix.astype(self.dtype).reshape(n, -1)[:, at.ravel()]).view(
                 np.uint32
             )
-            for one, at in ((a, self.a_at), (b, self.b_at))
+            for matrix, at in ((a, self.a_at), (b, self.b_at))
         ]
         accumulator = np.ascontiguousarray(
             c.astype(np.float32).reshape(n, -1)[:, self.d_at.ravel()]
@@ -101,27 +97,26 @@ class Multiplier:
         device = [self.cupy.asarray(word) for word in (*words, accumulator)]
         out = self.cupy.zeros(n * 128, np.float32)
         self.function((n,), (32,), (*device, out))
-        found = np.empty((n, 128))
-        found[:, self.d_at.ravel()] = self.cupy.asnumpy(out).reshape(n, 128)
-        return found.reshape(n, 16, 8)
+        d = np.empty((n, 128))
+        d[:, self.d_at.ravel()] = self.cupy.asnumpy(out).reshape(n, 128)
+        return d.reshape(n, 16, 8)
 
 
 def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
-    """The largest s for which 1 + 2^-s is not 1, the 1 being term 0 (None: c), the other one term `place` or term 0."""
+    """The largest s for which the mma gives 1 + 2^-s another value than 1.
+
+    The 1 is term 0 and 2^-s term `place`; with None, the 1 is c and 2^-s is term 0.
+    """
     low, high = POWERS[kind]
     seen = 0
     for s in range(2 * (high - low) + 1):
-        big = min(
-            2 * high, 2 * low + s + max(0, 2 * high - 2 * low - s)
-        )  # exponents of the two products
+        # Exponents of the two products.
+        big = min(2 * high, 2 * low + s + max(0, 2 * high - 2 * low - s))
         small = big - s
         if small < 2 * low:
             break
-        a, b, c = (
-            np.zeros((1, 16, multiply.depth)),
-            np.zeros((1, 8, multiply.depth)),
-            np.zeros((1, 16, 8)),
-        )
+        shapes = ((1, 16, multiply.depth), (1, 8, multiply.depth), (1, 16, 8))
+        a, b, c = (np.zeros(shape) for shape in shapes)
         terms = [(place or 0, small)] + ([(0, big)] if place is not None else [])
         for term, exponent in terms:
             a[0, 0, term] = 2.0 ** max(low, min(high, exponent - exponent // 2))
@@ -134,12 +129,8 @@ def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
 
 
 def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> dict[str, float]:
-    """Errors of a chain of `steps` mma on random codes, as shares of the sum of the terms' sizes (log2)."""
-    total, exact, size = (
-        np.zeros((ROUNDS, 16, 8)),
-        np.zeros((ROUNDS, 16, 8)),
-        np.zeros((ROUNDS, 16, 8)),
-    )
+    """Errors of a chain of `steps` mma on random codes over the sum of the terms' sizes, as log2."""
+    total, exact, size = (np.zeros((ROUNDS, 16, 8)) for _ in range(3))
     for _ in range(steps):
         a, b = (
             rng.standard_normal((ROUNDS, rows, multiply.depth))
@@ -159,12 +150,12 @@ def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> d
     }
 
 
-def accumulators() -> list[dict]:
-    found, rng = [], np.random.default_rng(1)
+def accumulators() -> list[Row]:
+    rows, rng = [], np.random.default_rng(1)
     for kind in FORMATS:
         multiply = Multiplier(kind)
         half = multiply.depth // 2
-        found.append(
+        rows.append(
             {
                 "what": "accumulator",
                 "format": kind,
@@ -174,106 +165,99 @@ def accumulators() -> list[dict]:
                 **{f"random_{steps}": worst_share(multiply, rng, steps) for steps in (1, 4, 64)},
             }
         )
-        print(json.dumps(found[-1]), flush=True)
-    return found
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
 
 
-def open_device_name() -> str:
-    import cupy
-
-    return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-
-
-def presets() -> list[dict]:
-    catalogue, found = Catalogue.from_environment(), []
-    kernel = catalogue.kernel("attention_fp8")
-    with tempfile.TemporaryDirectory() as folder:
-        target = open_target("cuda:0", TargetSettings(Path(folder), catalogue.include_dirs, 1))
-        target.prepare()
-        toolchain = Toolchain(Path(folder), 8)
+def presets() -> list[Row]:
+    """Every preset of attention_fp8 on each workload that it serves, and attention's beside them."""
+    rows = []
+    with open_session(
+        "cuda:0", prefix="fp8", catalogue=Catalogue.from_environment(), compilers=8
+    ) as session:
+        kernel = session.catalogue.kernel("attention_fp8")
         for template in kernel.templates:
             for preset in template.presets:
                 for workload in kernel.workloads:
-                    found += _judged(
-                        kernel, template, preset, workload, target, toolchain, catalogue
-                    )
-        attention = catalogue.kernel("attention")
+                    rows += judged_preset(session, kernel, template, preset, workload)
+        attention = session.catalogue.kernel("attention")
         for name, workload in BESIDE:
-            found += _judged(
-                attention,
-                *attention.preset(name),
-                attention.workload(workload),
-                target,
-                toolchain,
-                catalogue,
-            )
-        toolchain.close()
-        target.close()
-    return found
+            named, preset = attention.preset(name)
+            rows += judged_preset(session, attention, named, preset, attention.workload(workload))
+    return rows
 
 
-def _judged(kernel, template, preset, workload, target, toolchain, catalogue) -> list[dict]:
-    compiled = workload.compile_time(kernel)
-    form = dict(compiled).get("format", "")
+def judged_preset(
+    session: Session,
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    preset: Preset,
+    workload: Workload,
+) -> list[Row]:
+    """One row, or none where the preset is not meant for the workload's format or is excluded."""
+    context = session.context(kernel, workload, seed=7, mode="hot")
+    form = dict(context.compiled).get("format", "")
     if form and preset.name.startswith("sim") != (form == "sim") and preset.name != "wide":
         return []
-    candidate = preset_candidate(template, preset.name, compiled)
-    if Space(template, compiled, device("h200")).why_not(candidate.parameters):
+    candidate = preset_candidate(template, preset.name, context.compiled)
+    if Space(template, context.compiled, device("h200")).why_not(candidate.parameters):
         return []
     started = time.perf_counter()
-    context = EvaluationContext(
-        kernel,
-        compiled,
-        (workload,),
-        target,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        7,
-        mode="hot",
-    )
-    source = context.render(candidate)
-    cubin = toolchain.compile(source, target.device.arch)
-    subject = context.subject(candidate, source, cubin)
-    result = CorrectnessGate().judge(subject)
-    time_us = None
-    if workload.name in TIMED and result.outcome == "passed":
-        timings = target.measure(subject.program, cubin, timed_problems(subject))
-        time_us = timings[0].time_median_us if isinstance(timings, tuple) else None
+    row = preset_row(context, candidate, preset.name)
+    timed = "" if row["time_median_us"] is None else f"{row['time_median_us']:.2f} us hot; "
     print(
-        f"{kernel.name:14}{preset.name:16}{workload.name:16}{result.outcome:8}{time.perf_counter() - started:6.1f} s  "
-        f"{'' if time_us is None else f'{time_us:.2f} us hot; '}{result.sentence}",
+        f"{kernel.name:14}{preset.name:16}{workload.name:16}{row['outcome']:8}"
+        f"{time.perf_counter() - started:6.1f} s  {timed}{row['sentence']}",
         flush=True,
     )
-    return [
-        {
-            "what": "preset",
-            "kernel": kernel.name,
-            "preset": preset.name,
-            "workload": workload.name,
-            "outcome": str(result.outcome),
-            "registers": max(entry.registers for entry in cubin.entries),
-            "spill_bytes": sum(entry.spill_bytes for entry in cubin.entries),
-            "time_median_us": time_us,
-            "mode": "hot",
-            "sentence": result.sentence,
-            "source": source.digest,
-        }
-    ]
+    return [row]
+
+
+def preset_row(context: EvaluationContext, candidate: Candidate, preset: str) -> Row:
+    """Correctness, and the time where the preset is correct and its workload is a timed one."""
+    workload = context.workloads[0].name
+    subject = compiled_subject(context, candidate)
+    result, time_us = CorrectnessGate().judge(subject), None
+    if workload in TIMED and result.outcome == "passed":
+        problems = timed_problems(subject)
+        timings = context.target.measure(subject.program, subject.cubin, problems)
+        time_us = timings[0].time_median_us if isinstance(timings, tuple) else None
+    return {
+        "what": "preset",
+        "kernel": context.kernel.name,
+        "preset": preset,
+        "workload": workload,
+        "outcome": str(result.outcome),
+        "registers": max(entry.registers for entry in subject.cubin.entries),
+        "spill_bytes": sum(entry.spill_bytes for entry in subject.cubin.entries),
+        "time_median_us": time_us,
+        "mode": "hot",
+        "sentence": result.sentence,
+        "source": subject.source.digest,
+    }
 
 
 def main() -> int:
-    out, only = Path(sys.argv[1]), sys.argv[2:]
-    made = {"environment": {**environment(), "device": open_device_name()}, "rows": []}
-    for part in (accumulators, presets):
-        if not only or f"--{part.__name__}" in only:
-            made["rows"] += part()
-            out.write_text(json.dumps(made, indent=1) + "\n")
-    judged = [row for row in made["rows"] if row["what"] == "preset"]
-    wrong = [one for one in judged if one["outcome"] != "passed"]
-    print(f"{len(judged)} presets and workloads, {len(wrong)} not right")
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--accumulators", action="store_true", help="only the accumulator")
+    only.add_argument("--presets", action="store_true", help="only the presets")
+    options = parser.parse_args()
+    require_gpu()
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    result: dict[str, Any] = {"environment": {**environment(), "device": name}, "rows": []}
+    for part, skipped in ((accumulators, options.presets), (presets, options.accumulators)):
+        if not skipped:
+            result["rows"] += part()
+            write_json(options.out, result)
+    judged = [row for row in result["rows"] if row["what"] == "preset"]
+    wrong = [row for row in judged if row["outcome"] != "passed"]
+    print(f"{len(judged)} presets and workloads, {len(wrong)} of them wrong")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

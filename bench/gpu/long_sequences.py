@@ -1,27 +1,24 @@
 """Candidates for long sequences, timed on a GPU: TFLOP/s beside registers, spills and occupancy.
 
-    python bench/gpu/long_sequences.py OUT.json [LIST ...]
+    python -m bench.gpu.long_sequences OUT.json [LIST ...]
 
-Each line of a LIST (bench/gpu/long_sequences.txt unless named) is a workload, a folder of templates (`.` for the
-repository's), a template, and NAME=VALUE settings; `#` begins a comment. Everything is compiled first, then
-taken through the gates on cuda:0 with hot caches, so that a time is never that of a wrong kernel. Rows are
-written as they come.
+Each line of a LIST (by default bench/gpu/long_sequences.txt) is a workload, a folder of templates
+(`.` for the repository's), a template, and NAME=VALUE settings; `#` begins a comment. All
+candidates are compiled first and then pass the gates on cuda:0 with hot caches, so that only
+correct kernels are timed. Rows are written as they come.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
+from bench.command_line import require_gpu, script_parser
+from bench.environment import target_environment
+from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import GreenfastError, UsageError
@@ -38,6 +35,7 @@ from greenfast.search.toolchain import CompileFailed, Toolchain
 from greenfast.search.verdict import performance_of, verdict_name
 
 KERNEL = "attention"
+LIST = Path(__file__).with_suffix(".txt")
 
 
 @dataclass(frozen=True)
@@ -55,49 +53,46 @@ class Entry:
         return " ".join([self.workload, self.root, self.template, *settings])
 
 
-def entries(paths: list[str]) -> list[Entry]:
-    found = []
-    for path in paths:
-        for line in Path(path).read_text().splitlines():
-            words = line.partition("#")[0].split()
-            if words:
-                settings = tuple(
-                    (word.partition("=")[0], word.partition("=")[2]) for word in words[3:]
-                )
-                found.append(Entry(words[0], words[1], words[2], settings))
-    return list(dict.fromkeys(found))
+def entries(paths: list[Path]) -> list[Entry]:
+    """The different entries of all lists, in order."""
+    lines = (line.partition("#")[0].split() for path in paths for line in path.open())
+    return list(dict.fromkeys(entry_of(words) for words in lines if words))
 
 
-class Shop:
-    """One target and toolchain, and a catalogue a folder of templates."""
+def entry_of(words: list[str]) -> Entry:
+    workload, root, template, *settings = words
+    pairs = (setting.partition("=") for setting in settings)
+    return Entry(workload, root, template, tuple((name, value) for name, _, value in pairs))
 
-    def __init__(self, roots: set[str]) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="greenfast-bench-"))
+
+class Roots:
+    """One target and toolchain, and a catalogue for each folder of templates."""
+
+    def __init__(self, roots: set[str], folder: Path) -> None:
         self.catalogues = {
             root: Catalogue([REPOSITORY_TEMPLATES, *([Path(root)] if root != "." else [])])
             for root in roots
         }
-        self.toolchain = Toolchain(self.folder, usable_cores())
-        includes = tuple(
-            dict.fromkeys(
-                path for catalogue in self.catalogues.values() for path in catalogue.include_dirs
-            )
-        )
-        self.target = open_target("cuda:0", TargetSettings(self.folder, includes, 1))
+        self.toolchain = Toolchain(folder, usable_cores())
+        catalogues = self.catalogues.values()
+        includes = dict.fromkeys(path for known in catalogues for path in known.include_dirs)
+        self.target = open_target("cuda:0", TargetSettings(folder, tuple(includes), 1))
+        self.target.prepare()
 
-    def made(self, entry: Entry) -> tuple[EvaluationContext, Candidate, str | None]:
-        """The entry's bench and candidate, and why its space excludes it."""
+    def candidate(self, entry: Entry) -> tuple[EvaluationContext, Candidate]:
+        """The entry's context and candidate; UsageError for a point that its space excludes."""
         catalogue = self.catalogues[entry.root]
         kernel = catalogue.kernel(KERNEL)
         template, workload = kernel.template(entry.template), kernel.workload(entry.workload)
         compiled = workload.compile_time(kernel)
         given = {name: value_of(template, name, text) for name, text in entry.settings}
         parameters = complete_parameters(template, given, compiled)
-        if left := {name for name, value in given.items() if dict(parameters)[name] != value}:
+        if inactive := {name for name, value in given.items() if dict(parameters)[name] != value}:
             raise UsageError(
-                f"no meaning beside the others: {', '.join(sorted(left))}", code="inactive"
+                f"inactive with the other settings: {', '.join(sorted(inactive))}", code="inactive"
             )
-        candidate = Candidate(KERNEL, template.name, parameters, Origin(OriginKind.SEEDED))
+        if why := Space(template, compiled, self.target.device).why_not(parameters):
+            raise UsageError(why, code="excluded")
         context = EvaluationContext(
             kernel,
             compiled,
@@ -109,60 +104,55 @@ class Shop:
             0,
             mode="hot",
         )
-        return (
-            context,
-            candidate,
-            Space(template, compiled, self.target.device).why_not(candidate.parameters),
-        )
+        return context, Candidate(KERNEL, template.name, parameters, Origin(OriginKind.SEEDED))
+
+    def close(self) -> None:
+        self.target.close()
+        self.toolchain.close()
 
 
 def value_of(template: TemplateSpec, name: str, text: str) -> Value:
-    """The value that a setting spells; the text itself, which is refused later, when there is none."""
-    return next(
-        (value for value in template.parameter(name).values if str(value).lower() == text.lower()),
-        text,
-    )
+    """The parameter's value that `text` spells; if there is none, `text`, which is refused later."""
+    values = template.parameter(name).values
+    return next((value for value in values if str(value).lower() == text.lower()), text)
 
 
-def compiled_figures(shop: Shop, entry: Entry) -> dict:
+def compiled_figures(roots: Roots, entry: Entry) -> Row:
+    """Registers, spills, shared memory and occupancy; or why the candidate is excluded."""
     try:
-        context, candidate, why = shop.made(entry)
-        if why is not None:
-            return {"excluded": why}
-        source = context.render(candidate)
-        cubin = shop.toolchain.compile(source, shop.target.device.arch)
+        context, candidate = roots.candidate(entry)
+        cubin = roots.toolchain.compile(context.render(candidate), roots.target.device.arch)
     except GreenfastError as error:
         return {"excluded": str(error)}
     if isinstance(cubin, CompileFailed):
         return {"excluded": cubin.sentence}
-    template = context.kernel.template(candidate.template)
-    point, first = resolve(template, candidate.parameters, context.compiled), cubin.entries[0]
-    held = occupancy(
-        shop.target.device,
+    template, first = context.kernel.template(candidate.template), cubin.entries[0]
+    point = resolve(template, candidate.parameters, context.compiled)
+    occupied = occupancy(
+        roots.target.device,
         first.registers,
         point.threads_per_block,
         point.smem_dynamic_bytes + first.smem_static_bytes,
     )
-    flop = context.kernel.work_flop(workload_case(context.workloads[0], 0).values(context.kernel))
+    values = workload_case(context.workloads[0], 0).values(context.kernel)
     return {
-        "flop": flop,
+        "flop": context.kernel.work_flop(values),
         "registers": first.registers,
         "spill_bytes": first.spill_bytes,
         "smem_bytes": point.smem_dynamic_bytes,
-        "blocks_per_sm": held.blocks_per_sm,
-        "limited_by": held.limited_by,
+        "blocks_per_sm": occupied.blocks_per_sm,
+        "limited_by": occupied.limited_by,
     }
 
 
-def timed(shop: Shop, entry: Entry, flop: float) -> dict:
-    context, candidate, _ = shop.made(entry)
+def timed(roots: Roots, entry: Entry, flop: float) -> Row:
+    context, candidate = roots.candidate(entry)
     began = time.perf_counter()
     verdict = evaluate(candidate, context).verdict
     evidence = performance_of(verdict)
-    sentence = getattr(verdict, "sentence", "") or getattr(verdict, "message", "")
     row = {
         "verdict": verdict_name(verdict),
-        "sentence": sentence,
+        "sentence": getattr(verdict, "sentence", "") or getattr(verdict, "message", ""),
         "seconds": round(time.perf_counter() - began, 2),
     }
     if evidence and evidence.timings:
@@ -177,33 +167,36 @@ def timed(shop: Shop, entry: Entry, flop: float) -> dict:
     return row
 
 
-def main(out: Path, wanted: list[Entry]) -> None:
-    shop = Shop({one.root for one in wanted})
-    shop.target.prepare()
-    environment = {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "cores": usable_cores(),
-        "python": platform.python_version(),
-        **dict(shop.toolchain.identity),
-        **dict(shop.target.identity()),
-    }
-    rows = []
-    try:
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            figures = list(pool.map(lambda one: compiled_figures(shop, one), wanted))
-        for entry, found in zip(wanted, figures):
-            row = {"candidate": entry.text, **found}
-            if "excluded" not in found:
-                row |= timed(shop, entry, found["flop"])
-            rows.append(row)
-            out.write_text(json.dumps({"environment": environment, "rows": rows}) + "\n")
-            print(line(row), flush=True)
-    finally:
-        shop.target.close()
-        shop.toolchain.close()
+def main() -> None:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("lists", type=Path, nargs="*", metavar="LIST", default=[LIST])
+    options = parser.parse_args()
+    require_gpu()
+    wanted = entries(options.lists)
+    with tempfile.TemporaryDirectory(prefix="greenfast-long-") as folder:
+        roots = Roots({entry.root for entry in wanted}, Path(folder))
+        try:
+            measure(roots, wanted, options.out)
+        finally:
+            roots.close()
 
 
-def line(row: dict) -> str:
+def measure(roots: Roots, wanted: list[Entry], out: Path) -> None:
+    """Compile every entry on all cores, then time one after another."""
+    environment, rows = target_environment(roots.toolchain, roots.target), []
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        figures = list(pool.map(lambda entry: compiled_figures(roots, entry), wanted))
+    for entry, compiled in zip(wanted, figures, strict=True):
+        row = {"candidate": entry.text, **compiled}
+        if "excluded" not in compiled:
+            row |= timed(roots, entry, compiled["flop"])
+        rows.append(row)
+        write_json(out, {"environment": environment, "rows": rows})
+        print(line(row), flush=True)
+
+
+def line(row: Row) -> str:
     if "excluded" in row:
         return f"   excluded  {row['candidate']}: {row['excluded'][:120]}"
     if "us" not in row:
@@ -216,4 +209,4 @@ def line(row: dict) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), entries(sys.argv[2:] or [str(Path(__file__).with_suffix(".txt"))]))
+    main()

@@ -1,32 +1,35 @@
 """The recordings that ship: complete sub-lattices of attention's templates, swept on a GPU.
 
-    python bench/gpu/record_sweeps.py --count                        how many candidates each sweep has (no GPU needed)
-    python bench/gpu/record_sweeps.py --count 24                     and what compiles of so many of each, at random
-    python bench/gpu/record_sweeps.py FOLDER [--seconds S] NAME ...  sweep them, S seconds each; a second call goes on
-    python bench/gpu/record_sweeps.py FOLDER --finish NAME ...       write what the journals hold, marked as incomplete
+    python -m bench.gpu.record_sweeps --count               candidates of each sweep (no GPU needed)
+    python -m bench.gpu.record_sweeps --count 24            and how 24 random ones of each compile
+    python -m bench.gpu.record_sweeps FOLDER [--seconds S] NAME ...
+                                                            sweep, S seconds each; resumable
+    python -m bench.gpu.record_sweeps FOLDER --finish NAME ...
+                                                            write the journals, marked incomplete
 
 Needs no more than the GPU target does: CuPy, NumPy, Jinja2, ml_dtypes and NVRTC's wheels.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
+import greenfast
+from bench.command_line import require_gpu, script_parser
+from bench.results import Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.sweep import Sweep, SweepOrder
+from greenfast.search.kernels.spec import Items
+from greenfast.search.loop.sweep import Progress, Sweep, Sweeping, SweepOrder
 from greenfast.search.loop.sweep_journal import finish
 from greenfast.search.recordings.file import SUFFIX
 from greenfast.search.recordings.lattice import lattice_of, lattice_points
@@ -37,7 +40,8 @@ from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed, Toolchain
 
 KERNEL = "attention"
-# name: workload, template, baseline, values. A fast baseline lets most candidates go after a few blocks.
+# name: workload, template, baseline, values. With a fast baseline most candidates need only a few
+# blocks.
 SWEEPS = {
     "mission-mma-h200": (
         "mission",
@@ -111,25 +115,27 @@ def order_of(name: str, catalogue: Catalogue) -> SweepOrder:
 
 
 def count(samples: int) -> None:
-    """Candidates of each sweep; of `samples` random ones, what the assembler says."""
+    """Print the number of candidates in each sweep, and how `samples` random ones compile."""
     catalogue = Catalogue.from_environment()
     for name in SWEEPS:
         order = order_of(name, catalogue)
         compiled = order.workloads[0].compile_time(order.kernel)
         space = Space(order.kernel.template(order.template), compiled, device("h200"))
         points = lattice_points(space, order.lattice)
-        said = assembled(
-            order, compiled, random.Random(1).sample(points, min(samples, len(points))), catalogue
-        )
-        print(name, len(points), "candidates", dict(said), flush=True)
+        sample = random.Random(1).sample(points, min(samples, len(points)))
+        outcomes = assembled(order, compiled, sample, catalogue)
+        print(name, len(points), "candidates", dict(outcomes), flush=True)
 
 
-def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Counter:
+def assembled(
+    order: SweepOrder, compiled: Items, points: Sequence[Items], catalogue: Catalogue
+) -> Counter[str]:
+    """How many of the points have a compile failure of each reason, spill, or do neither."""
     template = order.kernel.template(order.template)
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
 
-        def one(point) -> str:
+        def outcome(point: Items) -> str:
             candidate = Candidate(
                 order.kernel.name, template.name, point, Origin(OriginKind.SEEDED)
             )
@@ -141,13 +147,14 @@ def assembled(order: SweepOrder, compiled, points, catalogue: Catalogue) -> Coun
             return "spills" if any(entry.spill_bytes for entry in cubin.entries) else "no_spills"
 
         with ThreadPoolExecutor(usable_cores()) as pool:
-            said = Counter(pool.map(one, points))
+            outcomes = Counter(pool.map(outcome, points))
         toolchain.close()
-    return said
+    return outcomes
 
 
 def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
-    """0 when every named sweep is complete."""
+    """Run the named sweeps, `seconds` each; 0 if every one is complete."""
+    require_gpu()
     folder.mkdir(parents=True, exist_ok=True)
     catalogue, cores = Catalogue.from_environment(), usable_cores()
     with tempfile.TemporaryDirectory(prefix="greenfast-record-") as cache:
@@ -157,45 +164,39 @@ def sweep(folder: Path, names: list[str], seconds: float | None) -> int:
         try:
             for name in names:
                 begin = time.monotonic()
-                made = Sweep(
+                running = Sweep(
                     order_of(name, catalogue),
                     target,
                     toolchain,
                     catalogue.include_dirs,
-                    greenfast_version(),
+                    greenfast.__version__,
                 )
-                left = made.run(folder / f"{name}{SUFFIX}", 2 * cores, seconds, Lines(name))
+                report = running.run(folder / f"{name}{SUFFIX}", 2 * cores, seconds, Lines(name))
                 took = time.monotonic() - begin
-                rows = left.recording.rows if left.recording else ()
-                said = Counter(f"{row.stage or 'right'} {row.reason or 'faster'}" for row in rows)
-                print(
-                    json.dumps(
-                        {
-                            "name": name,
-                            "recorded": left.done,
-                            "of": left.total,
-                            "seconds": round(took, 1),
-                            "complete": left.recording is not None
-                            and left.recording.heading.complete,
-                            "timed": left.recording.heading.timed if left.recording else None,
-                            "said": dict(said),
-                            "faults": left.faults[:5],
-                        }
-                    ),
-                    flush=True,
-                )
-                complete = complete and left.recording is not None
+                print(json.dumps(summary(name, report, took)), flush=True)
+                complete = complete and report.recording is not None
         finally:
             target.close()
             toolchain.close()
     return 0 if complete else 1
 
 
-def greenfast_version() -> str:
-    try:
-        return version("greenfast")
-    except PackageNotFoundError:
-        return "a checkout"
+def summary(name: str, report: Sweeping, seconds: float) -> Row:
+    recording = report.recording
+    outcomes = Counter(
+        f"{row.stage or 'right'} {row.reason or 'faster'}"
+        for row in (recording.rows if recording else ())
+    )
+    return {
+        "name": name,
+        "recorded": report.done,
+        "of": report.total,
+        "seconds": round(seconds, 1),
+        "complete": recording is not None and recording.heading.complete,
+        "timed": recording.heading.timed if recording else None,
+        "said": dict(outcomes),
+        "faults": report.faults[:5],
+    }
 
 
 class Lines:
@@ -204,7 +205,7 @@ class Lines:
     def __init__(self, name: str) -> None:
         self._name, self._next = name, 0.0
 
-    def __call__(self, progress) -> None:
+    def __call__(self, progress: Progress) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 5.0
             left = (
@@ -219,27 +220,25 @@ class Lines:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--count", nargs="?", const=0, type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--finish", action="store_true")
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SWEEPS))
-    given = parser.parse_intermixed_args()
-    if given.count is not None:
-        count(given.count)
+    options = parser.parse_intermixed_args()
+    if options.count is not None:
+        count(options.count)
         return 0
-    if given.folder is None or not given.names:
+    if options.folder is None or not options.names:
         parser.error("FOLDER and a sweep's NAME are needed")
-    if unknown := [one for one in given.names if one not in SWEEPS]:
+    if unknown := [name for name in options.names if name not in SWEEPS]:
         parser.error(f"no such sweep: {', '.join(unknown)}; known: {', '.join(SWEEPS)}")
-    if given.finish:
-        for name in given.names:
-            print(name, len(finish(given.folder / f"{name}{SUFFIX}").rows), "candidates")
+    if options.finish:
+        for name in options.names:
+            print(name, len(finish(options.folder / f"{name}{SUFFIX}").rows), "candidates")
         return 0
-    return sweep(given.folder, given.names, given.seconds)
+    return sweep(options.folder, options.names, options.seconds)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,25 @@
-"""Searches of the second kernel, rmsnorm, on a GPU: is anything here attention-shaped, and what does it win there?
+"""Searches of the second kernel, rmsnorm, on a GPU: does the search work as well outside attention?
 
-    python bench/gpu/rmsnorm.py OUT.json [--target cuda:0] [--trials 60] [--workload NAME ...]
+    python -m bench.gpu.rmsnorm OUT.json [--target cuda:0] [--trials 60] [--workload NAME ...]
 
-A row a workload, as issue tables have them: the confirmed winner, and its peers timed in turns with it. PyTorch has no
-fused residual add: torch-rms-norm is two operations, and both of their times are in it.
+Each workload gives a row with the confirmed winner and its peers, timed in turns with it. PyTorch
+has no fused residual add: torch-rms-norm is two operations, and its time is the sum of both.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
+from bench.command_line import greenfast_json, require_gpu, script_parser
 from bench.environment import environment
+from bench.results import Row, write_json
 from greenfast.db.store import Store
 
-# The mode that DESIGN.md's default gives each workload, said aloud.
+# The mode that is each workload's default by its size, written out.
 MODES = {
     "decode": "hot",
     "one_row": "hot",
@@ -35,56 +31,33 @@ MODES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--target", default="cuda:0")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--workload", action="append", choices=MODES)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
+    if options.target.startswith("cuda"):
+        require_gpu()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for workload in chosen.workload or ("prompt", "one_row", "decode"):
-            found = search(workload, chosen, folder)
-            rows.append({**row(found, workload), "presets": presets(found["id"], Path(folder))})
-            chosen.out.write_text(
-                json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
-            )
+        for workload in options.workload or ("prompt", "one_row", "decode"):
+            detail = search(workload, options, folder)
+            presets = preset_trials(detail["id"], Path(folder))
+            rows.append({**search_row(detail, workload), "presets": presets})
+            write_json(options.out, {"environment": environment(), "rows": rows})
             print(json.dumps(rows[-1]), flush=True)
 
 
-def search(workload: str, chosen: argparse.Namespace, folder: str) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "greenfast",
-        "search",
-        "rmsnorm",
-        "--target",
-        chosen.target,
-        "--workload",
-        workload,
-        "--mode",
-        MODES[workload],
-        "--trials",
-        str(chosen.trials),
-        "--seed",
-        "1",
-        "--json",
-    ]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "GREENFAST_DATA": folder},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode or not done.stdout:
-        sys.exit(f"{workload}: the search ended with {done.returncode}")
-    return json.loads(done.stdout)
+def search(workload: str, options: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Run `greenfast search` to its end and return its description."""
+    arguments = ["search", "rmsnorm", "--target", options.target, "--workload", workload]
+    arguments += ["--mode", MODES[workload], "--trials", str(options.trials), "--seed", "1"]
+    return greenfast_json(*arguments, data=folder)
 
 
-def presets(search_id: str, folder: Path) -> list[dict[str, Any]]:
-    """The documented designs, which every search begins with: what each took beside the baseline."""
+def preset_trials(search_id: str, folder: Path) -> list[Row]:
+    """The presets, with which every search begins, beside the baseline."""
     store = Store.open(f"sqlite:///{folder / 'greenfast.sqlite3'}")
     try:
         return [
@@ -102,37 +75,34 @@ def presets(search_id: str, folder: Path) -> list[dict[str, Any]]:
         store.close()
 
 
-def row(found: dict[str, Any], workload: str) -> dict[str, Any]:
-    best, confirmation = found["best"] or {}, found["confirmation"] or {}
-    against = next(
-        (one for one in confirmation.get("comparisons", ()) if one["against"] == "baseline"), None
-    )
+def search_row(detail: dict[str, Any], workload: str) -> Row:
+    best, confirmation = detail["best"] or {}, detail["confirmation"] or {}
+    comparisons = confirmation.get("comparisons", ())
+    against = next((item for item in comparisons if item["against"] == "baseline"), None)
     return {
         "workload": workload,
         "l2": MODES[workload],
-        "counts": found["counts"],
+        "counts": detail["counts"],
         "template": best.get("template"),
         "parameters": best.get("parameters"),
         "time_median_us": best.get("time_median_us"),
-        "baseline": found["baseline"],
-        "baseline_us": (found["baseline_trial"] or {}).get("time_median_us"),
+        "baseline": detail["baseline"],
+        "baseline_us": (detail["baseline_trial"] or {}).get("time_median_us"),
         "confirmed": confirmation.get("confirmed"),
         "ratio_to_baseline": against and against["ratio"],
         "interval": against and [against["ratio_low"], against["ratio_high"]],
-        "why": found["why"],
-        "peers": [
-            {
-                "name": peer["name"],
-                "version": peer["version"],
-                "outcome": peer["outcome"],
-                "sentence": peer["sentence"],
-                "time_median_us": peer["time_median_us"],
-                "ratio": peer["comparison"] and peer["comparison"]["ratio"],
-                "interval": peer["comparison"]
-                and [peer["comparison"]["ratio_low"], peer["comparison"]["ratio_high"]],
-            }
-            for peer in found["peers"]
-        ],
+        "why": detail["why"],
+        "peers": [peer_row(peer) for peer in detail["peers"]],
+    }
+
+
+def peer_row(peer: dict[str, Any]) -> Row:
+    comparison = peer["comparison"]
+    names = ("name", "version", "outcome", "sentence", "time_median_us")
+    return {
+        **{name: peer[name] for name in names},
+        "ratio": comparison and comparison["ratio"],
+        "interval": comparison and [comparison["ratio_low"], comparison["ratio_high"]],
     }
 
 

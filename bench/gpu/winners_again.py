@@ -1,31 +1,25 @@
-"""Each published winner once more through all gates, as its command in attention_winners.json does it, on fresh seeds.
+"""Each published winner once more through all gates, by its stored command, on fresh seeds.
 
-    python bench/gpu/winners_again.py OUT.json [--target cuda:0]
+    python -m bench.gpu.winners_again OUT.json [--target cuda:0]
 
-What a search found stays right when the checks grow: says for each winner what today's gates say of it. Rows that OUT.json
-holds of the target and of the kernel's files as they are stay; the next run goes on. Exits 1 when one is not right.
+A winner has to stay correct when the checks grow; its row holds the verdict of the present gates.
+Rows in OUT.json of this target and of the kernel's present files are kept, and the next run
+continues. Exits 1 if a winner fails a gate.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import secrets
 import shlex
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
+from bench.command_line import require_gpu, run_greenfast, script_parser
+from bench.results import Row, read_json, read_result, write_json
 from greenfast.search.digest import digest
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
-WINNERS = ROOT / "bench" / "results" / "h200" / "attention_winners.json"
-COMMAND = (sys.executable, "-c", "from greenfast.app.cli.main import main; main()")
 KEPT = (
     "verdict",
     "stage",
@@ -39,51 +33,45 @@ KEPT = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--target", default="cuda:0")
-    chosen, kernel = (
-        parser.parse_args(),
-        digest(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")),
-    )
-    found = json.loads(chosen.out.read_text())["rows"] if chosen.out.is_file() else []
-    rows = [one for one in found if one["kernel_digest"] == kernel]
+    options = parser.parse_args()
+    if options.target.startswith("cuda"):
+        require_gpu()
+    kernel_digest = digest(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
+    stored = read_json(options.out)["rows"] if options.out.is_file() else []
+    rows = [row for row in stored if row["kernel_digest"] == kernel_digest]
     done = {(row["workload"], row["target"]) for row in rows}
-    for winner in json.loads(WINNERS.read_text())["rows"]:
-        if (winner["workload"], chosen.target) in done:
+    for winner in read_result("h200/attention_winners")["rows"]:
+        if (winner["workload"], options.target) in done:
             continue
-        rows.append({**again(winner, chosen.target), "kernel_digest": kernel})
+        rows.append({**again(winner, options.target), "kernel_digest": kernel_digest})
         print(json.dumps(rows[-1]), flush=True)
-        chosen.out.write_text(
-            json.dumps(
-                {"environment": {"date": time.strftime("%Y-%m-%d", time.gmtime())}, "rows": rows}
-            )
-            + "\n"
-        )
+        environment = {"date": time.strftime("%Y-%m-%d", time.gmtime())}
+        write_json(options.out, {"environment": environment, "rows": rows})
     return 0 if all(row["same_source"] and row["right"] for row in rows) else 1
 
 
-def again(winner: dict[str, Any], target: str) -> dict[str, Any]:
-    seed, words = (
-        secrets.randbits(31),
-        shlex.split(winner["command"].replace("--target cuda:0", f"--target {target}"))[1:],
-    )
-    found = subprocess.run(
-        [*COMMAND, *words, "--seed", str(seed), "--json"], cwd=ROOT, capture_output=True, text=True
-    )
+def again(winner: Row, target: str) -> Row:
+    """The winner's trial on `target` with a new seed."""
+    seed = secrets.randbits(31)
+    command = winner["command"].replace("--target cuda:0", f"--target {target}")
+    words = shlex.split(command)[1:]
+    process = run_greenfast(*words, "--seed", str(seed), "--json", check=False)
     try:
-        said = json.loads(found.stdout)
+        trial = json.loads(process.stdout)
     except ValueError:
-        said = {"sentence": found.stderr.strip()[-300:]}
-    gates = {name: gate["outcome"] for name, gate in (said.get("gates") or {}).items()}
+        trial = {"sentence": process.stderr.strip()[-300:]}
+    gates = {name: gate["outcome"] for name, gate in (trial.get("gates") or {}).items()}
     return {
         "workload": winner["workload"],
         "target": target,
         "seed": seed,
-        **{name: said.get(name) for name in KEPT},
+        **{name: trial.get(name) for name in KEPT},
         "gates": gates,
         "right": gates.get("correctness") == "passed" and gates.get("safety") == "passed",
-        "same_source": said.get("source_digest") == winner["source_digest"],
+        "same_source": trial.get("source_digest") == winner["source_digest"],
     }
 
 

@@ -1,9 +1,9 @@
 """Random candidates on a real GPU, beside the emulator: are they right there too, and how do times compare?
 
-    python bench/model/gpu_check.py emulator OUT.json          here: verdicts and modelled times
-    python bench/model/gpu_check.py gpu OUT.json               on a machine with CuPy and a GPU: results and measured times
-    python bench/model/gpu_check.py merge EMULATOR.json GPU.json     prints the comparison; --save keeps it in bench/results/
-    python bench/model/gpu_check.py remodel                    the kept comparison with modelled times as they are now
+    python -m bench.model.gpu_check emulator OUT.json          here: verdicts and modelled times
+    python -m bench.model.gpu_check gpu OUT.json               on a machine with CuPy and a GPU: results and measured times
+    python -m bench.model.gpu_check merge EMULATOR.json GPU.json     prints the comparison; --save keeps it in bench/results/
+    python -m bench.model.gpu_check remodel                    the kept comparison with modelled times as they are now
 
 The GPU's part needs CuPy, NumPy, Jinja2 and ml_dtypes. Times are a first look (one graph of launches, warm L2), not
 the protocol that accepts candidates.
@@ -18,8 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device

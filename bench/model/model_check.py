@@ -1,11 +1,11 @@
 """The model and the mix of instructions against a real GPU.
 
-    python bench/model/model_check.py gpu OUT.json       on a machine with CuPy and a GPU: times, and instructions by ncu
-    python bench/model/model_check.py merge OUT.json     here: mixes and modelled times beside them; --save keeps instruction_mix.json
-    python bench/model/model_check.py searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
+    python -m bench.model.model_check gpu OUT.json       on a machine with CuPy and a GPU: times, and instructions by ncu
+    python -m bench.model.model_check merge OUT.json     here: mixes and modelled times beside them; --save keeps instruction_mix.json
+    python -m bench.model.model_check searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
                                                    in the database of a machine with a GPU; --save keeps model_check.json
-    python bench/model/model_check.py recorded FILE ...  here: the same for samples of recordings; --save keeps model_recorded.json
-    python bench/model/model_check.py atomics            here: the same for the candidates of kept searches and lessons that add floats
+    python -m bench.model.model_check recorded FILE ...  here: the same for samples of recordings; --save keeps model_recorded.json
+    python -m bench.model.model_check atomics            here: the same for the candidates of kept searches and lessons that add floats
                                                    atomically; --save keeps model_atomics.json
 
 Candidates of `gpu`: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
@@ -24,8 +24,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy
 

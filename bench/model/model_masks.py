@@ -1,10 +1,10 @@
 """The model against times of an H200 by template and mask: do its blocks that see fewer keys cost less?
 
-python bench/model/model_masks.py            here: modelled times beside those of the searches that are kept
+python -m bench.model.model_masks            here: modelled times beside those of the searches that are kept
                                        (bench/results/h200/attention_searches); --save keeps model_masks.json
-python bench/model/model_masks.py gpu OUT.json    on a machine with a GPU, 3 minutes: times random candidates of workloads that no
+python -m bench.model.model_masks gpu OUT.json    on a machine with a GPU, 3 minutes: times random candidates of workloads that no
                                        search was kept of: causal, grouped heads, odd lengths, and odd causal ones
-python bench/model/model_masks.py merge OUT.json      here: both together; --save keeps model_masks.json
+python -m bench.model.model_masks merge OUT.json      here: both together; --save keeps model_masks.json
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.model.gpu_check import DEADLINE_S, _spearman
 from greenfast.search.cores import usable_cores

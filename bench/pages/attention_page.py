@@ -1,26 +1,26 @@
-"""The tables of docs/attention.md, made from bench/results/ and the templates' own tomls: `python bench/pages/attention_page.py --save`.
+"""The tables of docs/attention.md, made from results and from the templates' tomls.
 
-What no result backs says "not measured yet"; nothing here computes what a result does not hold.
+    python -m bench.pages.attention_page [--save]
+
+A figure that no result holds is left out, or the page has "not measured yet" in its place.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from bench.gpu.attention_searches import WORKLOADS, finished
-from bench.pages.h200_page import NOT_YET, Row, result, rows, table
+from bench.gpu.attention_rows import WORKLOADS, finished
+from bench.pages.attention_lessons import lessons, prototypes
+from bench.pages.figures import figure, interval
+from bench.pages.sections import DOCS, NOT_YET, filled_page, rows, run_page, source_of, table
+from bench.results import RESULTS, Row, find_result, result_file
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import TemplateSpec
 
-PAGE, RESULTS = ROOT / "docs" / "attention.md", ROOT / "bench" / "results"
-BEGIN, END = "<!-- {}: begin (bench/pages/attention_page.py) -->", "<!-- {}: end -->"
+PAGE = DOCS / "attention.md"
 SHORT = ("small", "mission", "mission_512")  # aim: 0.8 of the best peer's time
 AIM_RATIO, AIM_TFLOPS = 0.8, {64: 320.0, 128: 350.0}
-MOST_STALLS = 2
+LISTED_STALLS = 2
 
 
 # ---- what there is ----
@@ -44,7 +44,7 @@ def templates() -> str:
     return table(("template", "idea", "D", "from", "parameters", "same bits every time"), lines)
 
 
-def repeats(template) -> str:
+def repeats(template: TemplateSpec) -> str:
     if template.deterministic_when is None:
         return "yes" if template.deterministic else "no"
     return f"where `{template.deterministic_when.text}`"
@@ -66,20 +66,21 @@ def checked() -> str:
     """Every preset of every kernel, in every group of options, on several seeds."""
     lines = []
     for name in ("presets_emulator", "h200/presets"):
-        found, judged = result(name).get("found"), rows(name)
-        if found:
+        summary, judged = find_result(name).get("found"), rows(name)
+        if summary:
             groups = {
-                str((one["kernel"], one["template"], one["preset"], one["group"])) for one in judged
+                str(tuple(row[key] for key in ("kernel", "template", "preset", "group")))
+                for row in judged
             }
             lines.append(
                 (
-                    f"`{found['target']}`",
-                    found["presets"],
+                    f"`{summary['target']}`",
+                    summary["presets"],
                     len(groups),
-                    len({one["seed"] for one in judged}),
-                    found["checks"],
-                    f"**{found['not right']}**",
-                    f"`bench/results/{name}.json`",
+                    len({row["seed"] for row in judged}),
+                    summary["checks"],
+                    f"**{summary['not right']}**",
+                    source_of(name),
                 )
             )
     return table(
@@ -92,14 +93,16 @@ def checked() -> str:
 
 def searches() -> list[Row]:
     """Finished searches in the order of the table."""
-    found = {one["workload"]: one for one in finished(RESULTS / "h200")}
-    return [found[name] for name in WORKLOADS if name in found]
+    by_workload = {search["workload"]: search for search in finished(RESULTS / "h200")}
+    return [by_workload[name] for name in WORKLOADS if name in by_workload]
 
 
-def tflops(row: Row) -> float:
-    dims, rows_, keys = row["dims"], row["dims"]["S_q"], row["dims"]["S_kv"]
-    pairs = rows_ * keys if row["mask"] == "none" else rows_ * (rows_ + 1) // 2
-    return 4 * dims["B"] * dims["H"] * dims["D"] * pairs / row["time_median_us"] / 1e6
+def tflops(search: Row) -> float:
+    """The winner's TFLOP/s; of a causal mask only the visible pairs of a row and a key count."""
+    dims = search["dims"]
+    queries, keys = dims["S_q"], dims["S_kv"]
+    pairs = queries * keys if search["mask"] == "none" else queries * (queries + 1) // 2
+    return 4 * dims["B"] * dims["H"] * dims["D"] * pairs / search["time_median_us"] / 1e6
 
 
 def outcomes() -> str:
@@ -129,7 +132,7 @@ def outcomes() -> str:
                 f"{search['best_peer']} {theirs:.2f}" if theirs else "",
                 ratio,
                 aim(search),
-                standing(search),
+                confirmed(search),
                 search["run"]["date"],
             )
         )
@@ -162,7 +165,7 @@ def outcomes() -> str:
     )
 
 
-def standing(row: Row) -> str:
+def confirmed(row: Row) -> str:
     return "yes, champion" if row.get("champion") else "yes" if row["confirmed"] else "no"
 
 
@@ -174,8 +177,8 @@ def aim(row: Row) -> str:
         )
     if row["mask"] != "none":
         return ""
-    wanted = AIM_TFLOPS[row["dims"]["D"]]
-    return f"{wanted:.0f} TFLOP/s: " + ("met" if tflops(row) >= wanted else "missed")
+    aimed = AIM_TFLOPS[row["dims"]["D"]]
+    return f"{aimed:.0f} TFLOP/s: " + ("met" if tflops(row) >= aimed else "missed")
 
 
 def winners() -> str:
@@ -192,10 +195,8 @@ def winners() -> str:
             )
         )
     again = (
-        (
-            "\n\n`bench/results/h200/attention_winners.json` holds each of them with the command that takes it through all gates "
-            "again."
-        )
+        f"\n\n`{result_file('h200/attention_winners')}` holds each of them with the command that "
+        "takes it through all gates again."
         if lines
         else ""
     )
@@ -205,17 +206,15 @@ def winners() -> str:
 def runs() -> str:
     lines = []
     for search in searches():
-        run, said = search["run"], search["verdicts"]
+        run = search["run"]
+        verdicts = sorted(search["verdicts"].items(), key=lambda item: -item[1])
         baseline = interval(search["ratio_to_baseline_interval"])
         lines.append(
             (
                 search["workload"],
                 run["trials"],
                 f"{run['trials_per_minute']:.0f}",
-                ", ".join(
-                    f"{count} {name}"
-                    for name, count in sorted(said.items(), key=lambda item: -item[1])
-                ),
+                ", ".join(f"{count} {name}" for name, count in verdicts),
                 f"{search['ratio_to_baseline']:.3f} {baseline} of `{search['baseline']}`"
                 if search["ratio_to_baseline"]
                 else "",
@@ -275,7 +274,10 @@ def floors() -> str:
                     f"{floor['empty_us']:.2f}",
                     f"{floor['load_only_us']:.2f}",
                     f"{search['time_median_us'] / floor['load_only_us']:.2f}",
-                    f"{shape['blocks']} blocks of {shape['threads']} threads, {shape['smem_dynamic_bytes']:,} bytes",
+                    (
+                        f"{shape['blocks']} blocks of {shape['threads']} threads, "
+                        f"{shape['smem_dynamic_bytes']:,} bytes"
+                    ),
                 )
             )
     return table(
@@ -298,7 +300,7 @@ def where_the_time_goes() -> str:
         for launch in launches if isinstance(launches, list) else ():
             stalls = ", ".join(
                 f"{name.replace('_', ' ')} {cycles:.2f}"
-                for name, cycles in launch["stalls"][:MOST_STALLS]
+                for name, cycles in launch["stalls"][:LISTED_STALLS]
             )
             lines.append(
                 (
@@ -332,103 +334,6 @@ def where_the_time_goes() -> str:
     )
 
 
-# ---- the seeds, and their lessons ----
-
-
-def seeds() -> str:
-    lines = [
-        (
-            row["name"],
-            row["idea"],
-            f"{row['us']:g}" if row["us"] else "",
-            row.get("right", ""),
-            figure(row.get("registers")),
-            figure(row.get("smem_kb")),
-            f"`{row['now']}`",
-        )
-        for row in rows("seeds", "kernel")
-    ]
-    return table(
-        ("kernel", "idea", "us on the L4", "right", "registers", "KB shared", "here"), lines
-    )
-
-
-def lessons() -> str:
-    measured, counted = rows("h200/attention_lessons"), rows("attention_lessons_emulator")
-    lines = []
-    for one in rows("seeds", "lesson"):
-        first = (f"**{one['lesson']}**", one["hoped"], one["found"])
-        for pair in one["pairs"]:
-            there = [row for row in measured if row["lesson"] == pair] or [None]
-            for row in there:
-                lines.append((*first, pair, *_lesson(row, pair, counted)))
-                first = ("", "", "")
-    return table(
-        (
-            "lesson",
-            "hoped",
-            "found on the L4",
-            "here",
-            "workload",
-            "time ratio on the H200",
-            "decision",
-            "bank conflicts",
-            "registers",
-        ),
-        lines,
-    )
-
-
-def _lesson(row: Row | None, pair: str, counted: list[Row]) -> tuple[str, ...]:
-    """workload, ratio, decision, conflicts and registers of a pair; what stands in its way where it was not measured."""
-    workload = row["workload"] if row else "mission"
-    emulated = next(
-        (one for one in counted if (one["lesson"], one["workload"]) == (pair, workload)), None
-    )
-    known = (
-        row
-        if row and "base_figures" in row
-        else emulated
-        if emulated and "base_figures" in emulated
-        else None
-    )
-    registers = _change(known, lambda one: one.get("registers")) if known else ""
-    factor = (
-        _change(emulated, lambda one: one.get("conflict_factor"))
-        if emulated and "base_figures" in emulated
-        else ""
-    )
-    counters = _change(row, _conflicts) if row and "base_figures" in row else ""
-    conflicts = "; ".join(
-        filter(
-            None, (factor and f"factor {factor} (emulator)", counters and f"{counters} (Nsight)")
-        )
-    )
-    if row is None:
-        return workload, NOT_YET, "", conflicts, registers
-    if "ratio" not in row:
-        return workload, row.get("wrong") or row.get("unavailable", ""), "", conflicts, registers
-    return (
-        workload,
-        f"{row['ratio']:.4f} {interval(row['interval'], 4)}",
-        row["decision"].replace("_", " "),
-        conflicts,
-        registers,
-    )
-
-
-def _change(row: Row, of) -> str:
-    before, after = of(row["base_figures"]), of(row["changed_figures"])
-    return (
-        f"{figure(before)} to {figure(after)}" if before is not None and after is not None else ""
-    )
-
-
-def _conflicts(figures: Row) -> float | None:
-    launches = figures.get("profile")
-    return launches[0]["shared_bank_conflicts"] if isinstance(launches, list) and launches else None
-
-
 # ---- judged apart ----
 
 
@@ -436,13 +341,13 @@ def independent() -> str:
     """Every template of every kernel."""
     lines = []
     for kernel in Catalogue([REPOSITORY_TEMPLATES]).kernels():
-        found = result(f"h200/independent_check/{kernel.name}").get("found", {})
+        by_template = find_result(f"h200/independent_check/{kernel.name}").get("found", {})
         for name in (template.name for template in kernel.templates):
-            if name not in found:
+            if name not in by_template:
                 lines.append((f"`{kernel.name}`", f"`{name}`", NOT_YET, *[""] * 9))
                 continue
-            one = found[name]
-            plain, twins = one["candidates"], one["twins"]
+            summary = by_template[name]
+            plain, twins = summary["candidates"], summary["twins"]
             lines.append(
                 (
                     f"`{kernel.name}`",
@@ -455,8 +360,8 @@ def independent() -> str:
                     twins.get("only the gate rejects", 0),
                     twins.get("only safety rejects", 0),
                     twins.get("both accept", 0),
-                    f"**{one['wrong accepted']}**",
-                    f"**{one['right rejected']}**",
+                    f"**{summary['wrong accepted']}**",
+                    f"**{summary['right rejected']}**",
                 )
             )
     return table(
@@ -478,50 +383,32 @@ def independent() -> str:
     )
 
 
-def interval(values: list[float | None] | None, digits: int = 3) -> str:
-    if not values or None in values:
-        return ""
-    return f"[{values[0]:.{digits}f}, {values[1]:.{digits}f}]"
-
-
-def figure(value: Any) -> str:
-    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
 SECTIONS = {
-    one.__name__: one
-    for one in (
-        templates,
-        presets,
-        checked,
-        outcomes,
-        winners,
-        runs,
-        peers,
-        published,
-        floors,
-        where_the_time_goes,
-        seeds,
-        lessons,
-        independent,
-    )
+    **{
+        section.__name__: section
+        for section in (
+            templates,
+            presets,
+            checked,
+            outcomes,
+            winners,
+            runs,
+            peers,
+            published,
+            floors,
+            where_the_time_goes,
+        )
+    },
+    "seeds": prototypes,
+    "lessons": lessons,
+    "independent": independent,
 }
 
 
-def page() -> str:
-    """docs/attention.md as it should be."""
-    text = PAGE.read_text()
-    for name, section in SECTIONS.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        before, found, rest = text.partition(begin)
-        if not found or end not in rest:
-            raise SystemExit(f"{PAGE.name} has no place for {name}: {begin}")
-        text = f"{before}{begin}\n{section()}\n{end}{rest.partition(end)[2]}"
-    return text
+def pages() -> dict[Path, str]:
+    """The page as the results and the templates make it."""
+    return {PAGE: filled_page(PAGE, "attention_page", SECTIONS)}
 
 
 if __name__ == "__main__":
-    if "--save" in sys.argv:
-        PAGE.write_text(page())
-    else:
-        print(page())
+    run_page(__doc__, pages)

@@ -1,32 +1,36 @@
-"""The figures of docs/emulator.md, made from bench/results/: `python bench/pages/emulator_page.py --save` writes them into the page."""
+"""The figures of docs/emulator.md, made from results.
+
+python -m bench.pages.emulator_page [--save]
+"""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "emulator.md"
-BEGIN, END = "<!-- figures: begin (bench/pages/emulator_page.py) -->", "<!-- figures: end -->"
+from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.results import Row
+
+PAGE = DOCS / "emulator.md"
+TIMED_PRESETS = ("wmma:stage2", "wmma:fragments", "scalar:vec")
+Line = tuple[str, str, str]  # description, figure, result
 
 
-def rows(name: str) -> list[dict]:
-    return json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())["rows"]
+def summary(name: str) -> Row:
+    return rows(name, "summary")[0]
 
 
-def summary(name: str) -> dict:
-    return next(row for row in rows(name) if row.get("what") == "summary")
+def figures() -> str:
+    """Each figure with the result that holds it."""
+    lines = [*album_lines(), *random_lines(), *gpu_lines(), *speed_lines()]
+    return table(
+        ("what", "figure", "from"),
+        [(description, figure, source_of(name)) for description, figure, name in lines],
+    )
 
 
-def table() -> str:
-    """A Markdown table: what, figure, and the file it stands in."""
-    planted, alarms, mutants = summary("planted"), summary("false_alarms"), summary("mutants")
-    conformance = summary("gpu_conformance")
-    agreement = next(row for row in rows("gpu_check") if row["what"] == "agreement")
-    outcomes = mutants["outcomes"]
-    rejected = sum(count for name, count in outcomes.items() if name.startswith("rejected"))
-    lines = [
+def album_lines() -> list[Line]:
+    planted = summary("planted")
+    return [
         (
             "kernels of the album with a planted fault, caught by the gate and reason it names",
             f"{planted['caught_as_named']} of {planted['broken']}",
@@ -42,9 +46,20 @@ def table() -> str:
             f"{planted['passed']} of {planted['right']}",
             "planted",
         ),
+    ]
+
+
+def random_lines() -> list[Line]:
+    alarms, mutants = summary("false_alarms"), summary("mutants")
+    outcomes = mutants["outcomes"]
+    rejected = sum(count for name, count in outcomes.items() if name.startswith("rejected"))
+    return [
         (
             "random right candidates with a false alarm",
-            f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, in {alarms['checked_runs']:,} checked runs",
+            (
+                f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, "
+                f"in {alarms['checked_runs']:,} checked runs"
+            ),
             "false_alarms",
         ),
         (
@@ -54,47 +69,54 @@ def table() -> str:
         ),
         ("... equivalent to their originals", str(outcomes.get("equivalent", 0)), "mutants"),
         ("... **missed**", str(outcomes.get("missed", 0)), "mutants"),
+    ]
+
+
+def gpu_lines() -> list[Line]:
+    conformance, (agreement,) = summary("gpu_conformance"), rows("gpu_check", "agreement")
+    candidates = agreement["candidates"]
+    return [
         (
             "primitives compared with an H200 bit for bit",
-            f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
-            f"{conformance['different']} different",
+            (
+                f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
+                f"{conformance['different']} different"
+            ),
             "gpu_conformance",
         ),
         (
             "attention candidates green here and right on an H200",
-            f"{agreement['candidates'] - agreement['green_but_wrong_on_gpu']} of {agreement['candidates']}",
+            f"{candidates - agreement['green_but_wrong_on_gpu']} of {candidates}",
             "gpu_check",
         ),
     ]
+
+
+def speed_lines() -> list[Line]:
     speed = {(row["preset"], row["build"]): row for row in rows("emulator") if "preset" in row}
-    for preset in ("wmma:stage2", "wmma:fragments", "scalar:vec"):
+    lines = []
+    for preset in TIMED_PRESETS:
         plain, checked = speed[preset, "plain"], speed[preset, "checked"]
+        slower = plain["gflop_per_cpu_s"] / checked["gflop_per_cpu_s"]
         lines.append(
             (
                 f"`{preset}` on {plain['workers']} cores, GFLOP/s plain and checked",
-                f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
-                f"({plain['gflop_per_cpu_s'] / checked['gflop_per_cpu_s']:.1f} times the CPU time)",
+                (
+                    f"{plain['gflop_per_s']} and {checked['gflop_per_s']} "
+                    f"({slower:.1f} times the CPU time)"
+                ),
                 "emulator",
             )
         )
-    compile_s = sorted(one["compile_s"] for one in speed.values())
-    lines.append(
-        ("compiling a candidate, median", f"{compile_s[len(compile_s) // 2]:.2f} s", "emulator")
-    )
-    body = "\n".join(
-        f"| {what} | {figure} | `bench/results/{file}.json` |" for what, figure, file in lines
-    )
-    return f"| what | figure | from |\n|---|---|---|\n{body}"
+    compile_s = sorted(row["compile_s"] for row in speed.values())
+    median_s = compile_s[len(compile_s) // 2]
+    return [*lines, ("compiling a candidate, median", f"{median_s:.2f} s", "emulator")]
 
 
-def page_with(text: str) -> str:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+def pages() -> dict[Path, str]:
+    """The page as the results make it."""
+    return {PAGE: filled_page(PAGE, "emulator_page", {"figures": figures})}
 
 
 if __name__ == "__main__":
-    if "--save" in sys.argv:
-        PAGE.write_text(page_with(table()))
-    else:
-        print(table())
+    run_page(__doc__, pages)

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 640, 430
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 50, 62
 LINE, CHARACTER = 13, 7  # height of a line of text, width of a character, about
-COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#9a6700")  # one a series, in order
+COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#9a6700")  # of the series, in order
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """A range with its ticks. `names` replace numbers on an axis of things."""
+    """A range with its ticks. `names`, if there are any, replace the numbers at the ticks."""
 
     title: str
     low: float
@@ -68,17 +68,20 @@ def plot(
     *,
     guides: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """An SVG file. `guides` are lines y = factor * x^power, given as (factor, power), drawn in grey."""
+    """The text of an SVG file. `guides`, drawn in grey, are (factor, power) of factor * x^power."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'font-family="sans-serif" font-size="12" fill="#1f2328">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#1f2328">'
+        ),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
         *_frame(x, y),
         *(_guide(x, y, *guide) for guide in guides),
     ]
-    for number, one in enumerate(series):
-        parts += _marks(x, y, one, COLOURS[number % len(COLOURS)])
+    for number, marked in enumerate(series):
+        parts += _marks(x, y, marked, COLOURS[number % len(COLOURS)])
     parts += _legend(series)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -94,37 +97,45 @@ def _y(axis: Axis, value: float) -> float:
 def _frame(x: Axis, y: Axis) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [
-        f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" fill="none" stroke="#8c959f"/>'
+        (
+            f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}" '
+            'fill="none" stroke="#8c959f"/>'
+        )
     ]
     room = (right - LEFT) / max(1, len(x.ticks)) / CHARACTER
     for number, tick in enumerate(x.ticks):
         parts.append(
-            f'<line x1="{_x(x, tick)}" x2="{_x(x, tick)}" y1="{TOP}" y2="{bottom}" stroke="#eaeef2"/>'
+            f'<line x1="{_x(x, tick)}" x2="{_x(x, tick)}" y1="{TOP}" y2="{bottom}" '
+            'stroke="#eaeef2"/>'
         )
         for line, text in enumerate(_lines(x.names[number], room) if x.names else [f"{tick:g}"]):
             parts.append(
-                f'<text x="{_x(x, tick)}" y="{bottom + 15 + LINE * line}" text-anchor="middle">{escape(text)}</text>'
+                f'<text x="{_x(x, tick)}" y="{bottom + 15 + LINE * line}" '
+                f'text-anchor="middle">{escape(text)}</text>'
             )
     for tick in y.ticks:
         parts.append(
-            f'<line x1="{LEFT}" x2="{right}" y1="{_y(y, tick)}" y2="{_y(y, tick)}" stroke="#eaeef2"/>'
+            f'<line x1="{LEFT}" x2="{right}" y1="{_y(y, tick)}" y2="{_y(y, tick)}" '
+            'stroke="#eaeef2"/>'
         )
         parts.append(
             f'<text x="{LEFT - 6}" y="{_y(y, tick) + 4}" text-anchor="end">{tick:g}</text>'
         )
     middle = (TOP + bottom) // 2
     parts.append(
-        f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x.title)}</text>'
+        f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 5}" '
+        f'text-anchor="middle">{escape(x.title)}</text>'
     )
     parts.append(
-        f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">'
+        f'<text x="16" y="{middle}" text-anchor="middle" '
+        f'transform="rotate(-90 16 {middle})">'
         f"{escape(y.title)}</text>"
     )
     return parts
 
 
 def _lines(name: str, room: float) -> list[str]:
-    """A name's words, parted by `_`, on as many lines as it takes with `room` characters each."""
+    """A name's words, separated by `_`, on lines of `room` characters."""
     lines: list[str] = []
     for word in name.split("_"):
         if lines and len(lines[-1]) + 1 + len(word) <= room:
@@ -135,7 +146,7 @@ def _lines(name: str, room: float) -> list[str]:
 
 
 def _guide(x: Axis, y: Axis, factor: float, power: float) -> str:
-    """A line of the plane, cut at the frame."""
+    """The part of a guide that is inside the frame."""
     steps = (
         [x.low * (x.high / x.low) ** (number / 200) for number in range(201)]
         if x.log
@@ -144,29 +155,29 @@ def _guide(x: Axis, y: Axis, factor: float, power: float) -> str:
     inside = [
         (step, factor * step**power) for step in steps if y.low <= factor * step**power <= y.high
     ]
-    points = " ".join(f"{_x(x, one)},{_y(y, other)}" for one, other in inside)
+    points = " ".join(f"{_x(x, across)},{_y(y, up)}" for across, up in inside)
     return f'<polyline points="{points}" fill="none" stroke="#8c959f" stroke-dasharray="4 3"/>'
 
 
 def _marks(x: Axis, y: Axis, series: Series, colour: str) -> list[str]:
     parts = []
-    for (one, _), (low, high) in zip(series.points, series.intervals):
+    for (across, _), (low, high) in zip(series.points, series.intervals, strict=False):
         parts.append(
-            f'<line x1="{_x(x, one)}" x2="{_x(x, one)}" y1="{_y(y, low)}" y2="{_y(y, high)}" stroke="{colour}" '
-            'stroke-width="2"/>'
+            f'<line x1="{_x(x, across)}" x2="{_x(x, across)}" y1="{_y(y, low)}" '
+            f'y2="{_y(y, high)}" stroke="{colour}" stroke-width="2"/>'
         )
     return parts + [
-        f'<circle cx="{_x(x, one)}" cy="{_y(y, other)}" r="3" fill="{colour}" fill-opacity="0.7"/>'
-        for one, other in series.points
+        f'<circle cx="{_x(x, across)}" cy="{_y(y, up)}" r="3" fill="{colour}" fill-opacity="0.7"/>'
+        for across, up in series.points
     ]
 
 
 def _legend(series: Sequence[Series]) -> list[str]:
     parts, place = [], LEFT + 4
-    for number, one in enumerate(series):
+    for number, entry in enumerate(series):
         parts.append(
             f'<circle cx="{place}" cy="36" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>'
         )
-        parts.append(f'<text x="{place + 8}" y="40">{escape(one.name)}</text>')
-        place += CHARACTER * len(one.name) + 24
+        parts.append(f'<text x="{place + 8}" y="40">{escape(entry.name)}</text>')
+        place += CHARACTER * len(entry.name) + 24
     return parts

@@ -1,6 +1,6 @@
 """What threads that compute cost each other, and the loop of a search, when few or many of them do so at once.
 
-    python bench/speed/compute_turns.py [--save]
+    python -m bench.speed.compute_turns [--save]
 
 Sixteen threads compute references of attention's checks, as a search's do, while one finds nearest points in a space, as
 the search's loop does after each trial. Times depend on the machine; the ratio between the rows is what matters.
@@ -13,13 +13,11 @@ import json
 import os
 import platform
 import random
-import sys
 import threading
 import time
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 

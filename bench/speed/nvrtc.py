@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.environment import publish
 from greenfast.search.cores import usable_cores

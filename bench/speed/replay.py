@@ -1,6 +1,6 @@
 """How many trials a minute a search on a recording makes, store included, and how near it comes to the recorded best.
 
-    python bench/speed/replay.py [--save] [TRIALS]
+    python -m bench.speed.replay [--save] [TRIALS]
 
 One search for each shipped recording and strategy, as `greenfast search` runs it, each on a fresh SQLite database.
 """
@@ -12,8 +12,6 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.environment import publish
 from greenfast.app.service.worker import Stop, run_claim, worker_name

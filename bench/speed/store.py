@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 import statistics
-import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import store_values as values
 

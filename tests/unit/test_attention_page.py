@@ -1,12 +1,12 @@
-"""docs/attention.md is what bench/pages/attention_page.py makes of the results and templates."""
+"""docs/attention.md is as bench/pages/attention_page.py makes it from results and templates."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.gpu.attention_searches import WORKLOADS, command, winners
+from bench.gpu.attention_rows import WORKLOADS, command, winners
 from bench.pages import attention_page
-from bench.pages.attention_page import PAGE, SECTIONS, aim, page, tflops
+from bench.pages.attention_page import PAGE, SECTIONS, aim, pages, tflops
 
 
 def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more):
@@ -54,7 +54,9 @@ def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more
 
 
 def test_the_page_is_what_the_results_and_templates_make_of_it():
-    assert PAGE.read_text() == page(), "run `python bench/pages/attention_page.py --save`"
+    assert {PAGE: PAGE.read_text()} == pages(), (
+        "run `python -m bench.pages.attention_page --save`"
+    )
 
 
 def test_every_section_has_its_place():
@@ -62,8 +64,8 @@ def test_every_section_has_its_place():
 
 
 def test_a_search_gives_its_row_with_peer_interval_and_aim(monkeypatch):
-    found = [row(), row("long_bf16", us=100.0, ratio=1.4)]
-    monkeypatch.setattr(attention_page, "searches", lambda: found)
+    rows = [row(), row("long_bf16", us=100.0, ratio=1.4)]
+    monkeypatch.setattr(attention_page, "searches", lambda: rows)
     mission, long = attention_page.outcomes().splitlines()[2:4]
     assert (
         "**4.00**" in mission
@@ -98,6 +100,6 @@ def test_a_winner_comes_with_a_command_that_runs_it_and_the_latest_counts():
         workload for workload in WORKLOADS if workload in ("small_bf16", "mission_bf16")
     ]
     assert command(new) == (
-        "greenfast trial attention --target cuda:0 --workload mission_bf16 --template mma --set tile_m=32 "
-        "--set split_kv_wait=True"
+        "greenfast trial attention --target cuda:0 --workload mission_bf16 --template mma "
+        "--set tile_m=32 --set split_kv_wait=True"
     )

@@ -1,4 +1,4 @@
-"""A search that runs out of time goes on in the next run; its row says what was found, and its winner becomes champion."""
+"""A search that runs out of time is resumed, gets its row, and makes its winner champion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from drawn_gpu import DrawnGpu
 
 from bench.gpu.attention_floors import shape_of
-from bench.gpu.attention_searches import WORKLOADS, row_of, save_champions, unfinished, wanted
+from bench.gpu.attention_rows import WORKLOADS, row_of, save_champions
+from bench.gpu.attention_searches import pending, unfinished
 from greenfast.app.bundle.download import launch_description
 from greenfast.app.service.worker import Stop, StoppableSink
 from greenfast.db.sink import StoreSink
@@ -168,7 +169,7 @@ def test_the_fastest_peer_is_the_one_to_beat(plan, store, album, toolchain):
 def test_champions_are_kept_beside_those_of_other_scopes(
     plan, store, album, toolchain, emulator, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("bench.gpu.attention_searches.PUBLISHED", tmp_path / "published")
+    monkeypatch.setattr("bench.gpu.attention_rows.PUBLISHED", tmp_path / "published")
     (tmp_path / "champions.json").write_text(
         json.dumps({"environment": {}, "rows": [{"scope_digest": "another"}]})
     )
@@ -178,7 +179,7 @@ def test_champions_are_kept_beside_those_of_other_scopes(
         album.kernel("axpy").workload("odd"), options=(("dtype", "fp16"), ("mask", "none"))
     )
     scope = row_of(store, search_id, workload)["champion"]
-    monkeypatch.setattr("bench.gpu.attention_searches.KERNEL", "axpy")
+    monkeypatch.setattr("bench.gpu.attention_rows.KERNEL", "axpy")
     save_champions(store, {"date": "2026-11-22"}, tmp_path)
     rows = json.loads((tmp_path / "champions.json").read_text())["rows"]
     assert [row["scope_digest"] for row in rows] == ["another", scope]
@@ -198,14 +199,14 @@ def test_what_was_never_searched_goes_before_what_is_of_other_files(monkeypatch,
     monkeypatch.setattr(
         "bench.gpu.attention_searches.finished", lambda folder: rows if folder != tmp_path else []
     )
-    chosen = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
-    found = wanted(chosen, "now")
+    options = argparse.Namespace(out=tmp_path, only=WORKLOADS, again=False)
+    names = pending(options, "now")
     assert (
-        found[0] == "mission_512_bf16"
-        and found[-2:] == ["mission_bf16", "long_bf16"]
-        and "small_bf16" not in found
+        names[0] == "mission_512_bf16"
+        and names[-2:] == ["mission_bf16", "long_bf16"]
+        and "small_bf16" not in names
     )
-    assert len(found) == len(WORKLOADS) - 1
+    assert len(names) == len(WORKLOADS) - 1
 
 
 @pytest.mark.parametrize(
@@ -242,6 +243,7 @@ def test_a_launch_description_names_the_launches_that_the_point_has(catalogue, p
     trial = SimpleNamespace(
         template=template.name,
         source_digest="",
+        environment={},
         parameters=preset_candidate(template, named.name, compiled).values(),
     )
     found = launch_description(

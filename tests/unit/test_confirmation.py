@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import re
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from drawn_gpu import DrawnGpu
 from test_run import ListSink
 
+from bench.results import read_result
 from greenfast.app.service.worker import Stop, StoppableSink
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
@@ -683,13 +682,11 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
 
 # ---- what was measured on an H200 ----
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200"
-
 
 def test_the_study_of_processes_follows_from_its_stored_samples():
-    from bench.gpu.confirm import analysed
+    from bench.gpu.process_scatter import analysed
 
-    stored = json.loads((RESULTS / "confirm.json").read_text())
+    stored = read_result("h200/confirm")
     for row in stored["rows"]:
         found = decide(block_log_ratios(row["samples"], row["baseline_samples"]))[1]
         assert (found.low, found.median, found.high) == pytest.approx(
@@ -701,7 +698,7 @@ def test_the_study_of_processes_follows_from_its_stored_samples():
 
 
 def test_the_confirmation_of_the_search_on_the_h200_follows_from_its_stored_samples():
-    (found,) = json.loads((RESULTS / "search.json").read_text())["confirmations"]
+    (found,) = read_result("h200/search")["confirmations"]
     assert found["confirmed"]
     for comparison in found["comparisons"]:
         intervals = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,20 @@ import pytest
 import typer
 import yaml
 
+import greenfast
+from bench.results import read_result, result_names
 from greenfast.app.cli.main import make_app
+from greenfast.app.routes.auth import LARGEST_BODY_BYTES
+from greenfast.app.routes.events import MOST_STREAMS
+from greenfast.app.routes.health import READY_TIMEOUT_S
+from greenfast.app.service.admission import MOST_WAITING
+from greenfast.app.settings import setting_table
+from greenfast.db.workers import ALIVE_S
 from greenfast.search.diagnose.brought import FILLS, SCALARS, read_launch
 from greenfast.search.gates import GATES
 from greenfast.search.loop.run import Ended
 from greenfast.search.recordings.lattice import lattice_of
+from greenfast.search.space.candidate import OriginKind
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -30,18 +40,26 @@ from greenfast.search.verdict import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    ROOT / "recordings" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 COMMANDS = typer.main.get_command(make_app()).commands
 
 
 def _greenfast_lines() -> list[tuple[str, str]]:
-    found = []
+    return [line for line in _command_lines() if line[1].startswith("greenfast ")]
+
+
+def _command_lines() -> list[tuple[str, str]]:
+    """(page, line) of every line in a code block, with its comment taken off."""
+    lines = []
     for page in PAGES:
         for block in re.findall(r"^```[a-z]*\n(.*?)^```", page.read_text(), re.S | re.M):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith("greenfast "):
-                    found.append((page.name, line.partition("  #")[0]))
-    return found
+            joined = block.replace("\\\n", " ")
+            lines += [(page.name, line.partition("  #")[0]) for line in joined.splitlines()]
+    return lines
 
 
 def test_there_are_commands_to_check():
@@ -52,14 +70,50 @@ def test_there_are_commands_to_check():
 def test_a_command_in_the_docs_exists_with_its_options(page, line):
     _, name, *words = shlex.split(line)
     assert name in COMMANDS, f"{page}: greenfast {name}"
+    command = COMMANDS[name]
+    while words and words[0] in getattr(command, "commands", {}):  # a subcommand
+        command = command.commands[words.pop(0)]
     options = {
         option
-        for parameter in COMMANDS[name].params
+        for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
     for word in words:
         if word.startswith("-"):
             assert word.partition("=")[0] in options, f"{page}: greenfast {name} has no {word}"
+
+
+def _bench_lines() -> list[tuple[str, str]]:
+    return [line for line in _command_lines() if line[1].startswith("python -m bench.")]
+
+
+@pytest.mark.parametrize(("page", "line"), _bench_lines())
+def test_a_script_in_the_docs_exists_with_its_options(page, line):
+    """Scripts need a GPU or minutes, so their options are looked up in their text."""
+    _, _, module, *words = shlex.split(line)
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    assert path.is_file(), f"{page}: {module}"
+    for word in words:
+        if word.startswith("-"):
+            assert f'"{word}"' in _with_helpers(path), f"{page}: {module} has no {word}"
+
+
+def _with_helpers(path: Path) -> str:
+    """A script's text with that of the modules of bench/ that it imports directly."""
+    text = path.read_text()
+    for module in re.findall(r"^from (bench[\w.]*) import", text, re.M):
+        helper = ROOT / f"{module.replace('.', '/')}.py"
+        text += helper.read_text() if helper.is_file() else ""
+    return text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_and_shell_scripts_in_the_docs_exist(page):
+    text, makefile = page.read_text(), (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:^|`)make (\w+)", text, re.M):
+        assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+    for script in re.findall(r"[\w/]+\.sh\b", text):
+        assert (ROOT / script).exists(), f"{page.name}: {script}"
 
 
 def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
@@ -68,7 +122,7 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
         words = shlex.split(line)
         if words[1] == "check" and words[2] != "attention":
             continue
-        pairs = list(zip(words, words[1:]))
+        pairs = list(itertools.pairwise(words))
         for option, value in pairs:
             if option == "--workload":
                 kernel.workload(value)
@@ -81,18 +135,23 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
                 kernel.template(dict(pairs)["--template"]).preset(value)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
-def test_links_and_named_files_exist(page):
-    text = page.read_text()
-    for target in re.findall(r"\]\(([^)#]+)", text):
-        assert target.startswith("http") or (page.parent / target).exists(), (
-            f"{page.name}: {target}"
-        )
-    for target in re.findall(
-        r"`((?:search|db|app|tests|bench|scripts|kernel_templates|docs)/[\w./-]*)`", text
-    ):
-        if "KERNEL" not in target:
-            assert (ROOT / target).exists(), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page):
+    """Paths without a link are the business of test_architecture.py."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    for target, heading in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", text):
+        if target.startswith("http"):
+            continue
+        linked = page.parent / target if target else page
+        assert linked.exists(), f"{page.name}: {target}"
+        if heading:
+            assert heading in _anchors(linked), f"{page.name}: {target}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_readme_names_every_gate_strategy_and_verdict():
@@ -101,9 +160,76 @@ def test_the_readme_names_every_gate_strategy_and_verdict():
     assert rows == [gate.name for gate in GATES]
     for name in (
         *STRATEGIES,
-        *(verdict_name(object.__new__(one)) for one in (Accepted, Green, Rejected, Faulted)),
+        *(verdict_name(object.__new__(kind)) for kind in (Accepted, Green, Rejected, Faulted)),
     ):
         assert f"`{name}`" in text
+
+
+def test_the_service_page_lists_every_setting_with_its_default():
+    text = (ROOT / "docs" / "service.md").read_text()
+    rows = dict(re.findall(r"^\| `(GREENFAST_\w+)` \| ([^|]+) \| [^|]+ \|$", text, re.M))
+    assert list(rows) == [variable for variable, _, _ in setting_table()]
+    for variable, default, _ in setting_table():
+        words = DEFAULTS_IN_WORDS.get(variable, default)
+        assert rows[variable].strip("` ") == words, variable
+
+
+# What the page says where a default depends on the machine, or is empty.
+DEFAULTS_IN_WORDS = {
+    "GREENFAST_DATABASE_URL": "SQLite in the data folder",
+    "GREENFAST_TOKEN": "none",
+    "GREENFAST_ALLOWED_HOSTS": "none",
+    "GREENFAST_WINDOW": "cores, from 2 to 8",
+    "GREENFAST_DEBUG": "off",
+}
+
+
+def test_every_variable_of_the_docs_is_read_somewhere():
+    code = "".join(
+        path.read_text()
+        for folder in ("search", "app", "db", "scripts", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sh") and path.name != Path(__file__).name
+    )
+    for page in PAGES:
+        for variable in re.findall(r"\bGREENFAST_[A-Z][A-Z_]*[A-Z]\b", page.read_text()):
+            assert variable in code, f"{page.name}: {variable}"
+
+
+def test_the_service_page_states_the_limits_of_the_code():
+    text = (ROOT / "docs" / "service.md").read_text()
+    assert f"| {MOST_WAITING} requests" in text and f"| {MOST_STREAMS} event streams" in text
+    assert f"| {LARGEST_BODY_BYTES:,} bytes" in text
+    assert f"within {READY_TIMEOUT_S:g} s" in text and f"for {ALIVE_S:g} s" in text
+    refusals = re.findall(r"^\| `(database_\w+)` \|", text, re.M)
+    code = "".join(path.read_text() for path in (ROOT / "db").glob("*.py"))
+    assert refusals and all(f'"{refusal}"' in code for refusal in refusals)
+
+
+def test_the_service_page_names_every_origin_of_a_candidate():
+    text = " ".join((ROOT / "docs" / "service.md").read_text().split())
+    *most, last = (f"`{kind.value}`" for kind in OriginKind)
+    assert f"{', '.join(most)} or {last}, with" in text
+
+
+def test_the_rendered_kernels_are_todays_renderings():
+    from bench.pages.kernels_page import FOLDER, PRESETS, file_of, source_of
+
+    index = (FOLDER / "README.md").read_text()
+    assert {path.name for path in FOLDER.glob("*.cu")} == {
+        file_of(preset).name for preset in PRESETS
+    }
+    for preset in PRESETS:
+        source, path = source_of(preset), file_of(preset)
+        assert path.read_text() == source.text, "run `python -m bench.pages.kernels_page --save`"
+        lines = len(source.text.splitlines())
+        row = f"| [{path.name}]({path.name}) | `{preset}` | {lines} |"
+        assert row in index and f"`{source.digest[:12]}`" in index, preset
+
+
+def test_the_changelog_begins_with_todays_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## \[([\d.]+)\]", text, re.M)[0] == greenfast.__version__
 
 
 def test_the_emulator_page_names_every_primitive_and_every_finding():
@@ -113,9 +239,7 @@ def test_the_emulator_page_names_every_primitive_and_every_finding():
         f"gf/{path.name}" for path in (ROOT / "kernel_templates" / "include" / "gf").glob("*.cuh")
     )
     kinds = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(\w+)` \|$", text, re.M)
-    assert kinds and {kind: reason for kind, reason in kinds} == {
-        kind: FINDING_REASONS[kind].value for kind, _ in kinds
-    }
+    assert kinds and dict(kinds) == {kind: FINDING_REASONS[kind].value for kind, _ in kinds}
     left = FINDING_REASONS.keys() - {kind for kind, _ in kinds}
     assert left == {"timeout", "input_changed", "out_of_memory", "device_fault", "wrong_values"}, (
         "not the checks' own"
@@ -134,14 +258,14 @@ def test_the_launch_file_of_the_emulator_page_is_one(tmp_path):
 
 
 def test_stages_of_gates_and_statuses_have_one_spelling():
-    assert {gate.name for gate in GATES} <= {one.value for one in Stage}
-    assert len({one.value for one in Reason}) == len(Reason) and "completed" in {
-        one.value for one in Ended
+    assert {gate.name for gate in GATES} <= {stage.value for stage in Stage}
+    assert len({reason.value for reason in Reason}) == len(Reason) and "completed" in {
+        status.value for status in Ended
     }
 
 
 def test_figures_in_the_docs_come_from_results():
-    rows = json.loads((ROOT / "bench" / "results" / "gpu_check.json").read_text())["rows"]
+    rows = read_result("gpu_check")["rows"]
     agreement = (
         next(row for row in rows if row["what"] == "agreement") if "what" in rows[1] else None
     )
@@ -155,38 +279,35 @@ def test_figures_in_the_docs_come_from_results():
 
 
 def test_what_the_docs_say_of_modelled_times_elsewhere_comes_from_results():
-    found = {
-        name: json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())["rows"]
-        for name in ("model_check", "model_recorded")
-    }
-    others = [
+    results = {name: read_result(name)["rows"] for name in ("model_check", "model_recorded")}
+    templates = [
         row
-        for rows in found.values()
+        for rows in results.values()
         for row in rows
         if row.get("what") == "modelled against measured"
     ]
     ranks, count = (
-        sorted(other["spearman"] for other in others),
-        sum(other["candidates"] for other in others),
+        sorted(row["spearman"] for row in templates),
+        sum(row["candidates"] for row in templates),
     )
     readme, reasons = (
         " ".join((ROOT / page).read_text().split())
         for page in ("README.md", "docs/architecture.md")
     )
-    assert f"{ranks[0]:.2f} to {ranks[-1]:.2f} on {count} of a template" in readme
-    recorded = [other for other in others if "workload" in other]
-    assert len(recorded) == 3 and min(one["candidates"] for one in recorded) >= 100
-    first, second, third = (f"{one['spearman']:.3f}" for one in recorded)
-    assert f"it is {first}, {second} and {third}" in reasons
-    apart = [one for one in found["model_recorded"] if one.get("modelled_ratio_from", 0) >= 2]
-    assert sum(one["pairs"] * one["share"] for one in apart) < 0.01 * sum(
-        one["pairs"] for one in apart
+    assert f"{ranks[0]:.2f} to {ranks[-1]:.2f} on {count} candidates of another template" in readme
+    recorded = [row for row in templates if "workload" in row]
+    assert len(recorded) == 3 and min(row["candidates"] for row in recorded) >= 100
+    first, second, third = (f"{row['spearman']:.3f}" for row in recorded)
+    assert f"The correlation is {first}, {second} and {third}" in reasons
+    apart = [row for row in results["model_recorded"] if row.get("modelled_ratio_from", 0) >= 2]
+    assert sum(row["pairs"] * row["share"] for row in apart) < 0.01 * sum(
+        row["pairs"] for row in apart
     )
 
 
 def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
     text = " ".join((ROOT / "docs" / "emulator.md").read_text().split())
-    rows = json.loads((ROOT / "bench" / "results" / "model_atomics.json").read_text())["rows"]
+    rows = read_result("model_atomics")["rows"]
     spreads = [row for row in rows if "what" in row]
     assert len(spreads) == 4  # of two templates, each with the charge and without
     for spread in spreads:
@@ -197,27 +318,25 @@ def test_what_the_emulator_page_says_of_float_atomics_comes_from_results():
 
 
 def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
-    text, results = (ROOT / "README.md").read_text(), ROOT / "bench" / "results" / "h200"
+    text = " ".join((ROOT / "README.md").read_text().split())
     for name, peer, words in (
-        ("mission_bf16", "flash-attention-4", "take {:.2f} of FlashAttention-4's"),
-        ("long_bf16", "torch-cudnn", "{:.2f} times cuDNN's on `long`"),
+        ("mission_bf16", "flash-attention-4", "takes {:.2f}x the time of FlashAttention-4"),
+        ("long_bf16", "torch-cudnn", "takes {:.2f}x the time of cuDNN"),
     ):
-        (row,) = json.loads((results / "attention_searches" / f"{name}.json").read_text())["rows"]
+        (row,) = read_result(f"h200/attention_searches/{name}")["rows"]
         assert row["confirmed"] and row["best_peer"] == peer
-        assert words.format(row["ratio_to_best_peer"]) in " ".join(text.split())
-    tally = json.loads((results / "emulator_against_gpu.json").read_text())["rows"][0]
+        assert words.format(row["ratio_to_best_peer"]) in text
+    tally = read_result("h200/emulator_against_gpu")["rows"][0]
     judged = tally["drawn"] - tally["spills"]
     assert (
-        f"Of {judged} random candidates judged by both, all were right on both" in text
+        f"Of {judged} random candidates judged by both, all were correct on both" in text
         and tally["right_on_both"] == judged
     )
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "bench" / "results").rglob("*.json")), ids=lambda one: one.name
-)
-def test_a_result_holds_its_environment_and_rows(path):
-    result = json.loads(path.read_text())
+@pytest.mark.parametrize("name", result_names())
+def test_a_result_holds_its_environment_and_rows(name):
+    result = read_result(name)
     assert result["environment"]["date"] and result["rows"]
 
 
@@ -234,11 +353,18 @@ def test_the_container_files_parse_and_fit_together():
         and "GREENFAST_DATA=/data" in dockerfile
     )
     assert compose["services"]["greenfast-gpu"]["profiles"] == ["gpu"]
-    for copied in re.findall(r"^COPY ([\w.]+) ", dockerfile, re.M):
-        assert (ROOT / copied).exists()
+    folders = set()
+    for sources in re.findall(r"^COPY ((?:[\w./]+ )+)\S+$", dockerfile, re.M):
+        for copied in sources.split():
+            assert (ROOT / copied).exists()
+            folders.add(copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["tool"]["setuptools"]["package-dir"].values()) <= folders
+    extras = project["project"]["optional-dependencies"]
+    assert compose["services"]["greenfast-gpu"]["build"]["args"]["EXTRAS"] in extras
 
 
 def test_the_figures_of_the_emulator_page_are_those_of_the_results():
-    from bench.pages.emulator_page import PAGE, page_with, table
+    from bench.pages.emulator_page import PAGE, pages
 
-    assert PAGE.read_text() == page_with(table())
+    assert {PAGE: PAGE.read_text()} == pages()

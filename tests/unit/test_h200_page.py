@@ -1,4 +1,4 @@
-"""docs/h200.md and its plots are what bench/pages/h200_page.py makes of the results."""
+"""docs/h200.md and its plots are as bench/pages/h200_page.py makes them from the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from bench.pages.h200_page import DOCS, SECTIONS, pages
+from bench.pages.h200_page import SECTIONS, pages
+from bench.pages.sections import DOCS
 from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 
 
@@ -21,7 +22,7 @@ def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
         for path, content in made.items()
         if not path.is_file() or path.read_text() != content
     ]
-    assert not stale, f"{', '.join(stale)}: run `python bench/pages/h200_page.py --save`"
+    assert not stale, f"{', '.join(stale)}: run `python -m bench.pages.h200_page --save`"
 
 
 def test_no_plot_is_left_that_nothing_makes(made):
@@ -54,5 +55,5 @@ def test_a_plot_is_xml_with_every_point_and_escaped_names():
         guides=((1.0, 0.0),),
     )
     root = ElementTree.fromstring(text)
-    circles = [one for one in root.iter("{http://www.w3.org/2000/svg}circle")]
+    circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == 3 and "a &lt; b" in text

@@ -1,4 +1,4 @@
-"""The checkers of bench/correctness/independent_check.py can say yes and no: float32 kernels in NumPy, and a dozen ways to get each wrong."""
+"""The independent checkers accept float32 kernels in NumPy and reject a dozen faults in each."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(
-                name.split(".")[0] in ("search", "kernel_templates", "app", "db") for name in names
+                name.split(".")[0] == "greenfast" for name in names
             ), path.name
 
 

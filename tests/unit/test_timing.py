@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.results import read_result
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import (
     POISON,
@@ -44,8 +43,6 @@ from greenfast.search.timing import (
     ring_sets,
     screened,
 )
-
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "h200" / "gpu_target.json"
 
 
 def synthetic(rng, time_us, noise, drift, clock):
@@ -280,7 +277,8 @@ def test_an_unknown_gpu_has_its_own_limits_and_no_peaks():
 
 
 def test_every_verdict_of_the_search_on_the_h200_follows_from_its_stored_samples():
-    (search,) = (row for row in json.loads(RESULTS.read_text())["rows"] if row["what"] == "search")
+    rows = read_result("h200/gpu_target")["rows"]
+    (search,) = (row for row in rows if row["what"] == "search")
     judged = [trial for trial in search["trials"] if trial["baseline_samples"]]
     assert len(judged) >= 100
     for one in judged:

@@ -1,6 +1,6 @@
 """The child of bench/correctness/independent_check.py on a GPU: runs candidates' cubins on its own inputs, in its own layout (CuPy).
 
-    python bench/correctness/independent/runner.py JOBS.jsonl
+    python -m bench.correctness.independent.runner JOBS.jsonl
 
 Says on stdout, a line each, which candidate it begins and what came of it. An error of the device ends it: what was begun and
 not ended broke the context, and the parent starts another child behind it.
@@ -14,8 +14,6 @@ from pathlib import Path
 
 import cupy
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.correctness.independent import CHECKERS
 
