@@ -1,4 +1,4 @@
-"""Trials a minute of the demo's search on the emulator: in a fresh data folder, then with warm caches.
+"""Trials a minute of the demo's search on the emulator: in a fresh data folder, then warm.
 
 python -m bench.speed.demo [--save]
 """

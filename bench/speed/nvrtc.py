@@ -1,4 +1,4 @@
-"""NVRTC compiles a second: attention candidates through the toolchain, uncached, on 1 and all cores.
+"""NVRTC compiles a second: attention candidates through the toolchain, uncached, on 1 and on all.
 
 python -m bench.speed.nvrtc [--save]
 """

@@ -1,4 +1,4 @@
-"""Trials a minute of searches on recordings, with the store, and how near they come to the best time.
+"""Trials a minute of searches on recordings, and how near they come to the best time.
 
     python -m bench.speed.replay [--save] [--trials 300] [--recording NAME ...]
 

@@ -2,7 +2,7 @@
 
     python -m bench.speed.sse_load [--clients 50] [--label now] [--save]
 
-Run it on two commits to compare them. --label names the row; stored rows with other labels are kept.
+Run it on two commits to compare them. --label names the row; --save keeps rows of other labels.
 """
 
 from __future__ import annotations

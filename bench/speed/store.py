@@ -67,7 +67,7 @@ def store_rows() -> list[Row]:
 
 
 def tell_rows() -> list[Row]:
-    """Tell each strategy the outcomes of 1,000 random candidates; the samplers' asking is not timed."""
+    """Tell each strategy the outcomes of 1,000 random candidates. Asking is not timed."""
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("attention")
     space = Space(
@@ -99,7 +99,7 @@ def _row(what: str, times_ms: list[float]) -> Row:
         "count": len(times_ms),
         "mean_ms": round(statistics.fmean(times_ms), 3),
         "median_ms": round(statistics.median(times_ms), 3),
-        "p99_ms": round(ordered[int(len(took) * 0.99)], 3),
+        "p99_ms": round(ordered[int(len(times_ms) * 0.99)], 3),
     }
 
 
