@@ -21,7 +21,7 @@ from bench.correctness.independent.memory import (
     encoded,
     numbers,
 )
-from bench.correctness.independent_check import Work, outcome
+from bench.correctness.independent_works import Work, outcome
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 TILES = {"tile_q": 16, "tile_kv": 24, "depth": 2}
