@@ -98,8 +98,16 @@ def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
 
 
 def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
-    """Why a champion should be confirmed again; empty where it has passed all checks of today."""
-    if kernel is None or row.replaced_at is not None:
+    """Why a champion should be confirmed again, or that its last recheck failed.
+
+    Empty where it has passed all of today's checks.
+    """
+    if row.replaced_at is not None:
+        return ""
+    if row.failed_recheck is not None:
+        confirmation = row.failed_recheck.confirmation
+        return f"its last recheck failed: {confirmation.sentence}"
+    if kernel is None:
         return ""
     if row.checks is None:
         return "recheck asked: which checks this confirmation passed was not recorded"

@@ -168,8 +168,7 @@ def run_claim(
         result = _run(services, claim, sink, stop, patience, on_trial, on_closing)
         if _is_stopped(sink, stop, result):
             return RunReport(Left.STOPPED, why="stopped")
-        patience(services.store.finish, claim, result.ended, result.why)
-        return RunReport(Left.ENDED, result.ended, result.why)
+        return _finished(services, claim, result, patience)
     except GreenfastError as error:
         if error.code == "lease_lost":
             return RunReport(Left.LOST, why=str(error))
@@ -178,8 +177,16 @@ def run_claim(
         if stop.asked:  # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
-    patience(services.store.finish, claim, result.ended, result.why)
-    return RunReport(Left.ENDED, result.ended, result.why)
+    return _finished(services, claim, result, patience)
+
+
+def _finished(
+    services: Services, claim: Claim, result: RunResult, patience: Patience
+) -> RunReport:
+    """Record the end of the search."""
+    patience(services.store.finish, claim, result.ended, result.why, result.closing)
+    why = "; ".join(filter(None, (result.why, result.closing)))
+    return RunReport(Left.ENDED, result.ended, why)
 
 
 def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:

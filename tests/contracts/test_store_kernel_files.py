@@ -8,7 +8,7 @@ import pytest
 import store_values as values
 from sqlalchemy import func, select
 from sqlalchemy import text as sql
-from test_store_champions import COMPILED, ENVIRONMENT, scope, searched
+from test_store_champions import scope, searched
 
 from greenfast.db.models import KernelFileRecord, ManifestRecord
 from greenfast.search.errors import Fault, UsageError
@@ -91,11 +91,13 @@ class TestChampions:
         store.record_confirmation(
             claim, dataclasses.replace(values.confirmation(1, False), checks=CHECKS)
         )
-        assert store.champion(scope()) == before, "a refutation retires nobody by itself"
+        refuted = store.champion(scope())
+        assert refuted.failed_recheck.confirmation.trial == 1, "its last recheck failed"
+        assert dataclasses.replace(refuted, failed_recheck=None) == before, "and it stays champion"
         store.record_confirmation(claim, dataclasses.replace(values.confirmation(1), checks=CHECKS))
         after = store.champion(scope())
         assert after.checks == CHECKS and after.confirmation.confirmation.checks == CHECKS
-        assert after.promoted_at == before.promoted_at and COMPILED and ENVIRONMENT
+        assert after.promoted_at == before.promoted_at and after.failed_recheck is None
 
 
 class TestSilence:
