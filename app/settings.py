@@ -61,7 +61,7 @@ def _within(value: Number, low: Number, high: Number) -> Number:
 class Settings:
     """Read once from the environment; command-line options override single settings."""
 
-    data: Path = _setting(
+    data: Path = _setting(  # noqa: RUF009 (the call makes a dataclass field)
         "GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept"
     )
     database_url: str = _setting(

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SearchStatus(StrEnum):
-    """`queued -> running -> completed | failed | cancelled`; a paused search can be queued again."""
+    """queued -> running -> completed, failed or cancelled. A paused search can be queued again."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -238,7 +238,7 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
 def show_search(detail: SearchDetailOut) -> None:
     """What came out, for a person."""
     out = console()
-    is_completed = detail.status == Ended.COMPLETED
+    is_completed = detail.status == SearchStatus.COMPLETED
     cause = detail.cause if is_completed else detail.why
     queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
     out.print(

@@ -195,9 +195,7 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
 
 
 def _too_large() -> Refused:
-    return Refused(
-        413, "body_too_large", f"a body may have at most {LARGEST_BODY_BYTES:,} bytes"
-    )
+    return Refused(413, "body_too_large", f"a body may have at most {LARGEST_BODY_BYTES:,} bytes")
 
 
 def replay(body: bytes) -> Receive:

@@ -94,7 +94,10 @@ class Feed:
         """The search, and while it is queued who could take it."""
         store = self._services.store
         row = store.search(self._id)
-        return row, (row.queue_position, store.queue_state()) if row.status == SearchStatus.QUEUED else None
+        return row, (
+            row.queue_position,
+            store.queue_state(),
+        ) if row.status == SearchStatus.QUEUED else None
 
     async def _update(self, row: SearchRow) -> None:
         store = self._services.store

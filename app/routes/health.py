@@ -33,7 +33,7 @@ async def readyz(services: TheServices) -> dict[str, Any]:
 
 
 async def _stats(services: Services) -> dict[str, Any]:
-    """The database's figures. Later requests join a query that hangs, so it keeps one thread only."""
+    """The database's figures. Later requests join a query that hangs, which keeps one thread."""
     if services.readiness is None or services.readiness.done():
         services.readiness = asyncio.ensure_future(_look(services.store))
     try:

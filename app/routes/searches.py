@@ -139,7 +139,7 @@ def download(
     services: TheServices,
     trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None,
 ) -> Response:
-    """The best candidate, or trial `trial`, with all files to compile, run and check it elsewhere."""
+    """The best candidate, or trial `trial`, with the files to compile, run and check it."""
     package = bundle(services, search, trial)
     return Response(
         package.content,

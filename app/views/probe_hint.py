@@ -13,9 +13,7 @@ def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str
     gate = trial.gates.get("correctness", {})
     if gate.get("outcome") != "failed" or search.target.startswith("replay:"):
         return ""
-    case = next(
-        (check["workload"] for check in gate.get("checks", ()) if not check["passed"]), ""
-    )
+    case = next((check["workload"] for check in gate.get("checks", ()) if not check["passed"]), "")
     try:
         return probe_command(
             catalogue.kernel(search.kernel),

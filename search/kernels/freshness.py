@@ -1,4 +1,4 @@
-"""Loaded kernels that notice when their files change, by the files' sizes and modification times."""
+"""Loaded kernels that notice changes of their files, by sizes and modification times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LoadedKernel:
 
     @classmethod
     def read(cls, folder: Path, load: Callable[[Path], KernelSpec]) -> LoadedKernel:
-        """Load the kernel in `folder`; a file that changes meanwhile makes it out of date at once."""
+        """Load the kernel in `folder`. A file that changes meanwhile makes it out of date."""
         own_files = _state(_files(folder))
         kernel = load(folder)
         return cls(kernel, folder, own_files, _state(_references(kernel, folder)))
