@@ -41,7 +41,8 @@ class Figures:
     stage: str | None = _figure("of a rejection or fault")
     reason: str | None = _figure("of a rejection")
     fault_code: str | None = _figure()
-    sentence: str = _figure()
+    sentence: str = _figure("of a rejection: its changes against the baseline, then the finding")
+    finding: str = _figure("the finding of the gate alone")
     time_median_us: float | None = _figure("geometric mean over the workloads", sortable=True)
     time_kind: str | None = _figure("measured, modelled or replayed")
     time_mode: str | None = _figure(
@@ -74,6 +75,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
         reason=str(verdict.reason) if isinstance(verdict, Rejected) else None,
         fault_code=verdict.code if isinstance(verdict, Faulted) else None,
         sentence=storable(sentence(verdict, changed, baseline)),
+        finding=storable(sentence(verdict, (), baseline)),
         time_median_us=_mean([t.time_median_us for t in time.timings]) if time else None,
         time_kind=str(time.timings[0].time_kind) if time else None,
         time_mode=time.mode or None if time else None,

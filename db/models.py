@@ -114,6 +114,7 @@ class TrialRecord(Base):
     fault_code: Mapped[str | None]
     outcomes: Mapped[str | None]  # of gates: "ptxas=passed safety=..."
     sentence: Mapped[str] = mapped_column(default="")
+    finding: Mapped[str] = mapped_column(default="")
     changed: Mapped[str | None]  # JSON: against the baseline
     time_median_us: Mapped[float | None]
     time_kind: Mapped[str | None]

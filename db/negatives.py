@@ -78,6 +78,7 @@ def _row(
         stage=trial.stage,
         reason=trial.reason,
         sentence=trial.sentence,
+        finding=trial.finding,
         ratio_to_baseline=trial.ratio_to_baseline,
         candidate_digest=trial.candidate_digest,
         source_digest=trial.source_digest,

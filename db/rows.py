@@ -154,6 +154,7 @@ class NegativeRow:
     stage: str
     reason: str
     sentence: str
+    finding: str  # the sentence without the changes
     ratio_to_baseline: float | None
     candidate_digest: str
     source_digest: str | None

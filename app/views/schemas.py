@@ -379,6 +379,7 @@ class NegativeOut(Output):
     stage: str
     reason: str
     sentence: str
+    finding: str = Field(description="the sentence without the changes")
     ratio_to_baseline: float | None
     candidate_digest: str
     source_digest: str | None
