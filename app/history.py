@@ -1,4 +1,4 @@
-"""Searches and champions of earlier days beside the kernels of today."""
+"""Earlier searches and champions, compared with today's kernels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from greenfast.search.space.space import resolve
 
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:
-    """For a search whose files were not kept: refuse a kernel that is not what it was.
+    """Refuse a changed kernel, for a search whose files were not kept.
 
-    Workloads and checks that were added do not matter. UsageError `kernel_changed` names the file
-    that differs, as far as the database can tell.
+    Added workloads and checks do not matter. UsageError `kernel_changed` names the file that
+    differs, as far as the database can tell.
     """
     plan = store.plan(search_id)
     if plan.kernel not in catalogue.names():
@@ -44,16 +44,16 @@ def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> N
         if not _renders_the_same(store, search_id, plan, catalogue, name)
     ]
     files = [f"{plan.kernel}/{name}.toml, its .cu.j2 or a header" for name in templates]
-    what = " and ".join(files)
-    what = what or f"{plan.kernel}/kernel.toml, reference.py or a template that was not tried"
+    culprit = " and ".join(files)
+    culprit = culprit or f"{plan.kernel}/kernel.toml, reference.py or a template that was not tried"
     raise _changed(
-        f"{what} has changed since this search began", "undo the change, or start a new search"
+        f"{culprit} has changed since this search began", "undo the change, or start a new search"
     )
 
 
-def _changed(what: str, mend: str) -> UsageError:
+def _changed(change: str, mend: str) -> UsageError:
     return UsageError(
-        f"{what}, and this search was submitted before searches kept their files",
+        f"{change}, and this search was submitted before searches kept their files",
         code="kernel_changed",
         mend=mend,
     )
@@ -79,9 +79,9 @@ def _renders_the_same(
 
 
 def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...] | None:
-    """The checks that a winner of `kernel` is confirmed on; None: the kernel's own.
+    """The checks on which a winner of `kernel` is confirmed; None: the kernel's own.
 
-    They are today's where the kernel on disk computes the same by the same reference.
+    Today's checks apply where the kernel on disk computes the same by the same reference.
     """
     today = kernel_today(catalogue, kernel.name)
     if today is None or today is kernel or semantics_digest(today) != semantics_digest(kernel):
@@ -90,7 +90,7 @@ def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...]
 
 
 def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
-    """The kernel on disk; None where it is gone or broken, which old searches do not mind."""
+    """The kernel on disk; None where it is gone or broken, which does not affect old searches."""
     try:
         return catalogue.kernel(name) if name in catalogue.names() else None
     except GreenfastError:
@@ -98,11 +98,19 @@ def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
 
 
 def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
-    """Why a champion should be confirmed again; empty where it has passed all checks of today."""
-    if kernel is None or row.replaced_at is not None:
+    """Why a champion should be confirmed again, or that its last recheck failed.
+
+    Empty where it has passed all of today's checks.
+    """
+    if row.replaced_at is not None:
+        return ""
+    if row.failed_recheck is not None:
+        confirmation = row.failed_recheck.confirmation
+        return f"its last recheck failed: {confirmation.sentence}"
+    if kernel is None:
         return ""
     if row.checks is None:
-        return "recheck asked: which checks this confirmation passed was not recorded"
+        return "recheck asked: the checks that this confirmation passed were not recorded"
     count = len(newer_checks(kernel, row.checks))
     if not count:
         return ""
@@ -111,7 +119,7 @@ def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
 
 
 def adopt_champions(store: Store, catalogue: Catalogue) -> None:
-    """Champions of an earlier version get today's scope, where their kernel is still what it was.
+    """Give the champions of an earlier version today's scope, where their kernel has not changed.
 
     They passed the checks that it had then.
     """

@@ -1,4 +1,4 @@
-"""Every setting of the service: its name in the environment, its default, and what it is for."""
+"""The settings of the service: the environment variable, default and purpose of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.cores import usable_cores
@@ -15,6 +15,8 @@ from greenfast.search.errors import UsageError
 from greenfast.search.targets import RUN_DEADLINE_S
 
 SHORTEST_TOKEN = 16
+DEFAULT_WINDOW = max(2, min(usable_cores(), 8))
+Number = TypeVar("Number", int, float)
 
 
 def _setting(variable: str, default: Any, read: Callable[[str], Any], doc: str) -> Any:
@@ -49,7 +51,7 @@ def _yes(text: str) -> bool:
     return text.strip().lower() in ("1", "true", "yes", "on")
 
 
-def _within(value: Any, low: Any, high: Any) -> Any:
+def _within(value: Number, low: Number, high: Number) -> Number:
     if not low <= value <= high:
         raise ValueError(f"{low} to {high}")
     return value
@@ -57,9 +59,9 @@ def _within(value: Any, low: Any, high: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Read once from the environment; the command line may replace single ones."""
+    """Read once from the environment; command-line options override single settings."""
 
-    data: Path = _setting(
+    data: Path = _setting(  # noqa: RUF009 (the call makes a dataclass field)
         "GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept"
     )
     database_url: str = _setting(
@@ -107,7 +109,7 @@ class Settings:
     )
     window: int = _setting(
         "GREENFAST_WINDOW",
-        max(2, min(usable_cores(), 8)),
+        DEFAULT_WINDOW,
         _at_least_one,
         "candidates that one search evaluates at a time",
     )
@@ -130,15 +132,15 @@ class Settings:
         "GREENFAST_RUN_DEADLINE_S",
         RUN_DEADLINE_S,
         _seconds,
-        "seconds of processor time that one run of a candidate may take on the emulator, four times "
-        "as many under checks; on a GPU, of wall time, and one wait takes 10 at most",
+        "seconds of processor time for one run of a candidate on the emulator, four times as many "
+        "under checks; on a GPU, of wall time, and one wait takes 10 at most",
     )
     connections: int = _setting(
         "GREENFAST_CONNECTIONS",
         4096,
         _connections,
-        "connections at a time, as far as file descriptors allow; a new one replaces the "
-        "one that waited longest without a request",
+        "connections at a time, as far as file descriptors allow; a new connection replaces the "
+        "one that has been idle longest",
     )
     request_timeout_s: float = _setting(
         "GREENFAST_REQUEST_TIMEOUT_S",
@@ -152,21 +154,21 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """UsageError when a variable does not hold what it should."""
+        """The settings of the environment; UsageError for a variable with an invalid value."""
         environment = os.environ if environment is None else environment
         given: dict[str, Any] = {}
-        for one in fields(cls):
-            text = environment.get(one.metadata["variable"], "")
+        for setting in fields(cls):
+            text = environment.get(setting.metadata["variable"], "")
             if not text:
                 continue
             try:
-                given[one.name] = one.metadata["read"](text)
+                given[setting.name] = setting.metadata["read"](text)
             except ValueError as error:
-                shown = "(hidden)" if one.name == "token" else repr(text)
+                shown = "(hidden)" if setting.name == "token" else repr(text)
                 raise UsageError(
-                    f"{one.metadata['variable']} is {shown}",
+                    f"{setting.metadata['variable']} is {shown}",
                     code="bad_setting",
-                    mend=f"{one.metadata['doc']} ({error})",
+                    mend=f"{setting.metadata['doc']} ({error})",
                 ) from error
         return replace(cls(), **given).checked()
 
@@ -177,7 +179,7 @@ class Settings:
                 code="weak_token",
                 mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
             )
-        if not self.token.isascii() or any(one.isspace() for one in self.token):
+        if not self.token.isascii() or any(character.isspace() for character in self.token):
             raise UsageError(
                 "GREENFAST_TOKEN holds characters that an HTTP header cannot",
                 code="weak_token",
@@ -199,7 +201,7 @@ class Settings:
         return self.data.absolute() / "cache"
 
     def prepare_data(self) -> None:
-        """Make the data folder, readable by its owner only; UsageError when it cannot be one."""
+        """Make the data folder, readable by its owner only; UsageError when that fails."""
         try:
             self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
             writable = os.access(self.data, os.W_OK | os.X_OK)
@@ -230,6 +232,6 @@ def is_loopback(host: str) -> bool:
 def setting_table() -> tuple[tuple[str, str, str], ...]:
     """(variable, default, doc) of every setting, for documentation."""
     return tuple(
-        (one.metadata["variable"], str(one.default), one.metadata["doc"])
-        for one in fields(Settings)
+        (setting.metadata["variable"], str(setting.default), setting.metadata["doc"])
+        for setting in fields(Settings)
     )

@@ -1,4 +1,4 @@
-"""The only file that names concretes: it puts catalogue, toolchain, targets and store together."""
+"""Combines catalogue, toolchain, targets and store; the only file that names concrete classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.app.history import adopt_champions, require_same_kernel, todays_checks
-from greenfast.app.settings import Settings
+from greenfast.app.settings import DEFAULT_WINDOW, Settings
 from greenfast.db.device_turns import DeviceTurns
 from greenfast.db.rows import Claim, SearchRow
 from greenfast.db.sink import StoreSink
@@ -45,14 +45,14 @@ LARGEST_SEED = 2**31 - 1
 
 
 class Services:
-    """What a command or a request needs, each part made when it is first asked for."""
+    """The parts that commands and requests need, each created on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stopping = threading.Event()  # set when the process is about to end: streams close
         self.open_streams = 0
-        self.feeds: dict[str, Any] = {}  # of searches that somebody follows (app/routes/feeds.py)
-        self.readiness: asyncio.Future[dict[str, Any]] | None = None  # a look at the database
+        self.feeds: dict[str, Any] = {}  # of searches with followers (app/routes/feeds.py)
+        self.readiness: asyncio.Future[dict[str, Any]] | None = None  # a query in progress
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None
         self._lock = threading.RLock()
@@ -66,6 +66,10 @@ class Services:
         """The database, opened once."""
         with self._lock:
             return self._store
+
+    def open_store(self) -> None:
+        """Open the database now, so that its errors are raised here."""
+        _ = self.store
 
     @cached_property
     def _store(self) -> Store:
@@ -85,8 +89,11 @@ class Services:
         run_deadline_s: float | None = None,
         include_dirs: tuple[Path, ...] | None = None,
     ) -> Target:
-        """The target of that name, opened once for each deadline (the setting's unless given), and where it compiles
-        candidates itself for each set of headers (today's unless given); not prepared yet."""
+        """The target of that name, not prepared yet.
+
+        It is opened once for each deadline (default: the setting) and, where it compiles candidates
+        itself, for each set of headers (default: today's).
+        """
         run_deadline_s = self.settings.run_deadline_s if run_deadline_s is None else run_deadline_s
         include_dirs = self.catalogue.include_dirs if include_dirs is None else include_dirs
         key = (
@@ -120,20 +127,23 @@ class Services:
             return self._gpu_turns
 
     def give_back_gpus(self) -> None:
-        """Nothing is to run on a GPU for a while."""
+        """Release the GPUs: this process does not need one for now."""
         if self._gpu_turns is not None:
             self._gpu_turns.give_back()
 
     def submit(self, request: SearchRequest) -> SearchRow:
-        """Queue a search with the files of its kernel as they are now: what is edited later does not concern it."""
+        """Queue a search with its kernel's present files. Later edits do not affect it."""
         catalogue = Catalogue.from_environment()
         plan = self.plan(request, catalogue)
         files = kernel_files(catalogue.kernel(plan.kernel), catalogue.include_dirs)
         return self.store.submit(plan, files)
 
     def catalogue_of(self, search_id: str) -> Catalogue:
-        """Of the files that the search ran with. Those of one that was submitted before files were frozen are the files
-        on disk, as long as they are the same; UsageError `kernel_changed` otherwise."""
+        """The catalogue of the files that a search ran with.
+
+        A search of a version that kept no files gets those on disk while they are the same;
+        UsageError `kernel_changed` otherwise.
+        """
         files = self.store.frozen_files(search_id)
         if files is not None:
             self.settings.prepare_data()
@@ -160,38 +170,37 @@ class Services:
             "device": target_device(plan.target).name,
             "toolchain": toolchain_name(self.toolchain),
         }
-        found = self.store.champion(scope_of(plan, environment))
-        return (
-            (f"champion {found.trial.search_id}/{found.trial.number}", found.candidate)
-            if found
-            else None
-        )
+        champion = self.store.champion(scope_of(plan, environment))
+        if champion is None:
+            return None
+        return f"champion {champion.trial.search_id}/{champion.trial.number}", champion.candidate
 
     def _window(self, target: str) -> int:
-        """Candidates in flight. All of them wait for one GPU, which all cores together keep busy; twice as many, because
-        trials are recorded in order, and one whose safety takes seconds holds up those behind it."""
-        chosen = self.settings.window
-        on_gpu = check_target_name(target)[0] == "cuda" and chosen == Settings().window
-        return max(chosen, 2 * usable_cores()) if on_gpu else chosen
+        """The number of candidates in flight.
+
+        On a GPU the default is at least twice the number of cores. One GPU needs all cores to keep
+        it busy, and trials are recorded in order, so that one with a slow safety check delays the
+        trials behind it.
+        """
+        window = self.settings.window
+        on_gpu = check_target_name(target)[0] == "cuda" and window == DEFAULT_WINDOW
+        return max(window, 2 * usable_cores()) if on_gpu else window
 
     def context(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> EvaluationContext:
-        """What evaluating the plan's candidates needs, from the files of `catalogue` (today's unless given)."""
+        """The context of evaluating the plan's candidates.
+
+        `catalogue`: where the kernel's files come from (default: today's).
+        """
         files = catalogue or self.catalogue
         kernel = files.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
         if check_target_name(plan.target)[0] != "replay":  # which compiles nothing
             self.toolchain.require_right()
-        measuring = (
-            {
-                "checker": self.target(
-                    f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
-                ),
-                "compare_peers": compare_peers,
-            }
-            if target.measures
-            else {}
-        )
+        checker = None
+        if target.measures:
+            emulator = f"emulator:{like(target.device).name}"
+            checker = self.target(emulator, include_dirs=files.include_dirs)
         return EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
@@ -202,7 +211,8 @@ class Services:
             plan.limits,
             plan.seed,
             closing_checks=todays_checks(self.catalogue, kernel),
-            **measuring,
+            checker=checker,
+            compare_peers=compare_peers if target.measures else None,
         )
 
     def search_run(
@@ -213,7 +223,7 @@ class Services:
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
     ) -> SearchRun:
-        """The search with the files that it began with."""
+        """A run of the search with the files that it was submitted with."""
         plan = self.store.plan(search_id)
         return SearchRun(
             plan,
@@ -225,18 +235,18 @@ class Services:
         )
 
     def environment(self, context: EvaluationContext) -> dict[str, str]:
-        """What results depend on beside the candidate; the target has been prepared."""
-        found = dict(context.target.identity())
-        if "toolchain" not in found:  # a recording names the one that it was made with
-            found = {
+        """Device, toolchain and versions that results depend on. The target must be prepared."""
+        entries = dict(context.target.identity())
+        if "toolchain" not in entries:  # a recording names the toolchain that compiled it
+            entries = {
                 **dict(context.toolchain.identity),
                 "toolchain": toolchain_name(context.toolchain),
-                **found,
+                **entries,
             }
         return {
             "device": context.target.device.name,
             "arch": context.target.device.arch,
-            **found,
+            **entries,
             "greenfast": own_version(),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {usable_cores()} cores",
@@ -246,14 +256,14 @@ class Services:
         return StoreSink(self.store, claim, self.settings.lease_s)
 
     def interrupt(self) -> None:
-        """End what the children do now; the calls in progress raise Fault."""
-        for one in self._opened():
-            one.interrupt()
+        """End the work of all children; the calls in progress raise Fault."""
+        for part in self._opened():
+            part.interrupt()
 
     def close(self) -> None:
         """End all children and close the database."""
-        for one in self._opened():
-            one.close()
+        for part in self._opened():
+            part.close()
         self.give_back_gpus()
         if "_store" in self.__dict__:
             self._store.close()
@@ -265,7 +275,7 @@ class Services:
 
 
 def toolchain_name(toolchain: Toolchain) -> str:
-    """What scopes call it: what makes a cubin of a source."""
+    """The toolchain's name in scopes: the compiler that makes a cubin of a source."""
     return f"nvrtc {dict(toolchain.identity)['nvidia-cuda-nvrtc']}"
 
 

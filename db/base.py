@@ -1,4 +1,4 @@
-"""What the parts of the store share: the database, times, and the search that an id names."""
+"""Shared by the parts of the store: the database, timestamps, and finding a search by its id."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Part:
         self._database = database
 
 
-def found_search(session: Session, search_id: str, *, lock: bool = False) -> SearchRecord:
-    """UsageError `unknown_search`."""
+def search_record(session: Session, search_id: str, *, lock: bool = False) -> SearchRecord:
+    """The search with that id; UsageError `unknown_search`. `lock`: until the transaction ends."""
     record = None
     if SEARCH_ID.fullmatch(str(search_id)):
         query = select(SearchRecord).where(SearchRecord.id == search_id)
@@ -40,26 +40,26 @@ def found_search(session: Session, search_id: str, *, lock: bool = False) -> Sea
 
 
 def search_key(session: Session, search_id: str) -> int:
+    """The primary key of the search with that id; UsageError `unknown_search`."""
     key = None
     if SEARCH_ID.fullmatch(str(search_id)):
         key = session.scalar(select(SearchRecord.key).where(SearchRecord.id == search_id))
-    return key if key is not None else found_search(session, search_id).key
+    return key if key is not None else search_record(session, search_id).key
 
 
 def check_name(kind: str, name: str | None, known: Iterable[Any]) -> str | None:
-    """Refuse a filter or order that is not one of the known."""
-    names = [str(one) for one in known]
+    """`name` as plain text; UsageError that lists the known names where it is none of them."""
+    names = [str(value) for value in known]
     if name is not None and str(name) not in names:
         raise unknown_name(kind, name, names)
     return str(name) if name is not None else None
 
 
-def utc(seconds: float | None) -> str | None:
-    """2026-11-20T18:50:00.123Z"""
-    if seconds is None:
-        return None
-    return (
-        datetime.fromtimestamp(seconds, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as 2026-11-20T18:50:00.123Z."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_or_none(seconds: float | None) -> str | None:
+    return None if seconds is None else utc(seconds)

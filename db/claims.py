@@ -1,4 +1,4 @@
-"""Coordination: one worker at a time holds a search, and only the holder can write."""
+"""Coordination: one worker at a time holds a search, and only that worker can write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord,
 from greenfast.db.rows import Claim, Silence
 from greenfast.search.digest import digest
 from greenfast.search.loop.run import Control, Ended, History, Pending
-from greenfast.search.verdict import CheckEvidence, Stage, Trial, gate_result
+from greenfast.search.status import ENDED, SearchStatus
+from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, Stage, Trial, gate_result
 
 _CONTROLS = {
     None: Control.RUN,
@@ -26,21 +27,20 @@ _CONTROLS = {
 
 
 class Claims(Part):
-    """The part of the store that workers use to hold, renew and give back searches."""
+    """The part of the store with which workers claim, renew and release searches."""
 
     def claim(self, worker: str, lease_s: float, search_id: str | None = None) -> Claim | None:
-        """Take the oldest search that is queued or whose worker was silent for its lease, if there is one."""
+        """Take the oldest search that is queued or whose lease ran out; None if there is none."""
         waiting = select(SearchRecord.key).where(
-            SearchRecord.status.in_(("queued", "running")), is_claimable()
+            SearchRecord.status.in_((SearchStatus.QUEUED, SearchStatus.RUNNING)), is_claimable()
         )
         if search_id is not None:
             waiting = waiting.where(
                 SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else "")
             )
         waiting = waiting.order_by(SearchRecord.key).limit(1)
-        with (
-            self._database.reading() as session
-        ):  # idle workers ask often and should hold up no writer
+        # Idle workers ask often, so they look without holding up any writer.
+        with self._database.reading() as session:
             if session.scalar(waiting) is None:
                 return None
         oldest = waiting.with_for_update(skip_locked=True).scalar_subquery()
@@ -48,7 +48,7 @@ class Claims(Part):
             update(SearchRecord)
             .where(SearchRecord.key == oldest, is_claimable())
             .values(
-                status="running",
+                status=SearchStatus.RUNNING,
                 worker=convert.storable(worker),
                 fence=SearchRecord.fence + 1,
                 renewed_at=now_s(),
@@ -56,6 +56,7 @@ class Claims(Part):
                 started_at=func.coalesce(SearchRecord.started_at, now_s()),
                 finished_at=None,
                 why="",
+                closing="",
                 environment_digest=None,
             )
         )
@@ -67,7 +68,7 @@ class Claims(Part):
         return Claim(row.id, worker, row.fence) if row else None
 
     def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
-        """A sign of life; answers what the worker is to do. LeaseLost when the search is no longer ours."""
+        """Renew the lease; returns the request to the worker. LeaseLost when it lost the search."""
         with self._database.writing() as session:
             (wanted,) = hold(session, claim, ("wanted",), lease_s=lease_s, spent_s=spent_s)
             if wanted == "resume":
@@ -75,25 +76,25 @@ class Claims(Part):
         return _CONTROLS[wanted]
 
     def renew_lease(self, claim: Claim, lease_s: float) -> None:
-        """A sign of life alone: requests to pause or resume stay for the run to see."""
+        """Renew the lease only: requests to pause or resume stay for the run to read."""
         with self._database.writing() as session:
             hold(session, claim, lease_s=lease_s)
 
     def silence(self, search_id: str) -> Silence | None:
-        """Of the worker that holds the search; None when nobody does."""
+        """How long the worker that holds the search has been silent; None when none holds it."""
         quiet_s = func.abs(now_s() - SearchRecord.renewed_at)
         query = select(SearchRecord.worker, quiet_s.label("quiet_s"), SearchRecord.lease_s).where(
             SearchRecord.id == (search_id if SEARCH_ID.fullmatch(search_id) else ""),
-            SearchRecord.status == "running",
+            SearchRecord.status == SearchStatus.RUNNING,
         )
         with self._database.reading() as session:
             row = session.execute(query).first()
-        return (
-            Silence(row.worker, row.quiet_s, max(0.0, row.lease_s - row.quiet_s)) if row else None
-        )
+        if row is None:
+            return None
+        return Silence(row.worker, row.quiet_s, max(0.0, row.lease_s - row.quiet_s))
 
     def describe(self, claim: Claim, environment: Mapping[str, str]) -> None:
-        """Say what the trials of this claim are run on. Lists show the entries `device` and `toolchain`."""
+        """Store the environment of this claim's trials. Lists show its `device` and `toolchain`."""
         pairs = tuple(sorted((str(name), str(value)) for name, value in environment.items()))
         name = digest(pairs)
         with self._database.writing() as session:
@@ -105,24 +106,30 @@ class Claims(Part):
                 {"digest": name, "environment": document, "created_at": now_s()},
             )
 
-    def finish(self, claim: Claim, ended: Ended, why: str) -> None:
-        """The search is over, or paused. A cancel or resume that came while it was being paused is obeyed."""
+    def finish(self, claim: Claim, ended: Ended, why: str, closing: str = "") -> None:
+        """End or pause the search. A cancel or resume that arrived during a pause is obeyed.
+
+        `closing`: the findings of the confirmation.
+        """
         with self._database.writing() as session:
-            status = str(ended)
+            status = SearchStatus(ended)
             (wanted,) = hold(session, claim, ("wanted",))
-            if ended is Ended.PAUSED and wanted in ("cancel", "resume"):
-                status = {"cancel": "cancelled", "resume": "queued"}[wanted]
-            _leave(session, claim, status, why)
+            if ended is Ended.PAUSED and wanted == "cancel":
+                status = SearchStatus.CANCELLED
+            if ended is Ended.PAUSED and wanted == "resume":
+                status = SearchStatus.QUEUED
+            _leave(session, claim, status, why, closing)
 
     def release(self, claim: Claim) -> None:
-        """Give the search back after a clean stop; a pause or cancel that came meanwhile is obeyed."""
+        """Give the search back after a clean stop. A pause or cancel that arrived is obeyed."""
         with self._database.writing() as session:
             (wanted,) = hold(session, claim, ("wanted",))
-            status = {"pause": "paused", "cancel": "cancelled"}.get(wanted, "queued")
-            _leave(session, claim, status, "" if status == "queued" else status)
+            requested = {"pause": SearchStatus.PAUSED, "cancel": SearchStatus.CANCELLED}
+            status = requested.get(wanted, SearchStatus.QUEUED)
+            _leave(session, claim, status, "" if status == SearchStatus.QUEUED else status)
 
     def history(self, claim: Claim) -> History:
-        """What is stored of the search, for going on with it: verdicts without the single checks and logs."""
+        """The stored part of the search, for resuming it: verdicts without checks and logs."""
         with self._database.reading() as session:
             held = session.execute(
                 select(SearchRecord.key, SearchRecord.spent_s).where(is_held()), claimed(claim)
@@ -140,17 +147,15 @@ class Claims(Part):
     def _checks(self, key: int, number: int) -> tuple[CheckEvidence, ...]:
         """The single checks of a recorded trial."""
         with self._database.reading() as session:
-            evidence = session.get(EvidenceRecord, (key, number))
-            result = gate_result(
-                convert.verdict_of(evidence.verdict, evidence.details), Stage.CORRECTNESS
-            )
-            return (
-                result.evidence.checks if result is not None and result.evidence is not None else ()
-            )
+            record = session.get_one(EvidenceRecord, (key, number))
+            verdict = convert.verdict_of(record.verdict, record.details)
+        result = gate_result(verdict, Stage.CORRECTNESS)
+        evidence = result.evidence if result is not None else None
+        return evidence.checks if isinstance(evidence, CorrectnessEvidence) else ()
 
 
 def _recorded(session: Session, key: int) -> tuple[Trial, ...]:
-    its_own = and_(
+    of_the_trial = and_(
         EvidenceRecord.search_key == TrialRecord.search_key,
         EvidenceRecord.number == TrialRecord.number,
     )
@@ -163,7 +168,7 @@ def _recorded(session: Session, key: int) -> tuple[Trial, ...]:
         EvidenceRecord.verdict,
     )
     rows = session.execute(
-        query.join(EvidenceRecord, its_own)
+        query.join(EvidenceRecord, of_the_trial)
         .where(TrialRecord.search_key == key)
         .order_by(TrialRecord.number)
     )
@@ -195,17 +200,19 @@ def _pending(session: Session, key: int) -> tuple[Pending, ...]:
     )
 
 
-def _leave(session: Session, claim: Claim, status: str, why: str) -> None:
-    """Let the search go. What this worker had in flight is not counted as if it had died with it."""
-    ended = status in ("completed", "cancelled", "failed")
+def _leave(
+    session: Session, claim: Claim, status: SearchStatus, why: str, closing: str = ""
+) -> None:
+    """Let the search go. Its trials in flight do not count as attempts that a dead worker made."""
     (key,) = hold(
         session,
         claim,
         status=status,
         why=convert.storable(why),
+        closing=convert.storable(closing),
         wanted=None,
         worker=None,
-        finished_at=now_s() if ended else None,
+        finished_at=now_s() if status in ENDED else None,
     )
     session.execute(
         update(TrialRecord)

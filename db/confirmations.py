@@ -1,4 +1,4 @@
-"""Confirmations of winners, and the peers beside them."""
+"""Confirmations of winners, and the peers that they were compared with."""
 
 from __future__ import annotations
 
@@ -21,27 +21,21 @@ from greenfast.db.trials import environment_of
 from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
 
-Checks = tuple[tuple[str, str], ...]  # name and digest of each
+Checks = tuple[tuple[str, str], ...]  # (name, digest) of each
 
 
 class Confirmations(Part):
-    """The part of the store that knows what was timed again, and beside what."""
+    """The part of the store that holds confirmations and peers."""
 
     def record_confirmation(self, claim: Claim, confirmation: Confirmation) -> None:
-        """Store what fresh processes said of the winner. The newest counts; earlier ones stay."""
+        """Store the winner's times in fresh processes. The newest counts; earlier ones stay."""
         with self._database.writing() as session:
             key, environment = hold(session, claim, ("key", "environment_digest"))
-            if (
-                session.scalar(
-                    select(TrialRecord.verdict).where(
-                        TrialRecord.search_key == key, TrialRecord.number == confirmation.trial
-                    )
-                )
-                is None
-            ):
+            trial = session.get(TrialRecord, (key, confirmation.trial))
+            if trial is None or trial.verdict is None:
                 raise Fault(
-                    f"trial {confirmation.trial} of search {claim.search_id} is not recorded, so it cannot "
-                    "be confirmed",
+                    f"trial {confirmation.trial} of search {claim.search_id} is not recorded, so "
+                    "it cannot be confirmed",
                     code="trial_not_recorded",
                 )
             written = session.scalar(
@@ -60,18 +54,18 @@ class Confirmations(Part):
                 recheck_champion(session, session.get_one(ConfirmationRecord, written))
 
     def record_peer(self, claim: Claim, peer: Peer) -> None:
-        """Store a peer beside the winner; one that was stored before under its name and workload is replaced."""
+        """Store a peer of the winner. It replaces an earlier one of its name and workload."""
         with self._database.writing() as session:
             key, environment = hold(session, claim, ("key", "environment_digest"))
-            at = {
+            identity = {
                 "search_key": key,
                 "workload": convert.storable(peer.workload),
                 "name": convert.storable(peer.name),
             }
-            session.execute(delete(PeerRecord).filter_by(**at))
+            session.execute(delete(PeerRecord).filter_by(**identity))
             session.execute(
                 insert(PeerRecord).values(
-                    **at,
+                    **identity,
                     peer=convert.value_json("peer", peer),
                     environment_digest=environment,
                     recorded_at=now_s(),
@@ -90,7 +84,7 @@ class Confirmations(Part):
             return confirmation_row(session, record, search_id) if record else None
 
     def peers(self, search_id: str) -> tuple[PeerRow, ...]:
-        """By workload, then name."""
+        """The search's peers by workload, then name."""
         with self._database.reading() as session:
             return peers_of(session, search_key(session, search_id), search_id)
 
@@ -130,7 +124,7 @@ def peers_of(session: Session, key: int, search_id: str) -> tuple[PeerRow, ...]:
 
 
 def recheck_champion(session: Session, confirmation: ConfirmationRecord) -> None:
-    """A champion that was confirmed once more rests on that, and has passed the checks of that day."""
+    """Let a champion rest on its newest confirmation, and record the checks that it passed."""
     session.execute(
         update(ChampionRecord)
         .where(

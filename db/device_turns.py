@@ -1,4 +1,4 @@
-"""A worker's turns on GPUs: as long as one uses a GPU, no other worker of the same database does."""
+"""A worker's turns on GPUs: one worker of a database at a time uses a GPU."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from greenfast.db.rows import DeviceLease
 from greenfast.search.errors import Fault
 
 LEASE_S = 30.0
-FRESH_S = 2.0  # a lease is renewed, and lent to whoever waits, not more often
+FRESH_S = 2.0  # a lease is renewed, or given to a waiting worker, no more often
 POLL_S = 0.1
 DEADLINE_S = 120.0  # of waiting for other workers
 
 
 class DeviceTurns:
-    """Holds the leases of one worker between its uses of a GPU, so that most uses ask the database nothing."""
+    """Keeps one worker's leases between its uses of a GPU, so most uses need no database."""
 
     def __init__(
         self,
@@ -34,18 +34,18 @@ class DeviceTurns:
         self._store, self._worker = store, worker
         self._lease_s, self._fresh_s, self._deadline_s = lease_s, fresh_s, deadline_s
         self._lock = threading.Lock()
-        self._held: dict[
-            str, tuple[DeviceLease, float]
-        ] = {}  # by UUID: the lease, and when it was renewed
+        # By UUID: the lease, and when it was renewed.
+        self._held: dict[str, tuple[DeviceLease, float]] = {}
         self._uses: Counter[str] = Counter()  # by UUID: turns in progress
         self._idle: threading.Event | None = None  # ends the thread that renews, while there is one
 
     @contextmanager
     def turn(self, uuid: str) -> Iterator[None]:
-        """Have the GPU alone among the workers of the database. Threads of one worker share their turns.
+        """Use the GPU alone among the workers of the database. Threads of a worker share turns.
 
-        Fault `gpu_busy` when others keep it beyond the deadline; DeviceLost when another took it before we were
-        done, as after this process was stopped for longer than the lease: what was timed may have been disturbed.
+        Fault `gpu_busy` when others keep it beyond the deadline. DeviceLost when another worker
+        took it before the turn ended, for example because this process was stopped for longer than
+        the lease: the times of this turn may be disturbed.
         """
         self._take(uuid)
         try:
@@ -55,12 +55,12 @@ class DeviceTurns:
                 self._uses[uuid] -= 1
         with self._lock:
             lease, renewed = self._held[uuid]
-            if time.monotonic() - renewed >= self._lease_s:  # so long that another may have had it
+            if time.monotonic() - renewed >= self._lease_s:  # another worker may have had it
                 self._held[uuid] = lease, time.monotonic()
                 self._store.renew_device(lease, self._lease_s)
 
     def give_back(self) -> None:
-        """Release every GPU: nothing is to run for a while. Where that fails, the lease runs out."""
+        """Release every GPU for now. A lease whose release fails runs out by itself."""
         with self._lock, suppress(Fault):
             if self._idle is not None:
                 self._idle.set()
@@ -70,7 +70,7 @@ class DeviceTurns:
 
     def _take(self, uuid: str) -> None:
         end = time.monotonic() + self._deadline_s
-        while not self._have(uuid):
+        while not self._begin_use(uuid):
             if time.monotonic() >= end:
                 holder = self._store.device_holder(uuid) or "others"
                 raise Fault(
@@ -80,8 +80,8 @@ class DeviceTurns:
                 )
             time.sleep(POLL_S)
 
-    def _have(self, uuid: str) -> bool:
-        """Whether the GPU is ours now, and counted as used."""
+    def _begin_use(self, uuid: str) -> bool:
+        """Whether this worker has the GPU; if so, the use is counted."""
         with self._lock:
             lease, renewed = self._held.get(uuid, (None, 0.0))
             now = time.monotonic()
@@ -95,10 +95,10 @@ class DeviceTurns:
             return True
 
     def _ask(self, uuid: str, now: float) -> None:
-        taken = self._store.lease_device(uuid, self._worker, self._lease_s)
-        if taken is None:
+        lease = self._store.lease_device(uuid, self._worker, self._lease_s)
+        if lease is None:
             return
-        self._held[uuid] = taken, now
+        self._held[uuid] = lease, now
         if self._idle is None:
             self._idle = threading.Event()
             threading.Thread(
@@ -112,21 +112,21 @@ class DeviceTurns:
         except DeviceLost:
             if in_use:
                 raise
-            del self._held[uuid]  # nothing was in progress: it is asked for anew
+            del self._held[uuid]  # no turn was in progress, so it can be leased anew
             return
         self._held[uuid] = lease, now
         if wanted and not in_use:
             del self._held[uuid]
             self._store.release_device(lease)
-            time.sleep(3 * POLL_S)  # whoever waits looks sooner than we do
+            time.sleep(3 * POLL_S)  # the waiting worker looks sooner
 
     def _keep_alive(self, idle: threading.Event) -> None:
-        """Renew the leases in use: some uses take longer than a lease."""
+        """Renew the leases in use, because some turns take longer than a lease."""
         while not idle.wait(self._lease_s / 3):
             with self._lock:
                 for uuid, (lease, renewed) in self._held.items():
                     now = time.monotonic()
                     if self._uses[uuid] and self._lease_s / 3 <= now - renewed < self._lease_s:
-                        with suppress(Fault):  # the end of the use looks again
+                        with suppress(Fault):  # the end of the turn renews again
                             self._store.renew_device(lease, self._lease_s)
                             self._held[uuid] = lease, now

@@ -1,4 +1,4 @@
-"""Who times on which GPU: a lease a GPU, by its UUID, among all workers of one database."""
+"""GPU leases: one for each GPU, by its UUID, among all workers of one database."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from greenfast.db.faults import DeviceLost
 from greenfast.db.models import DeviceLeaseRecord
 from greenfast.db.rows import DeviceLease
 
-WANTED_S = 5.0  # how long it counts that another worker asked
-ASKED_AGAIN_S = 1.0  # a waiting worker says so not more often
+WANTED_S = 5.0  # how long the request of another worker counts
+ASKED_AGAIN_S = 1.0  # a waiting worker repeats its request no more often
 
 _WITHOUT_SESSION = {"synchronize_session": False}
 
 
 class Devices(Part):
-    """The part of the store that lets one worker at a time have a GPU."""
+    """The part of the store that gives a GPU to one worker at a time."""
 
     def lease_device(self, uuid: str, worker: str, lease_s: float) -> DeviceLease | None:
-        """Take the GPU if nobody has it, or who has was silent for its lease; None, and noted as wanted, if not."""
+        """Take the GPU if it is free or its lease ran out; else note the request, return None."""
         uuid, worker = convert.storable(uuid), convert.storable(worker)
-        its_row = DeviceLeaseRecord.uuid == uuid
-        with (
-            self._database.reading() as session
-        ):  # a waiting worker asks often and should hold up no writer
-            found = session.execute(select(_is_free(), _asked_lately()).where(its_row)).first()
-        if found is not None and not found[0] and found[1]:
+        of_the_gpu = DeviceLeaseRecord.uuid == uuid
+        # Waiting workers ask often, so they look without holding up any writer.
+        with self._database.reading() as session:
+            state = session.execute(select(_is_free(), _asked_lately()).where(of_the_gpu)).first()
+        if state is not None and not state[0] and state[1]:
             return None
         with self._database.writing() as session:
             insert_once(
@@ -38,7 +37,7 @@ class Devices(Part):
             )
             fence = session.scalar(
                 update(DeviceLeaseRecord)
-                .where(its_row, _is_free())
+                .where(of_the_gpu, _is_free())
                 .values(
                     worker=worker,
                     fence=DeviceLeaseRecord.fence + 1,
@@ -51,14 +50,14 @@ class Devices(Part):
             )
             if fence is None:
                 session.execute(
-                    update(DeviceLeaseRecord).where(its_row).values(wanted_at=now_s()),
+                    update(DeviceLeaseRecord).where(of_the_gpu).values(wanted_at=now_s()),
                     execution_options=_WITHOUT_SESSION,
                 )
                 return None
         return DeviceLease(uuid, worker, fence)
 
     def renew_device(self, lease: DeviceLease, lease_s: float) -> bool:
-        """A sign of life; True when another worker waits for the GPU. DeviceLost when another has it."""
+        """Renew the lease; True when another worker waits. DeviceLost when another one has it."""
         with self._database.writing() as session:
             row = session.execute(
                 update(DeviceLeaseRecord)
@@ -69,14 +68,14 @@ class Devices(Part):
             ).first()
         if row is None:
             raise DeviceLost(
-                f"worker {lease.worker} does not hold GPU {lease.uuid} any more: another worker has "
-                "taken it over",
-                mend="what it timed meanwhile is timed again",
+                f"worker {lease.worker} no longer holds GPU {lease.uuid}: another worker took it "
+                "over",
+                mend="times that were measured meanwhile are measured again",
             )
         return bool(row[0])
 
     def release_device(self, lease: DeviceLease) -> None:
-        """Let the next have it; nothing happens when it was lost meanwhile."""
+        """Free the GPU for the next worker; does nothing when the lease was lost."""
         with self._database.writing() as session:
             session.execute(
                 update(DeviceLeaseRecord).where(_is_held(lease)).values(worker=None),
@@ -84,17 +83,19 @@ class Devices(Part):
             )
 
     def device_holder(self, uuid: str) -> str | None:
-        """The worker that has the GPU now."""
+        """The worker that has the GPU; None when it is free."""
+        holder = select(DeviceLeaseRecord.worker).where(
+            DeviceLeaseRecord.uuid == convert.storable(uuid), ~_is_free()
+        )
         with self._database.reading() as session:
-            return session.scalar(
-                select(DeviceLeaseRecord.worker).where(
-                    DeviceLeaseRecord.uuid == convert.storable(uuid), ~_is_free()
-                )
-            )
+            return session.scalar(holder)
 
 
 def _is_free() -> ColumnElement[bool]:
-    """Nobody has it, or no sign of life for as long as the lease, also when the clock was set back meanwhile."""
+    """No worker has it, or its worker renewed nothing for the length of its lease.
+
+    A clock that was set back counts, too.
+    """
     silent_s = func.abs(now_s() - DeviceLeaseRecord.renewed_at)
     return or_(DeviceLeaseRecord.worker.is_(None), silent_s >= DeviceLeaseRecord.lease_s)
 

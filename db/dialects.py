@@ -1,4 +1,4 @@
-"""What differs between SQLite and PostgreSQL, and nothing of it elsewhere."""
+"""The differences between SQLite and PostgreSQL; the rest of db/ works on both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KNOWN = ("sqlite", "postgresql")
 POOL_TIMEOUT_S = 10.0  # how long a thread waits for one of the pool's connections
 
 
-class now_s(FunctionElement[float]):
+class now_s(FunctionElement[float]):  # noqa: N801 (used like a function, as sqlalchemy.func.now)
     """Seconds since 1970 by the database's clock."""
 
     type = Double()
@@ -54,7 +54,7 @@ def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None
 
 
 def one_at_a_time(session: Session, name: str) -> None:
-    """Wait until no other transaction that named itself so is open; SQLite's writers are alone anyway."""
+    """Wait for other transactions of that name. SQLite has one writer at a time anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(
             text("SELECT pg_advisory_xact_lock(:space, hashtext(:name))"),
@@ -63,7 +63,7 @@ def one_at_a_time(session: Session, name: str) -> None:
 
 
 def parse_url(url: str) -> URL:
-    """UsageError `database_url` for what is no URL of a database that is known."""
+    """The URL with its driver; UsageError `database_url` for any but SQLite and PostgreSQL URLs."""
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgres", "postgresql"):  # SQLAlchemy's default driver would be psycopg2
         url = f"postgresql+psycopg{separator}{rest}"
@@ -105,7 +105,7 @@ def make_engine(url: URL, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Engine:
 
 
 def reader_options(engine: Engine) -> dict[str, str]:
-    """What makes all statements of a reading transaction see the same state; SQLite's always do."""
+    """Options that give a reading transaction one snapshot, which SQLite always does."""
     return {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
 
 
@@ -115,7 +115,7 @@ def sqlite_path(url: URL) -> Path | None:
 
 
 def _postgresql_engine(url: URL, timeouts: Timeouts) -> Engine:
-    """Every wait for the server has an end: for a connection, in the server, and for its answer."""
+    """An engine whose waits for the server all end: connecting, executing and reading."""
     engine = create_engine(
         url,
         pool_size=5,
@@ -137,7 +137,7 @@ def _postgresql_engine(url: URL, timeouts: Timeouts) -> Engine:
 
 
 def _libpq_parameters(url: URL, timeouts: Timeouts) -> dict[str, Any]:
-    """Connection parameters that bound every wait; what the URL sets itself takes precedence."""
+    """Connection parameters that bound every wait. Those in the URL take precedence."""
     statement_ms = math.ceil(timeouts.statement_s * 1000)
     parameters: dict[str, Any] = {
         "connect_timeout": math.ceil(timeouts.connect_s),
@@ -154,7 +154,7 @@ def _libpq_parameters(url: URL, timeouts: Timeouts) -> dict[str, Any]:
 
 
 def _sqlite_engine(url: URL, timeouts: Timeouts) -> Engine:
-    # No transactions of the driver's own: begun late, as readers, they fail when they turn to writing.
+    # The driver begins its transactions late and as readers, which then fail to become writers.
     engine = create_engine(
         url,
         pool_size=5,
@@ -185,8 +185,8 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
 
     UsageError when it is no database; Fault `database_damaged` when a file of ours fails its check.
     """
-    # A read-only connection to a WAL database still makes its side files, except when told that nobody
-    # writes, which is so when there is no log beside it.
+    # A read-only connection to a WAL database still creates side files, unless it is told that the
+    # database is immutable. Without a log beside the database, nobody is writing it.
     log = Path(f"{path}-wal")
     quiet, modified = not log.exists(), _modified(path)
     mode = "immutable=1" if quiet else "mode=ro"
@@ -196,7 +196,7 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             (identity,) = connection.execute("PRAGMA application_id").fetchone()
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             names = {name for (name,) in tables}
-            found = (
+            version = (
                 connection.execute("SELECT version_num FROM alembic_version").fetchone()
                 if "alembic_version" in names
                 else None
@@ -206,7 +206,7 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             connection.close()
     except sqlite3.Error as error:
         fault = fault_of(error)
-        if quiet and log.exists():  # somebody began to write meanwhile
+        if quiet and log.exists():  # another process has begun to write
             return sqlite_identity(path, busy_s)
         if fault.code == "database_locked":
             raise fault from error
@@ -218,9 +218,7 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             mend="name another file, or move this one away",
         ) from error
     if damage is not None:
-        if (
-            _modified(path) != modified
-        ):  # the file changed under the check, so its result means nothing
+        if _modified(path) != modified:  # a file that changed during the check says nothing
             return sqlite_identity(path, busy_s)
         raise Fault(
             f"the database {path} is damaged: {damage}",
@@ -228,24 +226,24 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             mend="restore it from a backup copy, or delete it with its -wal and -shm files "
             "to start with an empty database",
         )
-    return identity, found[0] if found else None, len(names)
+    return identity, version[0] if version else None, len(names)
 
 
 def _modified(path: Path) -> tuple[tuple[int, int] | None, ...]:
-    """What changes whenever the database or its log is written."""
-    found = []
+    """Sizes and times that change whenever the database or its log is written."""
+    states: list[tuple[int, int] | None] = []
     for file in (path, Path(f"{path}-wal")):
         try:
             status = file.stat()
         except FileNotFoundError:
-            found.append(None)
+            states.append(None)
         else:
-            found.append((status.st_size, status.st_mtime_ns))
-    return tuple(found)
+            states.append((status.st_size, status.st_mtime_ns))
+    return tuple(states)
 
 
 def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
-    """The first defect that SQLite's quick check finds; a large file is only checked for its length."""
+    """The first defect that SQLite's quick check finds. Of a large file it checks the length."""
     if path.stat().st_size <= LARGEST_CHECKED_BYTES:
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         return None if result == "ok" else " ".join(result.split())
@@ -288,7 +286,7 @@ def sqlite_mark(connection: Connection) -> None:
 
 
 def sqlite_backup(path: Path, copy: Path, busy_s: float) -> None:
-    """A consistent copy, also while others write; it appears under its name only when it is whole."""
+    """Make a consistent copy, also during writes. It gets its name only once it is complete."""
     partial = copy.with_name(copy.name + ".partial")
     partial.unlink(missing_ok=True)
     source, target = sqlite3.connect(path, timeout=busy_s), sqlite3.connect(partial)
@@ -310,7 +308,8 @@ def server_identity(engine: Engine) -> tuple[str | None, bool, int]:
         names = set(
             connection.scalars(
                 text(
-                    "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+                    "SELECT table_name FROM information_schema.tables "
+                    "WHERE table_schema = current_schema()"
                 )
             )
         )
@@ -323,6 +322,6 @@ def server_identity(engine: Engine) -> tuple[str | None, bool, int]:
 
 
 def lock_schema(connection: Connection) -> None:
-    """One process at a time creates or migrates; on SQLite the write transaction already sees to that."""
+    """Let one process at a time create or migrate. SQLite's write transaction does so already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})"))

@@ -1,4 +1,4 @@
-"""Where the database's errors become ours: by exception type and the driver's error code, never by text."""
+"""Translates database errors into ours, by exception type and error code, never by text."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from greenfast.search.errors import Fault
 
 
 class LeaseLost(Fault):
-    """Another worker holds the search, or it was stopped meanwhile: this one may write nothing more."""
+    """Another worker holds the search, or it was ended: this worker may write no more of it."""
 
     code = "lease_lost"
 
 
 class DeviceLost(Fault):
-    """Another worker took the GPU meanwhile: what was timed may have been disturbed."""
+    """Another worker took the GPU during a measurement, which may be disturbed."""
 
     code = "gpu_lease_lost"
 
 
-# Of each: code, what is so, what mends it.
+# Each is (code, message, remedy).
 _LOCKED = (
     "database_locked",
     "the database is locked by another process",
@@ -62,7 +62,7 @@ _UNREACHABLE = (
     "start it, or check the database URL",
 )
 
-# A write that SQLite was refused with another error than ENOSPC (EFBIG, EDQUOT, EIO) has its own code.
+# SQLite has separate codes for writes that fail with EFBIG, EDQUOT or EIO instead of ENOSPC.
 _SQLITE_EXTENDED = {sqlite3.SQLITE_IOERR_WRITE: _FULL, sqlite3.SQLITE_IOERR_TRUNCATE: _FULL}
 _SQLITE = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -92,7 +92,7 @@ _SQLSTATE_CLASS = {"08": _UNREACHABLE, "57": _UNREACHABLE, "28": _UNREACHABLE, "
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The one border: nothing of SQLAlchemy or a driver leaves it."""
+    """Raise errors of SQLAlchemy and the drivers as Faults. None of them passes this border."""
     try:
         yield
     except PoolTimeout as error:
@@ -104,7 +104,7 @@ def translated() -> Iterator[None]:
 
 
 def fault_of(error: Exception) -> Fault:
-    """The Fault that says what a driver's error code means."""
+    """The Fault that a driver's error code stands for."""
     original = error.orig if isinstance(error, DBAPIError) else error
     known = _known(original)
     if known is None and isinstance(error, DBAPIError) and not isinstance(original, sqlite3.Error):

@@ -1,4 +1,4 @@
-"""How far trials came, from rows grouped by (verdict, stage, reason, outcomes of the gates)."""
+"""The funnel of gates, from trials grouped by (verdict, stage, reason, gate outcomes)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGES = (Stage.RENDER, Stage.COMPILE, *(Stage(gate.name) for gate in GATES))
 
 
 def counts_of(groups: Sequence[Group]) -> Counts:
-    """A gate is passed only where it said so: one that could not judge counts under `unavailable`."""
+    """The counts of trials. A gate that could not judge counts as `unavailable`, not as passed."""
     verdicts, stages, reasons = Counter[str](), Counter[str](), Counter[str]()
     reached, passed, unavailable = Counter[str](), Counter[str](), Counter[str]()
     running = 0
@@ -24,26 +24,26 @@ def counts_of(groups: Sequence[Group]) -> Counts:
             continue
         verdicts[verdict] += count
         if verdict == "rejected":
-            stages[stage] += count
-            reasons[reason] += count
+            stages[stage or ""] += count
+            reasons[reason or ""] += count
         gates = dict(word.split("=") for word in (outcomes or "").split())
-        for one in reached_stages(stage):
-            outcome = "passed" if one in (Stage.RENDER, Stage.COMPILE) else gates.get(one)
-            reached[one] += count * (outcome != "skipped")
-            if one != stage:
-                passed[one] += count * (outcome == "passed")
-                unavailable[one] += count * (outcome == "unavailable")
+        for step in reached_stages(stage):
+            outcome = "passed" if step in (Stage.RENDER, Stage.COMPILE) else gates.get(step)
+            reached[step] += count * (outcome != "skipped")
+            if step != stage:
+                passed[step] += count * (outcome == "passed")
+                unavailable[step] += count * (outcome == "unavailable")
     return Counts(
         total=sum(verdicts.values()),
         running=running,
         by_verdict=dict(verdicts),
         by_stage=dict(stages),
         by_reason=dict(reasons),
-        funnel=tuple((str(one), reached[one], passed[one]) for one in STAGES),
-        unavailable={str(one): number for one, number in unavailable.items() if number},
+        funnel=tuple((str(step), reached[step], passed[step]) for step in STAGES),
+        unavailable={str(step): number for step, number in unavailable.items() if number},
     )
 
 
 def reached_stages(ended_at: str | None) -> tuple[Stage, ...]:
-    """The stages up to the one that said no; all of them when none did."""
+    """The stages up to the one that ended the trial; all of them when none did."""
     return STAGES if ended_at is None else STAGES[: STAGES.index(Stage(ended_at)) + 1]

@@ -1,4 +1,4 @@
-"""The files that searches ran with, each text once."""
+"""The kernel files that searches ran with, each text stored once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
-from greenfast.db.base import Part, found_search
+from greenfast.db.base import Part, search_record
 from greenfast.db.dialects import insert_once, now_s
 from greenfast.db.models import KernelFileRecord, ManifestRecord
 from greenfast.search.digest import text_digest
@@ -15,15 +15,18 @@ from greenfast.search.kernels.frozen import KernelFiles
 
 
 class FrozenFiles(Part):
-    """The part of the store that keeps kernels as they were."""
+    """The part of the store that keeps the kernel files of each search."""
 
     def frozen_files(self, search_id: str) -> KernelFiles | None:
-        """What the search ran with; None for one that was submitted before files were frozen."""
+        """The kernel files of a search; None for a search of a version that did not keep them.
+
+        Fault `source_damaged` when a stored text is not what its digest names.
+        """
         with self._database.reading() as session:
-            name = found_search(session, search_id).manifest_digest
-            if name is None:
+            manifest_digest = search_record(session, search_id).manifest_digest
+            if manifest_digest is None:
                 return None
-            record = session.get(ManifestRecord, name)
+            record = session.get(ManifestRecord, manifest_digest)
             manifest = convert.pairs_of("files", record.files) if record is not None else ()
             rows = session.execute(
                 select(KernelFileRecord.digest, KernelFileRecord.text).where(
@@ -35,9 +38,9 @@ class FrozenFiles(Part):
             path for path, content in manifest if text_digest(texts.get(content, "")) != content
         ]
         if damaged or not manifest:
-            what = f"the stored {damaged[0]}" if damaged else "the list of files"
+            part = f"the stored {damaged[0]}" if damaged else "the list of files"
             raise Fault(
-                f"{what} of search {search_id} is not what its digest names",
+                f"{part} of search {search_id} is not what its digest names",
                 code="source_damaged",
                 mend="restore the database from a backup copy",
             )
@@ -45,7 +48,7 @@ class FrozenFiles(Part):
 
 
 def store_files(session: Session, files: KernelFiles) -> str:
-    """Keep what is not there yet; the digest that names all of it."""
+    """Store the files that are not stored yet; returns the digest of their manifest."""
     for (_, text), (_, content) in zip(files.files, files.manifest, strict=True):
         insert_once(
             session, KernelFileRecord, {"digest": content, "text": text, "created_at": now_s()}

@@ -1,38 +1,39 @@
-"""The two conditions that coordination rests on: a lease that ran out, and a claim that still holds."""
+"""The two conditions of coordination: a lease that ran out, and a claim that still holds."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from greenfast.db.dialects import now_s
 from greenfast.db.faults import LeaseLost
-from greenfast.db.models import SearchRecord
+from greenfast.db.models import SearchRecord, table_of
 from greenfast.db.rows import Claim
+from greenfast.search.status import SearchStatus
 
-_searches = SearchRecord.__table__
+_searches = table_of(SearchRecord)
 
 
 def is_expired() -> ColumnElement[bool]:
-    """No sign of life for as long as the lease, also when the clock was set back meanwhile."""
+    """The worker renewed nothing for the length of its lease, or the clock moved by as much."""
     silent_s = func.abs(now_s() - SearchRecord.renewed_at)
-    return and_(SearchRecord.status == "running", silent_s >= SearchRecord.lease_s)
+    return and_(SearchRecord.status == SearchStatus.RUNNING, silent_s >= SearchRecord.lease_s)
 
 
 def is_claimable() -> ColumnElement[bool]:
-    return or_(SearchRecord.status == "queued", is_expired())
+    return or_(SearchRecord.status == SearchStatus.QUEUED, is_expired())
 
 
 def is_held() -> ColumnElement[bool]:
-    """Nobody claimed the search later or ended it. That the lease ran out meanwhile does not matter then."""
+    """Nobody claimed the search later or ended it. An expired lease still holds until then."""
     return and_(
         _searches.c.id == bindparam("claimed"),
         _searches.c.fence == bindparam("claimed_fence"),
-        _searches.c.status == "running",
+        _searches.c.status == SearchStatus.RUNNING,
     )
 
 
@@ -43,15 +44,18 @@ def claimed(claim: Claim) -> dict[str, Any]:
 
 def hold(
     session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), **values: Any
-) -> Row[Any]:
-    """The fence, first in a transaction: renew the lease, or LeaseLost before anything is written."""
+) -> tuple[Any, ...]:
+    """The fence, first in a transaction: renew the lease, or LeaseLost before any write.
+
+    `returning`: the columns of the search whose values are returned. `values`: columns to set.
+    """
     statement = _hold(returning)
     row = session.execute(
         statement.values(**values) if values else statement, claimed(claim)
     ).first()
     if row is None:
         raise lease_lost(claim)
-    return row
+    return tuple(row)
 
 
 @cache
@@ -66,7 +70,7 @@ def _hold(returning: tuple[str, ...]) -> ReturningUpdate[Any]:
 
 def lease_lost(claim: Claim) -> LeaseLost:
     return LeaseLost(
-        f"worker {claim.worker} does not hold search {claim.search_id} any more: another worker "
-        "has taken it over, or it was ended",
-        mend="what this worker had in flight is tried again by the other",
+        f"worker {claim.worker} no longer holds search {claim.search_id}: another worker "
+        "took it over, or the search was ended",
+        mend="the other worker repeats the trials that were in flight",
     )

@@ -1,4 +1,4 @@
-"""Is this database ours, and of our age? If not, it is refused unwritten; else made or brought up to date."""
+"""Opening a database: refuse a foreign or newer one unwritten, create or migrate any other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, inspect
 from sqlalchemy.engine import URL, Connection
@@ -15,6 +16,9 @@ from greenfast.db.faults import translated
 from greenfast.db.models import REVISION
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.errors import Fault, UsageError
+
+if TYPE_CHECKING:  # alembic is slow to import, and only a migration needs it
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 START_ANEW = (
@@ -45,7 +49,10 @@ def prepare(url: URL, engine: Engine, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> 
 
 
 def upgrade(connection: Connection, to: str = REVISION) -> None:
-    """Run the migrations inside the connection's transaction. Another process may have done so meanwhile."""
+    """Run the migrations inside the connection's transaction.
+
+    Does nothing where another process has just run them.
+    """
     from alembic import command
 
     dialects.lock_schema(connection)
@@ -57,9 +64,9 @@ def upgrade(connection: Connection, to: str = REVISION) -> None:
 
 
 def _is_new(path: Path) -> bool:
-    """Whether there is no database; UsageError when only the side files of a lost one are left."""
+    """Whether there is no database; UsageError when only the log of a lost one is left."""
     left = [file for file in (Path(f"{path}-wal"), Path(f"{path}-journal")) if file.exists()]
-    if path.exists():  # asked after its side files: another process may be creating all of them
+    if path.exists():  # tested after its side files, because another process may create them all
         return False
     if left:
         raise UsageError(
@@ -71,9 +78,9 @@ def _is_new(path: Path) -> bool:
 
 
 def _create(path: Path, url: URL, timeouts: Timeouts) -> None:
-    """Make a database under another name, then give it its own: a file of 0 bytes is never ours.
+    """Create a database under a draft name, then rename it, so that it is never half made.
 
-    Of several processes that do so at once, the first one's file is kept.
+    If several processes do so at once, the file of the first is kept.
     """
     _make_folder(path)
     draft = path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
@@ -91,7 +98,7 @@ def _create(path: Path, url: URL, timeouts: Timeouts) -> None:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Name the finished file, unless another process was quicker; durable when it returns."""
+    """Give the finished file its name unless another process did; durable on return."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -112,7 +119,7 @@ def _check_file(path: Path, busy_s: float) -> str | None:
         raise UsageError(
             f"{path} is a folder, not a database", code="database_unreadable", mend="name a file"
         )
-    if path.stat().st_size == 0:  # SQLite would take it for an empty database and delete its log
+    if path.stat().st_size == 0:  # SQLite would treat it as an empty database and delete its log
         raise UsageError(
             f"the database {path} is an empty file of 0 bytes: its contents were lost",
             code="database_unreadable",
@@ -171,7 +178,8 @@ def _known_revisions() -> set[str]:
     }
 
 
-def _config():
+def _config() -> Config:
+    """The configuration of alembic, which reads no file."""
     from alembic.config import Config
 
     config = Config()

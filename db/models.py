@@ -1,10 +1,12 @@
-"""The tables. `searches` is the queue, too: status, lease and fencing token live on its rows.
+"""The tables. `searches` is also the queue: its rows hold status, lease and fencing token.
 
-Times are seconds since 1970 by the database's own clock. A trial is recorded when `verdict` is set; until
-then it was only begun. Its evidence lies beside it, so that lists and sorting never read it.
+Times are seconds since 1970 by the database's own clock. A trial counts as recorded once `verdict`
+is set; until then it has only begun. Evidence has its own table, so that lists never read it.
 """
 
 from __future__ import annotations
+
+from typing import Any, ClassVar, cast
 
 from sqlalchemy import (
     CheckConstraint,
@@ -13,16 +15,20 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     MetaData,
+    Table,
     Text,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0006"  # the newest of migrations/versions, which a test compares
+from greenfast.db.figures import SORTABLE
+from greenfast.search.status import STATUSES
 
-SORTABLE = ("time_median_us", "registers", "smem_bytes", "max_abs_error", "duration_s")
-# Written as text, not as a bound value: only then do planners see that a partial index serves the query.
-IS_REJECTED = text("trials.verdict = 'rejected'")
+REVISION = "0007"  # the newest of migrations/versions, which a test compares
+
+# A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
+REJECTED_SQL = "verdict = 'rejected'"
+IS_REJECTED = text(f"trials.{REJECTED_SQL}")
 
 
 class Base(DeclarativeBase):
@@ -35,11 +41,16 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {str: Text(), float: Double()}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: Text(), float: Double()}
+
+
+def table_of(record: type[Base]) -> Table:
+    """The record's table, for statements that are built once and bypass the ORM."""
+    return cast(Table, record.__table__)
 
 
 class SearchRecord(Base):
-    """One search: its plan, where it stands, and who works on it."""
+    """One search: its plan, its status and the worker that holds it."""
 
     __tablename__ = "searches"
 
@@ -51,8 +62,9 @@ class SearchRecord(Base):
     strategy: Mapped[str]
     plan: Mapped[str]  # JSON
     status: Mapped[str]
-    wanted: Mapped[str | None]  # pause | resume | cancel, until seen
-    why: Mapped[str] = mapped_column(default="")
+    wanted: Mapped[str | None]  # pause | resume | cancel, until the worker reads it
+    why: Mapped[str] = mapped_column(default="")  # it ended or paused
+    closing: Mapped[str] = mapped_column(default="")  # findings of the confirmation
     created_at: Mapped[float]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
@@ -67,8 +79,7 @@ class SearchRecord(Base):
 
     __table_args__ = (
         CheckConstraint(
-            "status IN ('queued', 'running', 'paused', 'completed', 'cancelled', 'failed')",
-            "status",
+            f"status IN ({', '.join(repr(str(status)) for status in STATUSES)})", "status"
         ),
         CheckConstraint("(status = 'running') = (worker IS NOT NULL)", "worker"),
         Index(None, "status", "key"),
@@ -77,7 +88,10 @@ class SearchRecord(Base):
 
 
 class TrialRecord(Base):
-    """One trial: its candidate, and when it is recorded its verdict and the figures that people sort by."""
+    """One trial: its candidate and, once recorded, its verdict and figures.
+
+    Each figure of db/figures.py has a column of its name here.
+    """
 
     __tablename__ = "trials"
 
@@ -100,6 +114,7 @@ class TrialRecord(Base):
     fault_code: Mapped[str | None]
     outcomes: Mapped[str | None]  # of gates: "ptxas=passed safety=..."
     sentence: Mapped[str] = mapped_column(default="")
+    finding: Mapped[str] = mapped_column(default="")
     changed: Mapped[str | None]  # JSON: against the baseline
     time_median_us: Mapped[float | None]
     time_kind: Mapped[str | None]
@@ -138,8 +153,8 @@ class TrialRecord(Base):
             "recorded_at",
             "search_key",
             "number",
-            sqlite_where=text("verdict = 'rejected'"),
-            postgresql_where=text("verdict = 'rejected'"),
+            sqlite_where=text(REJECTED_SQL),
+            postgresql_where=text(REJECTED_SQL),
         ),
         Index(
             "ix_trials_negatives_reason",
@@ -147,22 +162,22 @@ class TrialRecord(Base):
             "recorded_at",
             "search_key",
             "number",
-            sqlite_where=text("verdict = 'rejected'"),
-            postgresql_where=text("verdict = 'rejected'"),
+            sqlite_where=text(REJECTED_SQL),
+            postgresql_where=text(REJECTED_SQL),
         ),
         Index(
             "ix_trials_negatives_search",
             "search_key",
             "recorded_at",
             "number",
-            sqlite_where=text("verdict = 'rejected'"),
-            postgresql_where=text("verdict = 'rejected'"),
+            sqlite_where=text(REJECTED_SQL),
+            postgresql_where=text(REJECTED_SQL),
         ),
     )
 
 
 class EvidenceRecord(Base):
-    """What the gates found. Single checks and the log are not in `verdict` but in `details`."""
+    """The gates' evidence. `details` holds the single checks and the log; `verdict` the rest."""
 
     __tablename__ = "evidence"
 
@@ -177,7 +192,7 @@ class EvidenceRecord(Base):
 
 
 class SourceRecord(Base):
-    """A rendered source, once however many trials share it."""
+    """A rendered source, stored once for all trials that share it."""
 
     __tablename__ = "sources"
 
@@ -189,7 +204,7 @@ class SourceRecord(Base):
 
 
 class KernelFileRecord(Base):
-    """A file that a search ran with, once however many searches share it."""
+    """A file of a kernel, stored once for all searches that ran with it."""
 
     __tablename__ = "kernel_files"
 
@@ -199,7 +214,7 @@ class KernelFileRecord(Base):
 
 
 class ManifestRecord(Base):
-    """Which files a kernel consisted of, by path and digest."""
+    """The files that made up a kernel, by path and digest."""
 
     __tablename__ = "kernel_manifests"
 
@@ -209,7 +224,7 @@ class ManifestRecord(Base):
 
 
 class EnvironmentRecord(Base):
-    """What results depend on beside the candidate: device, toolchain, versions."""
+    """Everything but the candidate that results depend on: device, toolchain, versions."""
 
     __tablename__ = "environments"
 
@@ -219,7 +234,7 @@ class EnvironmentRecord(Base):
 
 
 class ConfirmationRecord(Base):
-    """What fresh processes said of a search's winner. The newest counts; earlier ones stay."""
+    """A search's winner timed again in fresh processes. The newest counts; earlier ones stay."""
 
     __tablename__ = "confirmations"
 
@@ -265,7 +280,7 @@ class ChampionRecord(Base):
     confirmation_key: Mapped[int] = mapped_column(ForeignKey("confirmations.key"))
     promoted_at: Mapped[float]
     replaced_at: Mapped[float | None]
-    checks: Mapped[str | None]  # JSON: that it passed; null: not recorded
+    checks: Mapped[str | None]  # JSON: the checks that it passed; null: not recorded
     earlier_digest: Mapped[str | None]  # of the scope as an earlier version wrote it
 
     __table_args__ = (
@@ -284,7 +299,7 @@ class ChampionRecord(Base):
 
 
 class DeviceLeaseRecord(Base):
-    """Who times on a GPU now. Nobody does when `worker` is null or the lease ran out."""
+    """The worker that uses a GPU. The GPU is free when `worker` is null or the lease ran out."""
 
     __tablename__ = "device_leases"
 
@@ -293,7 +308,7 @@ class DeviceLeaseRecord(Base):
     fence: Mapped[int]  # grows with each lease
     renewed_at: Mapped[float]
     lease_s: Mapped[float]
-    wanted_at: Mapped[float | None]  # when another worker last asked in vain
+    wanted_at: Mapped[float | None]  # when another worker last asked for it
 
 
 class WorkerRecord(Base):

@@ -1,4 +1,4 @@
-"""Valid negatives: rejected trials of all searches, with the scope in which they hold."""
+"""Valid negatives: rejected trials of all searches, each with its scope."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greenfast.search.verdict import Reason
 
 
 class Negatives(Part):
-    """The part of the store that knows what did not help."""
+    """The part of the store that reads rejected trials."""
 
     def negatives(
         self,
@@ -25,7 +25,7 @@ class Negatives(Part):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[NegativeRow]:
-        """Newest first."""
+        """Rejected trials, newest first."""
         check_limit(limit)
         reason = check_name("reason", reason, Reason)
         behind = values_of(cursor, "negatives", (float, int, int))
@@ -60,16 +60,17 @@ class Negatives(Part):
 def _row(
     trial: TrialRecord, search: SearchRecord, environment: EnvironmentRecord | None
 ) -> NegativeRow:
+    assert trial.stage is not None and trial.reason is not None and trial.recorded_at is not None
     plan = convert.plan_of(search.plan)
-    known = environment_of(environment)
+    entries = environment_of(environment)
     return NegativeRow(
         search_id=search.id,
         number=trial.number,
         kernel=trial.kernel,
         workloads=plan.workloads,
         target=plan.target,
-        device=known.get("device", plan.target),
-        toolchain=known.get("toolchain", ""),
+        device=entries.get("device", plan.target),
+        toolchain=entries.get("toolchain", ""),
         template=trial.template,
         parameters=convert.candidate_of(trial.candidate).values(),
         baseline=plan.baseline,
@@ -77,6 +78,7 @@ def _row(
         stage=trial.stage,
         reason=trial.reason,
         sentence=trial.sentence,
+        finding=trial.finding,
         ratio_to_baseline=trial.ratio_to_baseline,
         candidate_digest=trial.candidate_digest,
         source_digest=trial.source_digest,

@@ -1,4 +1,4 @@
-"""Pages by key, not by offset: rows that arrive move nothing, and the last page costs what the first does."""
+"""Pages by key, not by offset: new rows shift nothing, and every page costs the same."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ def check_limit(limit: int) -> int:
 
 
 def cursor_of(order: str, values: Sequence[Any]) -> str:
-    """Where the next page starts; good only for a list in the same `order`."""
+    """The position where the next page starts, valid for lists of the same `order`."""
     text = json.dumps([order, *values], separators=(",", ":"), allow_nan=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def values_of(cursor: str | None, order: str, types: Sequence[type]) -> tuple[Any, ...] | None:
-    """What `cursor_of` was given; None without a cursor. UsageError when it is not one of this list."""
+    """The values given to `cursor_of`; None without a cursor.
+
+    UsageError `bad_cursor` when the cursor belongs to another list.
+    """
     if cursor is None:
         return None
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        found, *values = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        good = found == order and len(values) == len(types) and all(map(_fits, values, types))
+        written_order, *values = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        good = (
+            written_order == order and len(values) == len(types) and all(map(_fits, values, types))
+        )
     except (ValueError, TypeError, RecursionError):
         good = False
     if not good:
@@ -49,14 +54,16 @@ def values_of(cursor: str | None, order: str, types: Sequence[type]) -> tuple[An
     return tuple(values)
 
 
-def _fits(value: Any, wanted: type) -> bool:
+def _fits(value: Any, kind: type) -> bool:
     if value is None:
-        return wanted is float
-    if wanted is float:
+        return kind is float
+    if kind is float:
         return (
             isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
         )
-    return type(value) is wanted and (wanted is not int or abs(value) <= LARGEST_INTEGER)
+    if kind is int:
+        return type(value) is int and abs(value) <= LARGEST_INTEGER
+    return type(value) is kind
 
 
 def page_of(
@@ -66,16 +73,16 @@ def page_of(
     key: Callable[[T], Sequence[Any]],
     item: Callable[[T], Any],
 ) -> Page[Any]:
-    """A page of rows that were fetched with one more than `limit`."""
+    """A page from `rows`, which were fetched with a limit of `limit + 1`."""
     shown = rows[:limit]
     more = cursor_of(order, key(shown[-1])) if len(rows) > limit else None
-    return Page(tuple(item(one) for one in shown), more)
+    return Page(tuple(item(row) for row in shown), more)
 
 
 def after(
     columns: Sequence[Any], values: Sequence[Any] | None, descending: bool
 ) -> ColumnElement[bool]:
-    """The rows behind `values` in the order of `columns`."""
+    """The condition for rows behind `values` in the order of `columns`."""
     if values is None:
         return true()
     return tuple_(*columns) < tuple_(*values) if descending else tuple_(*columns) > tuple_(*values)
@@ -90,7 +97,7 @@ def sorted_rows(
     behind: tuple[Any, int] | None,
     limit: int,
 ) -> list[Any]:
-    """Rows by `column`, then `number`; those without a value last, whichever the direction."""
+    """Rows by `column`, then `number`. Rows without a value come last in either direction."""
     rows: list[Any] = []
     if behind is None or behind[0] is not None:
         keys = [column.desc(), number.desc()] if descending else [column, number]

@@ -1,4 +1,4 @@
-"""A psycopg connection that does not wait for ever: a stopped server accepts data and never answers."""
+"""A psycopg connection with a deadline: a stopped server accepts data and never answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import psycopg
 
-LOOK_S = 0.1  # psycopg wakes its generators this often while nothing arrives
+LOOK_S = 0.1  # psycopg wakes its generators at this interval while nothing arrives
 
 
 def bounded_connection(answer_s: float) -> type[psycopg.Connection[Any]]:
     """A connection type that closes itself when the server is silent for `answer_s`.
 
-    The server ends slow statements itself, and TCP notices a dead host. Neither helps against a server
-    process that is stopped: its kernel still acknowledges what we send.
+    The server ends slow statements itself, and TCP notices a dead host. Neither helps against a
+    stopped server process, because its kernel still acknowledges our data.
     """
 
     class BoundedConnection(psycopg.Connection[Any]):
@@ -29,7 +29,7 @@ def bounded_connection(answer_s: float) -> type[psycopg.Connection[Any]]:
 def _with_deadline(
     waiting: Generator[Any, Any, Any], deadline: float, connection: psycopg.Connection[Any]
 ) -> Generator[Any, Any, Any]:
-    """The same generator, ended by a closed connection once nothing has arrived by the deadline."""
+    """The same generator; it closes the connection when nothing arrives by the deadline."""
     try:
         state = next(waiting)
         while True:

@@ -1,4 +1,4 @@
-"""Beginning and recording trials: fenced, all or nothing, and the same when it is done twice."""
+"""Beginning and recording trials: fenced, atomic and idempotent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from sqlalchemy.orm import Session
 
 from greenfast.db import convert
 from greenfast.db.base import Part
+from greenfast.db.changes import changes
 from greenfast.db.dialects import insert_once, now_s
-from greenfast.db.figures import changes, figures
+from greenfast.db.figures import figures, outcomes
 from greenfast.db.lease import hold
-from greenfast.db.models import EvidenceRecord, SearchRecord, SourceRecord, TrialRecord
+from greenfast.db.models import (
+    EvidenceRecord,
+    SearchRecord,
+    SourceRecord,
+    TrialRecord,
+    table_of,
+)
 from greenfast.db.rows import Claim
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault
@@ -24,10 +31,10 @@ from greenfast.search.verdict import GateResult, Trial
 
 BASELINE = 0  # the number of the baseline's trial, in a search that has one
 
-_trials = TrialRecord.__table__
-_searches = SearchRecord.__table__
+_trials = table_of(TrialRecord)
+_searches = table_of(SearchRecord)
 
-# Made once: every trial of every search passes here, and making a statement costs more than running it.
+# Built once: every trial uses these statements, and building one costs more than running it.
 _BEGUN = select(_trials.c.fence, _trials.c.attempts, _trials.c.verdict).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at")
 )
@@ -47,10 +54,10 @@ _COUNT = (
 
 
 class Recording(Part):
-    """The part of the store that a running search writes with."""
+    """The part of the store that a running search writes to."""
 
     def begin(self, claim: Claim, number: int, proposal: Proposal) -> None:
-        """Note that a trial is in flight, before it is. One that another worker began counts one more."""
+        """Note that a trial is about to start. `attempts` grows if another worker began it."""
         candidate = proposal.candidate
         values = {
             "kernel": candidate.kernel,
@@ -63,41 +70,41 @@ class Recording(Part):
         }
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
-            found = session.execute(_BEGUN, {"key": key, "at": number}).first()
-            if found is None:
+            begun = session.execute(_BEGUN, {"key": key, "at": number}).first()
+            if begun is None:
                 has_baseline = number == BASELINE and convert.plan_of(plan).baseline != NO_BASELINE
                 session.execute(
                     _BEGIN,
                     {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
                 )
-            elif found.verdict is not None:
+            elif begun.verdict is not None:
                 raise Fault(
                     f"trial {number} of search {claim.search_id} is recorded already",
                     code="trial_recorded",
                 )
-            elif found.fence != claim.fence:
+            elif begun.fence != claim.fence:
                 session.execute(
-                    _UPDATE, {"key": key, "at": number, "attempts": found.attempts + 1, **values}
+                    _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
                 )
 
     def record(self, claim: Claim, trial: Trial, source: RenderedSource | None) -> None:
-        """Store what came of a trial, its evidence and its source in one transaction."""
+        """Store a trial's figures, evidence and source in one transaction."""
         if source is not None and source.digest != trial.source_digest:
             raise Fault(
-                f"trial {trial.number} names another source than its own", code="source_mismatch"
+                f"trial {trial.number} names a source that is not its own", code="source_mismatch"
             )
         verdict, details = convert.verdict_json(trial.verdict)
         with self._database.writing() as session:
             key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
             at = {"key": key, "at": trial.number}
-            found = session.execute(_BEGUN, at).first()
-            if found is None or found.fence != claim.fence:
+            begun = session.execute(_BEGUN, at).first()
+            if begun is None or begun.fence != claim.fence:
                 raise Fault(
-                    f"trial {trial.number} of search {claim.search_id} was not begun by this worker",
+                    f"this worker has not begun trial {trial.number} of search {claim.search_id}",
                     code="trial_not_begun",
                 )
-            if found.verdict is not None:
-                return  # the same attempt again: its answer was lost on the way
+            if begun.verdict is not None:
+                return  # a retry after the first answer was lost
             if source is not None:
                 _store_source(session, trial, source)
             columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
@@ -111,22 +118,24 @@ class Recording(Part):
                 },
             )
             session.execute(
-                insert(EvidenceRecord.__table__),
+                insert(table_of(EvidenceRecord)),
                 {"search_key": key, "number": trial.number, "verdict": verdict, "details": details},
             )
             session.execute(_COUNT, {"at": key})
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
-        """Store what a gate found of a recorded trial that was spared it, or that proved wrong on new inputs, and the verdict
-        that follows. What was found wrong stays so."""
+        """Update a recorded trial when a deferred gate runs or a recheck fails.
+
+        A failure is never reversed.
+        """
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
             record = session.get(TrialRecord, (key, number))
             evidence = session.get(EvidenceRecord, (key, number))
             if record is None or evidence is None:
                 raise Fault(
-                    f"trial {number} of search {claim.search_id} is not recorded, so nothing of it can be "
-                    "settled",
+                    f"trial {number} of search {claim.search_id} is not recorded, so it cannot be "
+                    "updated",
                     code="trial_not_recorded",
                 )
             before = convert.verdict_of(evidence.verdict, evidence.details)
@@ -138,7 +147,7 @@ class Recording(Part):
                 convert.candidate_of(record.candidate),
                 verdict,
                 record.source_digest,
-                record.duration_s,
+                record.duration_s or 0.0,
             )
             columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
@@ -146,10 +155,14 @@ class Recording(Part):
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
-    found = session.scalar(_BASELINE, {"key": key})
-    changed = changes(convert.candidate_of(found) if found else None, trial.candidate)
-    rows = tuple((one.name, one.before, one.after) for one in changed)
-    return {**figures(trial, changed, baseline), "changed": convert.pairs_json("changed", rows)}
+    stored = session.scalar(_BASELINE, {"key": key})
+    changed = changes(convert.candidate_of(stored) if stored else None, trial.candidate)
+    rows = tuple((change.name, change.before, change.after) for change in changed)
+    return {
+        **vars(figures(trial, changed, baseline)),
+        "outcomes": outcomes(trial.verdict),
+        "changed": convert.pairs_json("changed", rows),
+    }
 
 
 def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:

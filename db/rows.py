@@ -1,10 +1,12 @@
-"""What the store gives out: frozen values, times as UTC ISO text."""
+"""Values that the store returns: frozen, with times as UTC ISO text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from greenfast.db.changes import Change
+from greenfast.db.figures import Figures
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.scope import Scope
 from greenfast.search.space.candidate import Candidate
@@ -22,12 +24,12 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True)
 class SearchRow:
-    """One search and where it stands."""
+    """One search and its progress."""
 
     id: str
     name: str
     kernel: str
-    status: str  # queued | running | paused | completed | cancelled | failed
+    status: str  # of search/status.py
     target: str
     strategy: str
     workloads: tuple[str, ...]
@@ -42,19 +44,21 @@ class SearchRow:
     started_at: str | None
     finished_at: str | None
     spent_s: float
-    why: str
-    wanted: str | None  # "pause" | "cancel" until the worker has seen it
+    why: str  # `cause`, then `closing`, joined for people
+    cause: str  # why it ended or paused
+    closing: str  # findings of the confirmation
+    wanted: str | None  # "pause" | "cancel" until the worker reads it
     worker: str | None
     best_time_us: float | None
     time_kind: str | None
     time_mode: str | None  # of that time
-    mode: str  # as it was asked for
+    mode: str  # as requested
     queue_position: int | None = None  # of a queued search, from 1
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """What waits, and who could take it."""
+    """How many searches are queued, and how many workers could take them."""
 
     queued: int
     workers_alive: int
@@ -62,7 +66,7 @@ class QueueState:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to work on a search, as long as nobody claimed it later: `fence` grows with each claim."""
+    """The right to work on a search until another worker claims it. Each claim raises `fence`."""
 
     search_id: str
     worker: str
@@ -71,20 +75,20 @@ class Claim:
 
 @dataclass(frozen=True)
 class Silence:
-    """How long the worker of a running search has given no sign of life, and when its lease ends."""
+    """How long the worker of a running search has been silent, and when its lease ends."""
 
     worker: str
     seconds: float
     lease_left_s: float
 
 
-@dataclass(frozen=True)
-class TrialRow:
-    """One trial with the figures that lists show and sort by."""
+@dataclass(frozen=True, kw_only=True)
+class TrialRow(Figures):
+    """One trial with its figures."""
 
     search_id: str
     number: int
-    state: str  # running: begun and not recorded | done
+    state: str  # running (begun and not recorded) | done
     template: str
     parameters: dict[str, Any]
     origin: str
@@ -93,30 +97,13 @@ class TrialRow:
     wanted: dict[str, Any]  # of a repaired candidate: the sampler's values that were replaced
     candidate_digest: str
     source_digest: str | None
-    verdict: str | None
-    stage: str | None  # of a rejection or fault
-    reason: str | None
-    fault_code: str | None
-    sentence: str
-    time_median_us: float | None  # geometric mean over the workloads
-    time_kind: str | None
-    time_mode: (
-        str | None
-    )  # of a measured time: "hot", "cold", or "hot and cold" for several workloads
-    time_band: float | None  # a factor: times closer than this are not told apart
-    ratio_to_baseline: float | None
-    registers: int | None
-    spill_bytes: int | None
-    smem_bytes: int | None
-    max_abs_error: float | None
-    duration_s: float | None
     attempts: int
     is_baseline: bool
     created_at: str
     recorded_at: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialDetail(TrialRow):
     """A trial with all its evidence."""
 
@@ -124,24 +111,12 @@ class TrialDetail(TrialRow):
     log: str  # hostile text: it may quote the candidate
     sampler: dict[str, Any]
     changed: tuple[Change, ...]  # against the baseline
-    environment: dict[str, str]  # empty when the worker did not say
-
-
-@dataclass(frozen=True)
-class Change:
-    """One value that differs from the baseline's."""
-
-    name: str
-    before: Any
-    after: Any
-
-    def __str__(self) -> str:
-        return f"{self.name} {_shown(self.before)} -> {_shown(self.after)}"
+    environment: dict[str, str]  # empty: not recorded
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many recorded trials came to what. `funnel` rows are (stage, reached, passed)."""
+    """Recorded trials by their results. Rows of `funnel` are (stage, reached, passed)."""
 
     total: int
     running: int  # begun and not recorded
@@ -149,14 +124,12 @@ class Counts:
     by_stage: dict[str, int]  # rejections
     by_reason: dict[str, int]
     funnel: tuple[tuple[str, int, int], ...]
-    unavailable: dict[
-        str, int
-    ]  # by gate: trials that went on although it could not judge them here
+    unavailable: dict[str, int]  # by gate: trials that passed on without its judgement
 
 
 @dataclass(frozen=True)
 class Point:
-    """A right trial, and the best time so far when it was recorded."""
+    """A correct trial, and the best time so far when it was recorded."""
 
     number: int
     time_median_us: float
@@ -165,7 +138,7 @@ class Point:
 
 @dataclass(frozen=True)
 class NegativeRow:
-    """A valid negative: what was tried against what, where that holds, and what came of it."""
+    """A valid negative: a change against the baseline, its scope and the result."""
 
     search_id: str
     number: int
@@ -173,7 +146,7 @@ class NegativeRow:
     workloads: tuple[str, ...]
     target: str
     device: str
-    toolchain: str  # empty when the worker did not say
+    toolchain: str  # empty: not recorded
     template: str
     parameters: dict[str, Any]
     baseline: str
@@ -181,6 +154,7 @@ class NegativeRow:
     stage: str
     reason: str
     sentence: str
+    finding: str  # the sentence without the changes
     ratio_to_baseline: float | None
     candidate_digest: str
     source_digest: str | None
@@ -189,13 +163,13 @@ class NegativeRow:
 
 @dataclass(frozen=True)
 class ConfirmationRow:
-    """What fresh processes said of a search's winner, when, and on what."""
+    """A search's winner timed again in fresh processes, with date and environment."""
 
     search_id: str
     confirmation: Confirmation
     recorded_at: str
     environment_digest: str | None
-    environment: dict[str, str]  # empty when the worker did not say
+    environment: dict[str, str]  # empty: not recorded
 
 
 @dataclass(frozen=True)
@@ -210,7 +184,7 @@ class PeerRow:
 
 @dataclass(frozen=True)
 class ChampionRow:
-    """A promoted trial, with what it rests on."""
+    """A promoted trial with the confirmation that it rests on."""
 
     scope: Scope
     scope_digest: str
@@ -220,14 +194,13 @@ class ChampionRow:
     peers: tuple[PeerRow, ...]  # of its search
     promoted_at: str
     replaced_at: str | None  # None: it is the champion
-    checks: tuple[tuple[str, str], ...] | None = (
-        None  # name and digest of each that it passed; None: not recorded
-    )
+    checks: tuple[tuple[str, str], ...] | None = None  # (name, digest) of each that it passed
+    failed_recheck: ConfirmationRow | None = None  # the newest confirmation, where it failed
 
 
 @dataclass(frozen=True)
 class DeviceLease:
-    """The right to use a GPU alone, as long as nobody took it later: `fence` grows with each lease."""
+    """The right to use a GPU alone until another worker takes it. Each lease raises `fence`."""
 
     uuid: str
     worker: str
@@ -246,9 +219,9 @@ class SourceRow:
 def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gain: float) -> bool:
     """Whether `best` was shown to be faster than the baseline by the share `min_gain`.
 
-    A measured time counts only where the performance gate said FASTER, which is what `accepted` means. Any
-    other time orders candidates, so it must also be faster by more than `band`, the factor within which times
-    are not told apart.
+    A measured time counts only if the performance gate found FASTER, which `accepted` implies. Any
+    other time only orders candidates, so it must also be faster by more than `band`, the factor
+    within which times are not told apart.
     """
     if best is None or baseline is None or best.is_baseline or best.time_kind != baseline.time_kind:
         return False
@@ -262,7 +235,3 @@ def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gai
     if best.time_kind == "measured":
         return best.verdict == "accepted" and ratio <= 1 - min_gain
     return ratio * band < 1 and ratio <= 1 - min_gain
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

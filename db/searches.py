@@ -1,4 +1,4 @@
-"""Submitting, listing and steering searches."""
+"""Submitting, listing and controlling searches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import case, func, insert, select, text
 from sqlalchemy.orm import Session, aliased
 
 from greenfast.db import convert
-from greenfast.db.base import Part, check_name, found_search, utc
+from greenfast.db.base import Part, check_name, search_record, utc, utc_or_none
 from greenfast.db.dialects import now_s
 from greenfast.db.kernel_files import store_files
 from greenfast.db.lease import is_expired
@@ -21,34 +21,34 @@ from greenfast.db.rows import Page, SearchRow
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.status import STATUSES, SearchStatus
 from greenfast.search.verdict import TimeKind
 
-STATUSES = ("queued", "running", "paused", "completed", "cancelled", "failed")
 Wanted = Literal["pause", "resume", "cancel"]
 WANTED = ("pause", "resume", "cancel")
 
-# What a request does to a search on which nobody works. The same request again is no error.
+# The status after a request to a search that no worker holds. Repeating a request is no error.
 _MOVES = {
-    ("pause", "queued"): "paused",
-    ("pause", "paused"): "paused",
-    ("pause", "running"): "paused",
-    ("resume", "paused"): "queued",
-    ("resume", "failed"): "queued",
-    ("resume", "queued"): "queued",
-    ("resume", "running"): "running",
-    ("cancel", "queued"): "cancelled",
-    ("cancel", "paused"): "cancelled",
-    ("cancel", "running"): "cancelled",
-    ("cancel", "cancelled"): "cancelled",
+    ("pause", SearchStatus.QUEUED): SearchStatus.PAUSED,
+    ("pause", SearchStatus.PAUSED): SearchStatus.PAUSED,
+    ("pause", SearchStatus.RUNNING): SearchStatus.PAUSED,
+    ("resume", SearchStatus.PAUSED): SearchStatus.QUEUED,
+    ("resume", SearchStatus.FAILED): SearchStatus.QUEUED,
+    ("resume", SearchStatus.QUEUED): SearchStatus.QUEUED,
+    ("resume", SearchStatus.RUNNING): SearchStatus.RUNNING,
+    ("cancel", SearchStatus.QUEUED): SearchStatus.CANCELLED,
+    ("cancel", SearchStatus.PAUSED): SearchStatus.CANCELLED,
+    ("cancel", SearchStatus.RUNNING): SearchStatus.CANCELLED,
+    ("cancel", SearchStatus.CANCELLED): SearchStatus.CANCELLED,
 }
 IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
 
 
 class Searches(Part):
-    """The part of the store that knows searches."""
+    """The part of the store that holds searches."""
 
     def submit(self, plan: SearchPlan, files: KernelFiles | None = None) -> SearchRow:
-        """Queue a search, with the files that it is to run with."""
+        """Queue a search with the kernel files that it runs with."""
         search_id = "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower()
         values = {
             "id": search_id,
@@ -57,7 +57,7 @@ class Searches(Part):
             "target": plan.target,
             "strategy": plan.strategy,
             "plan": convert.plan_json(plan),
-            "status": "queued",
+            "status": SearchStatus.QUEUED,
             "created_at": now_s(),
         }
         with self._database.writing() as session:
@@ -66,13 +66,13 @@ class Searches(Part):
             return _row(session, search_id)
 
     def search(self, search_id: str) -> SearchRow:
-        """UsageError `unknown_search`."""
+        """The search with that id; UsageError `unknown_search`."""
         with self._database.reading() as session:
             return _row(session, search_id)
 
     def plan(self, search_id: str) -> SearchPlan:
         with self._database.reading() as session:
-            return convert.plan_of(found_search(session, search_id).plan)
+            return convert.plan_of(search_record(session, search_id).plan)
 
     def searches(
         self,
@@ -81,33 +81,36 @@ class Searches(Part):
         cursor: str | None = None,
         status: str | None = None,
         statuses: tuple[str, ...] = STATUSES,
+        oldest_first: bool = False,
     ) -> Page[SearchRow]:
-        """Newest first; of one status, or of any of `statuses`."""
+        """Searches of one status, or of any of `statuses`; newest first unless `oldest_first`."""
         check_limit(limit)
         status = check_name("status", status, STATUSES)
         order = f"searches/{status}" if statuses == STATUSES else f"searches/{','.join(statuses)}"
+        order += "/oldest" if oldest_first else ""
         behind = values_of(cursor, order, (int,))
-        query = _with_best().where(after((SearchRecord.key,), behind, descending=True))
+        query = _with_best().where(after((SearchRecord.key,), behind, descending=not oldest_first))
         if status is not None:
             query = query.where(SearchRecord.status == status)
         elif statuses != STATUSES:
             query = query.where(SearchRecord.status.in_(statuses))
         with self._database.reading() as session:
-            rows = session.execute(query.order_by(SearchRecord.key.desc()).limit(limit + 1)).all()
+            key = SearchRecord.key if oldest_first else SearchRecord.key.desc()
+            rows = session.execute(query.order_by(key).limit(limit + 1)).all()
             return page_of(
                 rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row)
             )
 
     def request_control(self, search_id: str, wanted: Wanted) -> SearchRow:
-        """Pause, resume or cancel: at once when nobody works on the search, else a flag that its worker sees.
+        """Pause, resume or cancel: at once when no worker holds the search, else by a flag for it.
 
         UsageError `bad_transition`, for example for resuming a completed search.
         """
         check_name("control", wanted, WANTED)
         with self._database.writing() as session:
-            record = found_search(session, search_id, lock=True)
+            record = search_record(session, search_id, lock=True)
             abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
-            if record.status == "running" and not abandoned:
+            if record.status == SearchStatus.RUNNING and not abandoned:
                 record.wanted = _flag(record, wanted)
             else:
                 _move(record, wanted)
@@ -115,43 +118,40 @@ class Searches(Part):
             return _row(session, search_id)
 
     def request_confirmation(self, search_id: str) -> SearchRow:
-        """Queue a completed search once more, whose budget is spent: what is left to do is to time its winner again.
+        """Queue a completed search again. Its budget is spent, so it only times its winner again.
 
-        UsageError `bad_transition` for one that has not ended by itself, `not_measured` where there is nothing to confirm.
+        UsageError `bad_transition` for a search that is not completed, `not_measured` where there
+        is nothing to confirm.
         """
         with self._database.writing() as session:
-            record = found_search(session, search_id, lock=True)
-            if record.status != "completed":
+            record = search_record(session, search_id, lock=True)
+            if record.status != SearchStatus.COMPLETED:
                 raise UsageError(
                     f"search {record.id} is {record.status}, so its winner cannot be confirmed now",
                     code="bad_transition",
                     mend="a search that measures confirms its winner when it completes",
                 )
-            if (
-                session.scalar(
-                    select(TrialRecord.number)
-                    .where(
-                        TrialRecord.search_key == record.key,
-                        TrialRecord.time_kind == TimeKind.MEASURED,
-                        IS_RIGHT,
-                    )
-                    .limit(1)
-                )
-                is None
-            ):
+            measured = select(TrialRecord.number).where(
+                TrialRecord.search_key == record.key,
+                TrialRecord.time_kind == TimeKind.MEASURED,
+                IS_RIGHT,
+            )
+            if session.scalar(measured.limit(1)) is None:
                 raise UsageError(
-                    f"search {record.id} measured no right candidate, so there is nothing to confirm",
+                    f"search {record.id} measured no correct candidate, so there is nothing "
+                    "to confirm",
                     code="not_measured",
                     mend="search on a target that measures, such as cuda:0",
                 )
             record.plan = convert.plan_json(replace(convert.plan_of(record.plan), confirm=True))
-            record.status, record.why, record.finished_at = "queued", "", None
+            record.status, record.finished_at = SearchStatus.QUEUED, None
+            record.why = record.closing = ""
             session.flush()
             return _row(session, search_id)
 
 
 def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
-    """What the worker is to be told."""
+    """The request for the worker to read; None for none."""
     if wanted == "resume" and record.wanted is None:
         return None
     if wanted != "cancel" and record.wanted == "cancel":
@@ -164,60 +164,57 @@ def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
 
 
 def _move(record: SearchRecord, wanted: Wanted) -> None:
-    status = _MOVES.get((wanted, record.status))
+    before = SearchStatus(record.status)
+    status = _MOVES.get((wanted, before))
     if status is None:
-        allowed = [
-            verb
-            for verb in WANTED
-            if _MOVES.get((verb, record.status), record.status) != record.status
-        ]
+        allowed = [verb for verb in WANTED if _MOVES.get((verb, before), before) != before]
         raise UsageError(
             f"search {record.id} is {record.status}, so it cannot {wanted}",
             code="bad_transition",
             mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search",
         )
     record.wanted = None
-    if status == record.status:
+    if status == before:
         return
-    if record.status == "running":
-        record.fence += 1  # its worker is gone; should it come back, it has lost the search
+    if before == SearchStatus.RUNNING:
+        record.fence += 1  # its worker is gone; if it comes back, it has lost the search
         record.worker = None
     record.status = status
-    record.why = "" if status == "queued" else status
-    record.finished_at = now_s() if status == "cancelled" else None
+    record.why = "" if status == SearchStatus.QUEUED else status
+    record.finished_at = now_s() if status == SearchStatus.CANCELLED else None
 
 
 def _with_best() -> Any:
-    """Searches with the time of their best trial, its kind and mode."""
+    """Searches with their best trial's time, its kind and mode, and their place in the queue."""
     trial = aliased(TrialRecord, name="trials")
     right = (
         select(trial.time_median_us)
         .where(trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT)
         .correlate(SearchRecord)
     )
-    found = (
+    best = (
         right.where(trial.number == confirmed_number(SearchRecord.key)),
         right.order_by(trial.time_median_us, trial.number).limit(1),
     )
     ahead = aliased(SearchRecord, name="ahead")
     position = (
         select(func.count())
-        .where(ahead.status == "queued", ahead.key <= SearchRecord.key)
+        .where(ahead.status == SearchStatus.QUEUED, ahead.key <= SearchRecord.key)
         .correlate(SearchRecord)
         .scalar_subquery()
     )
     return select(
         SearchRecord,
         *(
-            func.coalesce(*(one.with_only_columns(column).scalar_subquery() for one in found))
+            func.coalesce(*(choice.with_only_columns(column).scalar_subquery() for choice in best))
             for column in (trial.time_median_us, trial.time_kind, trial.time_mode)
         ),
-        case((SearchRecord.status == "queued", position), else_=None),
+        case((SearchRecord.status == SearchStatus.QUEUED, position), else_=None),
     )
 
 
 def confirmed_number(key: Any) -> Any:
-    """The trial that the newest confirmation of the search with that `key` is about, null unless it confirmed it."""
+    """The trial that the newest confirmation of the search with that `key` confirmed, else null."""
     number = case((ConfirmationRecord.confirmed, ConfirmationRecord.number), else_=None)
     return (
         select(number)
@@ -230,7 +227,7 @@ def confirmed_number(key: Any) -> Any:
 
 
 def _row(session: Session, search_id: str) -> SearchRow:
-    record = found_search(session, search_id)
+    record = search_record(session, search_id)
     session.refresh(record)
     return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())
 
@@ -259,10 +256,12 @@ def _search_row(
         seconds_budget=plan.seconds,
         trials_done=record.trials_done,
         created_at=utc(record.created_at),
-        started_at=utc(record.started_at),
-        finished_at=utc(record.finished_at),
+        started_at=utc_or_none(record.started_at),
+        finished_at=utc_or_none(record.finished_at),
         spent_s=record.spent_s,
-        why=record.why,
+        why="; ".join(filter(None, (record.why, record.closing))),
+        cause=record.why,
+        closing=record.closing,
         wanted=None if record.wanted == "resume" else record.wanted,
         worker=record.worker,
         best_time_us=best_time_us,

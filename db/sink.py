@@ -1,4 +1,4 @@
-"""What a running search writes to: the store, under one claim."""
+"""The sink of a running search: it writes to the store under one claim."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
-LONGEST_SILENCE_S = 0.5  # flags are seen within this and the loop's own interval
+LONGEST_SILENCE_S = 0.5  # flags are read within this plus the loop's own interval
 
 
 class StoreSink:
-    """A `greenfast.search.loop.run.Sink`: durable when a call returns; LeaseLost when the search is no longer ours."""
+    """A `greenfast.search.loop.run.Sink`. Writes are durable when a call returns.
+
+    Every call raises LeaseLost once another worker holds the search.
+    """
 
     def __init__(self, store: Store, claim: Claim, lease_s: float) -> None:
         self._store, self._claim, self._lease_s = store, claim, lease_s
@@ -40,7 +43,7 @@ class StoreSink:
         self._store.record_peer(self._claim, peer)
 
     def control(self, spent_s: float) -> Control:
-        """Renew the lease and read the flags, not more often than needed: the loop asks at every step."""
+        """Renew the lease and read the flags, at intervals: the loop asks at every step."""
         now = time.monotonic()
         if now - self._renewed >= self._silence_s:
             self._control = self._store.renew(self._claim, self._lease_s, spent_s)

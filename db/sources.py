@@ -1,4 +1,4 @@
-"""Sources by digest, or by the beginning of one."""
+"""Rendered sources by digest, or by its first digits."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
 class Sources(Part):
-    """The part of the store that keeps rendered sources."""
+    """The part of the store that holds rendered sources."""
 
     def source(self, digest: str) -> SourceRow:
-        """The source that a digest, or 8 or more of its first digits, names; UsageError `unknown_source`."""
+        """The source with that digest, of which the first 8 digits or more are enough.
+
+        UsageError `unknown_source`, `ambiguous_source`; Fault `source_damaged`.
+        """
         prefix = str(digest).lower()
-        rows = []
+        rows: list[SourceRow] = []
         if _PREFIX.fullmatch(prefix):
-            with self._database.reading() as session:  # "g" sorts behind every digit
-                rows = session.scalars(
-                    select(SourceRecord)
-                    .where(SourceRecord.digest >= prefix, SourceRecord.digest < prefix + "g")
-                    .limit(2)
-                ).all()
+            query = select(SourceRecord).where(
+                SourceRecord.digest >= prefix,
+                SourceRecord.digest < prefix + "g",  # which sorts behind every digit
+            )
+            with self._database.reading() as session:
                 rows = [
                     SourceRow(row.digest, row.text, row.kernel, row.template, utc(row.created_at))
-                    for row in rows
+                    for row in session.scalars(query.limit(2))
                 ]
         if len(rows) > 1:
             raise UsageError(

@@ -1,19 +1,19 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
-    Searches    submit, search, searches, plan, request_control, request_confirmation
-    Claims      claim, renew, renew_lease, describe, finish, release, history, silence
-    Recording   begin, record
-    Trials      trials, trial, recorded, best, best_so_far, counts
-    Negatives   negatives
-    Sources     source
+    Searches       submit, search, searches, plan, request_control, request_confirmation
+    Claims         claim, renew, renew_lease, describe, finish, release, history, silence
+    Recording      begin, record, settle
+    Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
+    Negatives      negatives
+    Sources        source
     FrozenFiles    frozen_files
     Confirmations  record_confirmation, record_peer, confirmation, peers
-    Champions   promote, champion, champions, earlier_scopes, adopt
-    Workers     worker_seen, worker_gone, queue_state
-    Devices     lease_device, renew_device, release_device, device_holder
+    Champions      promote, champion, champions, earlier_scopes, adopt
+    Workers        worker_seen, worker_gone, queue_state
+    Devices        lease_device, renew_device, release_device, device_holder
 
-Every value given out is frozen and plain (db/rows.py); every method is one transaction and safe to call from
-any thread. Errors are UsageError (the caller's) or Fault (ours); nothing of SQLAlchemy comes out.
+Methods return frozen, plain values (db/rows.py). Each is one transaction and can be called from any
+thread. Errors are UsageError (the caller's) or Fault (ours), never those of SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
 from greenfast.db.recording import Recording
-from greenfast.db.searches import STATUSES, Searches
+from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.workers import Workers
+from greenfast.search.status import STATUSES
 
 
 class Store(
@@ -58,10 +59,11 @@ class Store(
 
     @classmethod
     def open(cls, url: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Store:
-        """Open a database; a new one is created, an older one copied and brought up to date.
+        """Open a database. A new one is created; an older one is copied, then migrated.
 
-        UsageError: database_newer, database_not_ours, database_unreadable, database_url, database_driver.
-        Fault: database_locked, database_damaged, database_readonly, disk_full and their like.
+        UsageError: database_newer, database_not_ours, database_unreadable, database_url,
+        database_driver. Fault: database_locked, database_damaged, database_readonly, disk_full and
+        other codes of db/faults.py.
         """
         parsed = parse_url(url)
         engine = make_engine(parsed, timeouts)
@@ -76,16 +78,16 @@ class Store(
         self._database.close()
 
     def stats(self) -> dict[str, Any]:
-        """Schema, searches by status, and what the database takes on disk."""
+        """Schema, searches by status, and size on disk in bytes (None: on a server)."""
         with self._database.reading() as session:
             statuses = select(SearchRecord.status, func.count()).group_by(SearchRecord.status)
-            found = dict(session.execute(statuses).all())
+            counts = {row[0]: row[1] for row in session.execute(statuses)}
         path = sqlite_path(self._database.engine.url)
-        files = [one for one in (path, Path(f"{path}-wal")) if one.exists()] if path else []
+        files = [file for file in (path, Path(f"{path}-wal")) if file.exists()] if path else []
         return {
             "dialect": self._database.engine.dialect.name,
             "revision": REVISION,
-            "searches": {status: found.get(status, 0) for status in STATUSES},
+            "searches": {str(status): counts.get(status, 0) for status in STATUSES},
             "path": str(path) if path else None,
             "bytes": sum(file.stat().st_size for file in files) if path else None,
         }

@@ -1,4 +1,4 @@
-"""How long the store waits; without imports, because the settings name these defaults."""
+"""The store's timeouts. This file imports nothing of db/, because the settings use it."""
 
 from __future__ import annotations
 

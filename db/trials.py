@@ -1,18 +1,21 @@
-"""Reading trials: pages, one with its evidence, the best, and what they came to."""
+"""Reading trials: pages, single trials with evidence, the best, and counts."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
-from greenfast.db.base import Part, check_name, search_key, utc
+from greenfast.db.base import Part, check_name, search_key, utc, utc_or_none
+from greenfast.db.changes import Change
+from greenfast.db.figures import FIGURES, SORTABLE
 from greenfast.db.funnel import counts_of
-from greenfast.db.models import SORTABLE, EnvironmentRecord, EvidenceRecord, TrialRecord
+from greenfast.db.models import EnvironmentRecord, EvidenceRecord, TrialRecord
 from greenfast.db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
-from greenfast.db.rows import Change, Counts, Page, Point, TrialDetail, TrialRow
+from greenfast.db.rows import Counts, Page, Point, TrialDetail, TrialRow
 from greenfast.db.searches import IS_RIGHT, confirmed_number
 from greenfast.search.errors import UsageError
 from greenfast.search.verdict import Reason, Stage, Trial
@@ -22,7 +25,7 @@ SORTS = ("number", *SORTABLE)
 
 
 class Trials(Part):
-    """The part of the store that knows trials."""
+    """The part of the store that reads trials."""
 
     def trials(
         self,
@@ -37,7 +40,7 @@ class Trials(Part):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[TrialRow]:
-        """A page of a search's trials; those without the figure that they are sorted by come last."""
+        """A page of a search's trials. Trials without the figure that sorts them come last."""
         check_limit(limit)
         check_name("sort", sort, SORTS)
         filters = {
@@ -70,7 +73,7 @@ class Trials(Part):
     def trial(self, search_id: str, number: int) -> TrialDetail:
         """One trial with its gates, evidence and log; UsageError `unknown_trial`."""
         with self._database.reading() as session:
-            record = found_trial(session, search_id, number)
+            record = trial_record(session, search_id, number)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             environment = (
                 session.get(EnvironmentRecord, record.environment_digest)
@@ -90,7 +93,7 @@ class Trials(Part):
     def recorded(self, search_id: str, number: int) -> Trial | None:
         """The trial as it was recorded, with complete evidence; None while it is in flight."""
         with self._database.reading() as session:
-            record = found_trial(session, search_id, number)
+            record = trial_record(session, search_id, number)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             if evidence is None:
                 return None
@@ -99,12 +102,12 @@ class Trials(Part):
                 convert.candidate_of(record.candidate),
                 convert.verdict_of(evidence.verdict, evidence.details),
                 record.source_digest,
-                record.duration_s,
+                record.duration_s or 0.0,
                 convert.sampler_of(record.sampler),
             )
 
     def best(self, search_id: str) -> TrialRow | None:
-        """What fresh processes confirmed; else the fastest right trial, the baseline included, the first of equals."""
+        """The confirmed trial; else the first of the fastest correct ones, baseline included."""
         with self._database.reading() as session:
             key = search_key(session, search_id)
             right = select(TrialRecord).where(
@@ -119,7 +122,10 @@ class Trials(Part):
             return trial_row(record, search_id) if record else None
 
     def not_told_apart(self, trial: TrialRow) -> int:
-        """How many other right trials of its search have times within the band of this one's; of measured ones none."""
+        """How many other correct trials of its search have times within its band.
+
+        0 for measured times, which have no band.
+        """
         if trial.time_kind == "measured" or not trial.time_median_us or not trial.time_band:
             return 0
         low, high = trial.time_median_us / trial.time_band, trial.time_median_us * trial.time_band
@@ -139,7 +145,7 @@ class Trials(Part):
             )
 
     def best_so_far(self, search_id: str) -> tuple[Point, ...]:
-        """Every right trial in order, with the best time up to it."""
+        """Every correct trial in order, with the best time up to it."""
         points: list[Point] = []
         with self._database.reading() as session:
             key = search_key(session, search_id)
@@ -150,14 +156,15 @@ class Trials(Part):
                 )
                 .order_by(TrialRecord.number)
             )
+            best_us = math.inf
             for number, time_us in rows:
-                points.append(
-                    Point(number, time_us, min(time_us, points[-1].best_us) if points else time_us)
-                )
+                assert time_us is not None  # the query leaves trials without a time out
+                best_us = min(time_us, best_us)
+                points.append(Point(number, time_us, best_us))
         return tuple(points)
 
     def counts(self, search_id: str) -> Counts:
-        """What the search's trials came to."""
+        """The search's trials by their results."""
         columns = (TrialRecord.verdict, TrialRecord.stage, TrialRecord.reason, TrialRecord.outcomes)
         with self._database.reading() as session:
             rows = session.execute(
@@ -165,11 +172,11 @@ class Trials(Part):
                 .where(TrialRecord.search_key == search_key(session, search_id))
                 .group_by(*columns)
             ).all()
-        return counts_of([tuple(row) for row in rows])
+        return counts_of([(row[0], row[1], row[2], row[3], row[4]) for row in rows])
 
 
-def found_trial(session: Session, search_id: str, number: int) -> TrialRecord:
-    """UsageError `unknown_search`, `unknown_trial`."""
+def trial_record(session: Session, search_id: str, number: int) -> TrialRecord:
+    """A trial of a search; UsageError `unknown_search`, `unknown_trial`."""
     key = search_key(session, search_id)
     record = session.get(TrialRecord, (key, number)) if 0 <= number <= LARGEST_INTEGER else None
     if record is None:
@@ -183,41 +190,24 @@ def found_trial(session: Session, search_id: str, number: int) -> TrialRecord:
 
 def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
     candidate = convert.candidate_of(record.candidate)
-    same = (
-        "number",
-        "template",
-        "preset",
-        "candidate_digest",
-        "source_digest",
-        "verdict",
-        "stage",
-        "reason",
-        "fault_code",
-        "sentence",
-        "time_median_us",
-        "time_kind",
-        "time_mode",
-        "time_band",
-        "ratio_to_baseline",
-        "registers",
-        "spill_bytes",
-        "smem_bytes",
-        "max_abs_error",
-        "duration_s",
-        "attempts",
-        "is_baseline",
-    )
-    columns: dict[str, Any] = {name: getattr(record, name) for name in same}
+    figures: dict[str, Any] = {name: getattr(record, name) for name in FIGURES}
     return TrialRow(
         search_id=search_id,
+        number=record.number,
         state="done" if record.verdict else "running",
+        template=record.template,
         parameters=candidate.values(),
         origin=str(candidate.origin.kind),
+        preset=record.preset,
         parents=candidate.origin.parents,
         wanted=dict(candidate.origin.wanted),
+        candidate_digest=record.candidate_digest,
+        source_digest=record.source_digest,
+        attempts=record.attempts,
+        is_baseline=record.is_baseline,
         created_at=utc(record.created_at),
-        recorded_at=utc(record.recorded_at),
-        **columns,
+        recorded_at=utc_or_none(record.recorded_at),
+        **figures,
     )
 
 

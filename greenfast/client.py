@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.status import ENDED
 
 JSON = dict[str, Any]
-ENDED = ("completed", "cancelled", "failed")
 LOOK_S = 0.5
 
 

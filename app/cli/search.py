@@ -21,13 +21,14 @@ from greenfast.app.cli.output import (
 from greenfast.app.cli.tables import peers_table
 from greenfast.app.cli.trial import AsJson, Seed, Target, Workloads
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
-from greenfast.app.views.progress import progress, search_detail, standing
+from greenfast.app.views.progress import progress, queue_words, search_detail, standing
 from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.wiring import Services
-from greenfast.db.rows import Claim, Silence
+from greenfast.db.rows import Claim, QueueState, Silence
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
+from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_INTERRUPTED = 130
@@ -123,7 +124,7 @@ def resumed(services: Services, search_id: str) -> str:
     """A search that can be claimed again; UsageError when it has ended, or ran with files that nobody has."""
     store = services.store
     services.catalogue_of(search_id)
-    if store.search(search_id).status not in ("queued", "running"):
+    if store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
         store.request_control(search_id, "resume")
     return search_id
 
@@ -237,13 +238,13 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
 def show_search(detail: SearchDetailOut) -> None:
     """What came out, for a person."""
     out = console()
-    why, _, closing = (
-        detail.why.partition("; ") if detail.status == Ended.COMPLETED else (detail.why, "", "")
-    )
+    is_completed = detail.status == SearchStatus.COMPLETED
+    cause = detail.cause if is_completed else detail.why
+    queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
     out.print(
         table(
             ("search", "status", "trials", "took", ""),
-            [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), why)],
+            [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), queue or cause)],
         )
     )
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
@@ -272,8 +273,8 @@ def show_search(detail: SearchDetailOut) -> None:
         )
     if detail.best is not None and (said := standing(detail.best, detail.best.not_told_apart)):
         out.print(said)
-    if closing:  # what the confirmation said
-        out.print(closing[0].upper() + closing[1:] + ".")
+    if is_completed and detail.closing:
+        out.print(detail.closing[0].upper() + detail.closing[1:] + ".")
     if detail.peers:
         out.print(peers_table(detail.peers))
     counts = detail.counts

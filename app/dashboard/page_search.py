@@ -21,6 +21,7 @@ from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.status import ENDED, SearchStatus
 from greenfast.search.verdict import Reason, Stage
 
 PAGE = 50
@@ -36,14 +37,13 @@ SORTS = {
     "duration_s": "duration",
 }
 CONTROLS = {
-    "queued": ("pause", "cancel"),
-    "running": ("pause", "cancel"),
-    "paused": ("resume", "cancel"),
-    "failed": ("resume",),
-    "cancelled": (),
-    "completed": (),
+    SearchStatus.QUEUED: ("pause", "cancel"),
+    SearchStatus.RUNNING: ("pause", "cancel"),
+    SearchStatus.PAUSED: ("resume", "cancel"),
+    SearchStatus.FAILED: ("resume",),
+    SearchStatus.CANCELLED: (),
+    SearchStatus.COMPLETED: (),
 }
-ENDED = ("completed", "cancelled", "failed")
 
 router = APIRouter(route_class=PageRoute)
 
@@ -157,7 +157,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "baseline": baseline,
         "counts": counts,
         "progress": progress(row),
-        "controls": CONTROLS[row.status],
+        "controls": CONTROLS[SearchStatus(row.status)],
         "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
         "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points))
@@ -192,7 +192,7 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
         "champion": champion,
         "promotable": confirmed
         and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
-        "can_confirm": row.status == "completed"
+        "can_confirm": row.status == SearchStatus.COMPLETED
         and row.time_kind == "measured"
         and (not confirmed or bool(recheck)),
         "recheck": recheck,

@@ -12,13 +12,14 @@ from greenfast.app.views.progress import progress
 from greenfast.app.views.schemas import ProgressOut
 from greenfast.db.rows import Counts, SearchRow, TrialRow
 from greenfast.db.store import Store
+from greenfast.search.status import SearchStatus
 
 PAGE = 25
 MOST_ACTIVE = 50
 NEWEST_NEGATIVES = 5
-ACTIVE = ("running", "queued")
-OTHERS = ("paused", "completed", "cancelled", "failed")
-STATUSES = ("running", "queued", "paused", "completed", "cancelled", "failed")
+ACTIVE = (SearchStatus.RUNNING, SearchStatus.QUEUED)
+OTHERS = tuple(status for status in SearchStatus if status not in ACTIVE)
+SHOWN_STATUSES = (*ACTIVE, *OTHERS)
 
 router = APIRouter(route_class=PageRoute)
 
@@ -38,15 +39,23 @@ def searches_page(
     request: Request, status: str | None = None, cursor: str | None = None
 ) -> Response:
     store = services_of(request).store
-    status = one_of("status", status, STATUSES)
+    status = one_of("status", status, SHOWN_STATUSES)
     # Active searches have their own part of the first page, so the pages behind it are of the others only.
-    page = store.searches(limit=PAGE, cursor=cursor or None, status=status, statuses=OTHERS)
+    page = store.searches(
+        limit=PAGE,
+        cursor=cursor or None,
+        status=status,
+        statuses=OTHERS,
+        oldest_first=status == SearchStatus.QUEUED,  # the next to run first
+    )
     active: list[SearchRow] = []
     more_active = []
     for wanted in ACTIVE if status is None and not cursor else ():
-        newest = store.searches(limit=MOST_ACTIVE, status=wanted)
-        active += newest.items
-        more_active += [wanted] if newest.next_cursor else []
+        shown = store.searches(
+            limit=MOST_ACTIVE, status=wanted, oldest_first=wanted == SearchStatus.QUEUED
+        )
+        active += shown.items
+        more_active += [wanted] if shown.next_cursor else []
     earlier, queue = page.items, store.queue_state()
     return render(
         "searches.html",
@@ -54,7 +63,7 @@ def searches_page(
             "active": [line(store, row) for row in active],
             "earlier": [line(store, row) for row in earlier],
             "status": status,
-            "statuses": STATUSES,
+            "statuses": SHOWN_STATUSES,
             "more_active": more_active,
             "queue": queue,
             "next_cursor": page.next_cursor,

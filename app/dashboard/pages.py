@@ -61,7 +61,6 @@ def environment() -> jinja2.Environment:
         words.value,
         words.visible,
         words.visible_lines,
-        words.finding,
         words.first_upper,
     ):
         found.filters[one.__name__] = one

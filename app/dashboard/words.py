@@ -130,12 +130,6 @@ def visible_lines(text: str) -> str:
     return "".join(one if one in "\n\t" else _shown(one) for one in text.replace("\r\n", "\n"))
 
 
-def finding(sentence: str, baseline: str) -> str:
-    """A stored sentence without what changed against the baseline, where that is shown beside it."""
-    before, separator, after = sentence.partition(f" (against {baseline}): ")
-    return after if separator else before
-
-
 def shortened(text: str, limit: int = LONGEST_SHOWN_LOG) -> str:
     """The first and last half of a long text, saying how much is left out."""
     if len(text) <= limit:

@@ -1,4 +1,4 @@
-"""REST: one file a subject, put together in `api`."""
+"""REST: one file for each subject; `api` combines them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from greenfast.app.routes import choices, events, records, searches
 from greenfast.app.views.schemas import Problem
 
 ERRORS = {
-    400: "not understood",
-    401: "no token",
-    403: "another origin",
-    404: "no such thing",
-    409: "not possible now",
-    413: "too large",
-    422: "a value that cannot be",
-    503: "our fault",
+    400: "malformed request",
+    401: "missing or wrong token",
+    403: "request from another origin",
+    404: "not found",
+    409: "not possible in the present state",
+    413: "body too large",
+    422: "invalid value",
+    503: "fault of the service",
 }
 
 
 def api() -> APIRouter:
     """Everything under /api/v1."""
-    made = APIRouter(
+    router = APIRouter(
         prefix="/api/v1",
         responses={
             status: {
@@ -32,6 +32,6 @@ def api() -> APIRouter:
             for status, words in ERRORS.items()
         },
     )
-    for one in (choices, searches, events, records):
-        made.include_router(one.router)
-    return made
+    for subject in (choices, searches, events, records):
+        router.include_router(subject.router)
+    return router

@@ -1,8 +1,8 @@
-"""What handlers take from the application."""
+"""Dependencies of handlers: the application's services and store."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
@@ -11,11 +11,11 @@ from greenfast.db.store import Store
 
 
 async def _services(request: Request) -> Services:
-    return request.app.state.services
+    return cast(Services, request.app.state.services)
 
 
 async def _store(request: Request) -> Store:
-    return request.app.state.services.store
+    return cast(Services, request.app.state.services).store
 
 
 TheServices = Annotated[Services, Depends(_services)]

@@ -1,8 +1,9 @@
-"""Who may talk to the service: the guard in front of every request.
+"""The guard in front of every request.
 
-A service on loopback is reachable by any page in the user's browser. So the Host must be one of ours (DNS rebinding),
-a method with side effects must come from our own pages or from no page (cross-site requests), and with a token set
-every request but the health checks must carry it: as a bearer token, or as a cookie that the login page gives.
+Any page in the user's browser can reach a service on loopback. So the Host must be one of ours
+(against DNS rebinding), and a method with side effects must come from our own pages or from no page
+(against cross-site requests). If a token is set, every request but the health checks must carry it,
+as a bearer token or as the cookie that the login page sets.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from greenfast.app.settings import Settings
@@ -27,17 +28,17 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/readyz", "/login")
 OPEN_PREFIXES = ("/static/",)
 API_PREFIX = "/api/"
-HEAD_MARK = "greenfast.head"  # in the scope of a HEAD request, which is answered as a GET
+HEAD_MARK = "greenfast.head"  # in the scope of a HEAD request, which handlers answer as a GET
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 def cookie_value(token: str) -> str:
-    """What the browser keeps instead of the token itself."""
+    """The cookie that the browser keeps instead of the token itself."""
     return hmac.new(token.encode(), b"greenfast browser cookie", hashlib.sha256).hexdigest()
 
 
 class Refused(Exception):
-    """A request that goes no further."""
+    """The guard refuses a request, with this problem."""
 
     def __init__(self, status: int, code: str, message: str, mend: str = "") -> None:
         super().__init__(message)
@@ -45,7 +46,7 @@ class Refused(Exception):
 
 
 class Guard:
-    """ASGI middleware: checks a request, reads its body within limits, and puts safe headers on the answer."""
+    """ASGI middleware: checks requests, reads bodies within limits, adds safe response headers."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._token = app, settings.token
@@ -86,7 +87,7 @@ class Guard:
             )
 
     def check_origin(self, scope: Scope, headers: Headers) -> None:
-        """Refuse what another site's page sends: any method with side effects, and anything of the API."""
+        """Refuse requests of other sites' pages that have side effects or concern the API."""
         site = headers.get("sec-fetch-site", "none").lower()
         has_effects = scope["method"] not in SAFE_METHODS
         from_elsewhere = site not in ("none", "same-origin")
@@ -116,14 +117,15 @@ class Guard:
         return _same(_cookie(headers), cookie_value(self._token))
 
     async def _ask_to_log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response: Response
         wants_page = "text/html" in Headers(scope=scope).get("accept", "") and scope["method"] in (
             "GET",
             "HEAD",
         )
         if wants_page and not scope["path"].startswith(API_PREFIX):
             query = scope.get("query_string", b"").decode("latin-1")
-            wanted = quote(scope["path"]) + (f"?{query}" if query else "")
-            response = RedirectResponse(f"/login?next={quote(wanted, safe='/')}", 303)
+            target = quote(scope["path"]) + (f"?{query}" if query else "")
+            response = RedirectResponse(f"/login?next={quote(target, safe='/')}", 303)
         else:
             response = problem_response(
                 401,
@@ -136,7 +138,7 @@ class Guard:
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a Host header, without port and brackets; None when it is no such header."""
+    """The name in a Host header, without port and brackets; None when it is malformed."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port
@@ -157,20 +159,20 @@ def _origin_host(origin: str) -> str | None:
         return None
 
 
-def _same(given: str, right: str) -> bool:
-    return hmac.compare_digest(given.encode(), right.encode())
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def _cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return morsel.value if morsel else ""
 
 
 async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body; Refused when it is too large or does not come."""
+    """The whole body; Refused when it is too large or late."""
     announced = headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > LARGEST_BODY_BYTES:
         raise _too_large()
@@ -193,11 +195,11 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
 
 
 def _too_large() -> Refused:
-    return Refused(413, "body_too_large", f"a body may have {LARGEST_BODY_BYTES} bytes")
+    return Refused(413, "body_too_large", f"a body may have at most {LARGEST_BODY_BYTES:,} bytes")
 
 
 def replay(body: bytes) -> Receive:
-    """A `receive` that gives the body that was already read, and then waits for the end like any other."""
+    """A `receive` that returns the body that was read, then waits like any other."""
     sent = asyncio.Event()
 
     async def receive() -> Message:
@@ -224,7 +226,7 @@ def with_safe_headers(send: Send, *, no_store: bool) -> Send:
 
 
 def without_body(send: Send) -> Send:
-    """The answer to HEAD: the headers that GET would have, and nothing behind them."""
+    """The answer to HEAD: the headers of GET without its body."""
 
     async def send_headers(message: Message) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)

@@ -1,4 +1,4 @@
-"""What a search can be made of: kernels, templates, targets, strategies."""
+"""The choices for a search: kernels, templates, targets, strategies."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class KernelPage(Page[KernelOut]):
 
 @router.get("/kernels")
 def kernels(services: TheServices) -> KernelPage:
-    """Every kernel; those whose files do not hold together are named in `broken`."""
-    right, broken = list_kernels(services.catalogue)
-    return KernelPage(items=right, next_cursor=None, broken=broken)
+    """Every kernel; `broken` names those that cannot be loaded."""
+    loaded, broken = list_kernels(services.catalogue)
+    return KernelPage(items=loaded, next_cursor=None, broken=broken)
 
 
 @router.get("/kernels/{kernel}")
@@ -54,7 +54,7 @@ def templates(services: TheServices, kernel: str | None = None) -> Page[Template
 
 @router.get("/targets")
 def targets() -> Page[TargetOut]:
-    """Where candidates can run on this machine, and what is missing for the others."""
+    """The targets where candidates can run on this machine; `why` tells what others lack."""
     return Page(items=list_targets(), next_cursor=None)
 
 

@@ -1,7 +1,8 @@
 """One search as server-sent events: `progress`, `trial`, and `end` once.
 
-The database is polled, because other processes write it: once for all readers of a search (app/routes/feeds.py). The id of a
-`trial` event is its number, so a reader that was cut off goes on where it was (`Last-Event-ID`).
+The database is polled because other processes write it, once for all readers of a search
+(app/routes/feeds.py). The id of a `trial` event is its number, so a reader that lost its connection
+resumes where it was (`Last-Event-ID`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from greenfast.search.errors import Fault
 router = APIRouter(prefix="/searches", tags=["searches"])
 HEARTBEAT_S = 10.0
 MOST_STREAMS = 100
-END_ID = "end"  # a reader that comes again after the end is told not to
+END_ID = "end"  # a reader that reconnects after the end is told to stop
 
 
 @router.get(
@@ -41,9 +42,7 @@ async def events(
     """The search's events from the first trial, or from the one after `Last-Event-ID`."""
     if last_event_id == END_ID:
         return Response(status_code=204)
-    await run_in_threadpool(
-        store.search, search
-    )  # an unknown one is refused before the stream begins
+    await run_in_threadpool(store.search, search)  # refuses an unknown id before the stream begins
     if request.scope.get(HEAD_MARK):
         return Response(media_type="text/event-stream")
     if services.open_streams >= MOST_STREAMS:
@@ -52,7 +51,7 @@ async def events(
             code="too_many_streams",
             mend="close some, or poll",
         )
-    after = int(last_event_id) if (last_event_id or "").isdecimal() else -1
+    after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else -1
     return StreamingResponse(
         _stream(search, after, services),
         media_type="text/event-stream",
@@ -64,8 +63,8 @@ async def _stream(search_id: str, after: int, services: Services) -> AsyncIterat
     services.open_streams += 1
     try:
         yield "retry: 2000\n\n"
-        async for one in _events(search_id, after, services):
-            yield one
+        async for text in _events(search_id, after, services):
+            yield text
     finally:
         services.open_streams -= 1
 
@@ -90,7 +89,7 @@ async def _events(search_id: str, after: int, services: Services) -> AsyncIterat
                     yield event("end", state.end, END_ID)
                     return
             elif is_closed:
-                return  # the reader comes again
+                return  # the reader reconnects
             else:
                 try:
                     await asyncio.wait_for(news.wait(), HEARTBEAT_S)

@@ -1,7 +1,7 @@
-"""Live searches, looked at once for everybody who follows them.
+"""Feeds of live searches: one poll serves all followers of a search.
 
-A feed is a task that polls one search as long as it has followers. Followers read the newest state when they can: a
-slow one skips states, but no trial. One that comes later has the current state at once.
+A feed is a task that polls one search as long as it has followers. Followers read the newest state
+when they can. A slow follower skips states but no trial; a new one gets the current state at once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import Fault
+from greenfast.search.status import ENDED, SearchStatus
 
 POLL_S = 0.5
 PAGE = 100
 MOST_KEPT = 1_000  # trials in memory; a follower further behind reads them from the database
-ENDED = ("completed", "cancelled", "failed")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class State:
     """The search at one moment."""
 
     progress: str  # SearchDetailOut as JSON
-    end: str | None  # what became of it, as JSON; None while it goes on
+    end: str | None  # its end as JSON; None while it goes on
 
 
 class Feed:
@@ -77,10 +77,10 @@ class Feed:
             while not self._services.stopping.is_set():
                 try:
                     row, waiting = await run_in_threadpool(self._look)
-                    standing = (row.status, row.wanted, row.trials_done, waiting)
-                    if standing != seen:
+                    state = (row.status, row.wanted, row.trials_done, waiting)
+                    if state != seen:
                         await self._update(row)
-                        seen = standing
+                        seen = state
                     if row.status in ENDED:
                         return
                 except Fault:
@@ -94,7 +94,10 @@ class Feed:
         """The search, and while it is queued who could take it."""
         store = self._services.store
         row = store.search(self._id)
-        return row, (row.queue_position, store.queue_state()) if row.status == "queued" else None
+        return row, (
+            row.queue_position,
+            store.queue_state(),
+        ) if row.status == SearchStatus.QUEUED else None
 
     async def _update(self, row: SearchRow) -> None:
         store = self._services.store
@@ -116,7 +119,7 @@ class Feed:
 
 @contextmanager
 def follow(services: Services, search_id: str, after: int) -> Iterator[Feed]:
-    """The search's feed, begun with its first follower and stopped with its last."""
+    """The search's feed, which starts with its first follower and stops with its last."""
     feed = services.feeds.get(search_id)
     if feed is None or feed.is_closed:
         feed = services.feeds[search_id] = Feed(services, search_id, after)

@@ -1,4 +1,4 @@
-"""Whether the service lives, and whether it can work."""
+"""Health checks: whether the process runs, and whether it can work."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from greenfast.db.store import Store
 from greenfast.search.errors import Fault
 
 router = APIRouter(tags=["health"])
-SHOWN = ("dialect", "revision", "searches", "bytes")  # not where it lies
+SHOWN = ("dialect", "revision", "searches", "bytes")  # not its path
 READY_TIMEOUT_S = 1.5
 
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """200 as long as the process runs: uses no thread and no database."""
+    """200 as long as the process runs. Uses no thread and no database."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
 async def readyz(services: TheServices) -> dict[str, Any]:
-    """200 when the database answers soon; 503 with the reason otherwise."""
+    """200 when the database answers in time; 503 with the reason otherwise."""
     stats = await _stats(services)
     return {"status": "ready", "database": {name: stats[name] for name in SHOWN}}
 
 
 async def _stats(services: Services) -> dict[str, Any]:
-    """The database's figures. A look that hangs is joined by later requests, so it keeps one thread only."""
+    """The database's figures. Later requests join a query that hangs, which keeps one thread."""
     if services.readiness is None or services.readiness.done():
         services.readiness = asyncio.ensure_future(_look(services.store))
     try:
@@ -42,7 +42,7 @@ async def _stats(services: Services) -> dict[str, Any]:
         raise Fault(
             f"the database did not answer within {READY_TIMEOUT_S:g} s",
             code="database_slow",
-            mend="see whether another process holds a lock on it",
+            mend="check whether another process holds a lock on it",
         ) from None
 
 

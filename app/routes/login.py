@@ -1,4 +1,4 @@
-"""The browser's way to send the token: once, in a form; from then on as a cookie that no script can read."""
+"""The login page: the browser sends the token once, then a cookie that no script can read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hmac
 from html import escape
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from greenfast.app.routes.auth import COOKIE, cookie_value
@@ -21,27 +21,30 @@ PAGE = """<!doctype html>
 <body style="font-family: system-ui; max-width: 24rem; margin: 4rem auto">
 <h1>greenfast</h1><p>{message}</p>
 <form method="post" action="/login"><input type="hidden" name="next" value="{next}">
-<label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
+<label>Token
+<input type="password" name="token" autocomplete="current-password" required autofocus></label>
 <button>Log in</button></form></body></html>"""
 
 
 @router.get("/login")
-async def login_page(next: str = "/") -> HTMLResponse:
-    return _page("This service needs the token that it was started with.", next, 200)
+async def login_page(path: Annotated[str, Query(alias="next")] = "/") -> HTMLResponse:
+    return _page("This service needs the token that it was started with.", path, 200)
 
 
 @router.post("/login")
 async def login(
-    request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/"
+    request: Request,
+    token: Annotated[str, Form()],
+    path: Annotated[str, Form(alias="next")] = "/",
 ) -> Response:
-    right = request.app.state.services.settings.token
-    if not right or not hmac.compare_digest(token.strip().encode(), right.encode()):
+    expected = request.app.state.services.settings.token
+    if not expected or not hmac.compare_digest(token.strip().encode(), expected.encode()):
         await asyncio.sleep(WRONG_TOKEN_DELAY_S)
-        return _page("That is not the token.", next, 403)
-    response = RedirectResponse(_own_path(next), 303)
+        return _page("That is not the token.", path, 403)
+    response = RedirectResponse(_own_path(path), 303)
     response.set_cookie(
         COOKIE,
-        cookie_value(right),
+        cookie_value(expected),
         max_age=COOKIE_AGE_S,
         httponly=True,
         samesite="strict",
@@ -57,7 +60,7 @@ def _page(message: str, next_path: str, status: int) -> HTMLResponse:
 
 
 def _own_path(path: str) -> str:
-    """`path` when it is one of this service's own, else the first page: never another site."""
+    """`path` when it belongs to this service, else the first page: never another site."""
     is_own = (
         path.startswith("/")
         and not path.startswith("//")

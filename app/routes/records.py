@@ -1,4 +1,4 @@
-"""What is kept beyond one search: sources, valid negatives and champions."""
+"""Records beyond a single search: sources, valid negatives and champions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ router = APIRouter(tags=["records"])
 @router.get("/sources/{source}", response_class=PlainTextResponse)
 def source(source: str, store: TheStore) -> PlainTextResponse:
     """A rendered source by its digest, or by 8 or more of its first digits."""
-    found = store.source(source)
-    return PlainTextResponse(found.text, headers={"etag": f'"{found.digest}"'})
+    row = store.source(source)
+    return PlainTextResponse(row.text, headers={"etag": f'"{row.digest}"'})
 
 
 @router.get("/negatives")

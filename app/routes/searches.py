@@ -1,4 +1,4 @@
-"""Searches: submit, look, pause, resume, cancel; their trials, best, confirmation and bundle."""
+"""Searches: submit, read, pause, resume, cancel; trials, best, confirmation and bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]
 
 @router.post("", status_code=201)
 def submit(submission: SearchSubmission, response: Response, services: TheServices) -> SearchOut:
-    """Queue a search. Every name is resolved now, so that what is accepted can run."""
+    """Queue a search. Every name is resolved now, so an accepted search can run."""
     row = services.submit(submission.request())
     response.headers["location"] = f"/api/v1/searches/{row.id}"
     return SearchOut.model_validate(row)
@@ -59,7 +59,10 @@ def search(search: str, store: TheStore) -> SearchDetailOut:
 
 @router.post("/{search}/confirm")
 def confirm(search: str, services: TheServices) -> SearchOut:
-    """Queue a completed search, so that its winner is timed again in fresh processes; 409 where that cannot be."""
+    """Queue a completed search to time its winner again in fresh processes.
+
+    409 where that is not possible.
+    """
     services.catalogue_of(search)
     return SearchOut.model_validate(services.store.request_confirmation(search))
 
@@ -68,7 +71,7 @@ def confirm(search: str, services: TheServices) -> SearchOut:
 def control(
     search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore
 ) -> SearchOut:
-    """Ask for a pause, a resumption or an end. A running search gets there within a second or so."""
+    """Request a pause, a resumption or an end. A running search obeys within about a second."""
     return SearchOut.model_validate(store.request_control(search, wanted))
 
 
@@ -92,12 +95,10 @@ def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore)
 
 @router.get("/{search}/trials/{trial}")
 def trial(search: str, trial: TrialNumber, services: TheServices) -> ProbedTrialOut:
-    """One trial with the evidence of every gate, and how to look further where its outputs are wrong."""
-    found = services.store.trial(search, trial)
-    detail = TrialDetailOut.model_validate(found).model_dump()
-    return ProbedTrialOut(
-        **detail, probe=probe_of(services.catalogue, services.store.search(search), found)
-    )
+    """One trial with the evidence of every gate, and a command to locate wrong outputs."""
+    detail = services.store.trial(search, trial)
+    probe = probe_of(services.catalogue, services.store.search(search), detail)
+    return ProbedTrialOut(**TrialDetailOut.model_validate(detail).model_dump(), probe=probe)
 
 
 @router.post("/{search}/trials/{trial}/promote")
@@ -106,25 +107,25 @@ def promote(
 ) -> ChampionOut:
     """Make a confirmed winner the champion of its scope.
 
-    409 `not_confirmed` with what is missing; 409 `not_compared` when the scope's champion is another that it was not
-    timed against, unless `replace` says that this is wanted.
+    409 `not_confirmed` with the missing step; 409 `not_compared` when the scope has a champion that
+    the winner was not timed against, unless `replace` is set.
     """
     return champion_out(services.store.promote(search, trial, replace=replace), services.catalogue)
 
 
 @router.get("/{search}/confirmation")
 def confirmation(search: str, store: TheStore) -> TimedAgainOut:
-    """What fresh processes said of the winner, and the peers beside it, with every sample."""
-    found = store.confirmation(search)
+    """The winner's times in fresh processes, and its peers, with every sample."""
+    row = store.confirmation(search)
     return TimedAgainOut(
-        confirmation=confirmation_out(found, samples=True) if found else None,
+        confirmation=confirmation_out(row, samples=True) if row else None,
         peers=[peer_out(peer, samples=True) for peer in store.peers(search)],
     )
 
 
 @router.get("/{search}/best")
 def best(search: str, store: TheStore) -> BestOut:
-    """The fastest right candidate; 404 `no_best` while there is none."""
+    """The fastest correct candidate; 404 `no_best` while there is none."""
     return require_best(store, search)
 
 
@@ -138,10 +139,10 @@ def download(
     services: TheServices,
     trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None,
 ) -> Response:
-    """The best candidate, or trial `trial`, with all that is needed to compile, run and check it elsewhere."""
-    made = bundle(services, search, trial)
+    """The best candidate, or trial `trial`, with the files to compile, run and check it."""
+    package = bundle(services, search, trial)
     return Response(
-        made.content,
+        package.content,
         media_type="application/zip",
-        headers={"content-disposition": f'attachment; filename="{made.file_name}"'},
+        headers={"content-disposition": f'attachment; filename="{package.file_name}"'},
     )

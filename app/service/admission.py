@@ -1,7 +1,7 @@
-"""A bounded queue for handlers that run in threads: beyond it a request is refused at once.
+"""A bounded queue for handlers that run in threads: beyond it, requests are refused at once.
 
-Handlers that use the database run in a pool of threads. When the database hangs, requests wait for a thread; without
-a bound they would wait for ever, and so would whoever comes later.
+Handlers that use the database run in a pool of threads. When the database hangs, requests wait for
+a thread. Without a bound, they and all later requests would wait for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Admission:
             response = problem_response(
                 503,
                 "busy",
-                f"more than {self._most_waiting} requests are waiting already",
+                f"{self._most_waiting} requests or more are waiting already",
                 f"try again in {RETRY_AFTER_S} s; /readyz tells whether the database answers",
             )
             response.headers["retry-after"] = str(RETRY_AFTER_S)

@@ -16,8 +16,11 @@ from greenfast.app.wiring import Services
 
 
 def create_app(services: Services) -> FastAPI:
-    """REST, health checks, log-in, and the dashboard where it is installed. Handlers find `services` on app.state."""
-    services.store  # a database that cannot be used is said before anything is served
+    """REST, health checks, login and dashboard. Handlers find `services` on app.state.
+
+    Raises the errors of opening the database.
+    """
+    services.open_store()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -27,7 +30,7 @@ def create_app(services: Services) -> FastAPI:
     app = FastAPI(
         title="greenfast",
         version="1",
-        summary="Search for the fastest CUDA kernel that is also right",
+        summary="Search for the fastest CUDA kernel that is also correct",
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,

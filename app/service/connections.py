@@ -1,8 +1,8 @@
-"""Connections that cost nothing to open must not take the service away from everybody else.
+"""Deadlines and a limit for connections, so that a client with many cannot block the others.
 
-uvicorn waits for a request's headers for ever. Here a connection has a deadline for complete headers and a longer one
-for the body, and there are never more connections than file descriptors allow: a newcomer replaces the connection
-that has waited longest without a complete request.
+uvicorn waits for a request's headers for ever. Here a connection has a deadline for complete
+headers and a longer one for the body. There are never more connections than file descriptors allow:
+a new one replaces the connection that has waited longest without a complete request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import OrderedDict
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -19,7 +19,7 @@ from greenfast.app.routes.auth import BODY_DEADLINE_S
 
 WANTED_DESCRIPTORS = 8192
 RESERVED_DESCRIPTORS = 256  # database, event loop, files, pipes of the workers
-BODY_SLACK_S = 5.0  # the application refuses a late body with a sentence first
+BODY_SLACK_S = 5.0  # the application refuses a late body first, with a problem document
 REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
@@ -28,23 +28,28 @@ FULL = (
 
 
 def raise_descriptor_limit() -> int:
-    """Raise this process's limit as far as it may go; gives the number of connections that fit."""
+    """Raise this process's limit as far as possible; returns the number of connections that fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(WANTED_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    known = WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, WANTED_DESCRIPTORS)
-    return max(16, known - RESERVED_DESCRIPTORS)
+    target = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(WANTED_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        soft = target
+    usable = WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, WANTED_DESCRIPTORS)
+    return max(16, usable - RESERVED_DESCRIPTORS)
 
 
-def bounded_protocol(header_timeout_s: float, most_connections: int) -> type[H11Protocol]:
-    """uvicorn's protocol with deadlines for requests and a limit on connections."""
+def bounded_protocol(
+    header_timeout_s: float,
+    most_connections: int,
+    body_timeout_s: float = BODY_DEADLINE_S + BODY_SLACK_S,
+) -> type[H11Protocol]:
+    """uvicorn's protocol with deadlines for headers and body, and a limit on connections."""
 
     class BoundedProtocol(DeadlineProtocol):
         header_deadline_s = header_timeout_s
+        body_deadline_s = body_timeout_s
         connection_limit = most_connections
-        waiting: OrderedDict[DeadlineProtocol, None] = OrderedDict()
+        waiting: ClassVar[OrderedDict[DeadlineProtocol, None]] = OrderedDict()
 
     return BoundedProtocol
 
@@ -53,10 +58,11 @@ class DeadlineProtocol(H11Protocol):
     """One connection: closed when a request is not complete in time."""
 
     header_deadline_s: float
+    body_deadline_s: float
     connection_limit: int
-    waiting: OrderedDict[DeadlineProtocol, None]  # without a complete request, the oldest first
+    waiting: ClassVar[OrderedDict[DeadlineProtocol, None]]  # for a request, the oldest first
     _timer: asyncio.TimerHandle | None = None
-    _awaited: Any = None  # what the timer waits for: h11.IDLE or h11.SEND_BODY
+    _awaited: Any = None  # the part of a request that the timer is for: h11.IDLE, h11.SEND_BODY
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -83,7 +89,7 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def give_up(self, answer: bytes = b"") -> None:
-        """Close now; nothing is waited for."""
+        """Close at once, after sending `answer`."""
         self._stop_timer()
         if not self.transport.is_closing():
             if answer:
@@ -91,7 +97,7 @@ class DeadlineProtocol(H11Protocol):
             self.transport.close()
 
     def _watch(self) -> None:
-        """Start the deadline of what is awaited; more bytes of it do not put it off."""
+        """Start the deadline of the awaited part. More bytes of that part do not extend it."""
         state = self.conn.their_state
         if state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._stop_timer()
@@ -99,9 +105,7 @@ class DeadlineProtocol(H11Protocol):
             self._stop_timer()
             self._awaited = state
             self.waiting[self] = None
-            deadline_s = (
-                self.header_deadline_s if state is h11.IDLE else BODY_DEADLINE_S + BODY_SLACK_S
-            )
+            deadline_s = self.header_deadline_s if state is h11.IDLE else self.body_deadline_s
             self._timer = self.loop.call_later(deadline_s, self.give_up, REQUEST_TIMEOUT)
 
     def _stop_timer(self) -> None:

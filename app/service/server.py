@@ -1,4 +1,4 @@
-"""The serving process: a socket, uvicorn, and worker processes that live exactly as long as it does."""
+"""The serving process: a socket, uvicorn, and worker processes that end with it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from greenfast.search.errors import UsageError
 
 CLOSE_STREAMS_S = 3
 FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
-LONG_LIFE_S = 60.0  # a worker that lived so long is restarted at once
+LONG_LIFE_S = 60.0  # a worker that lived longer is restarted without a growing pause
 LOOK_S = 0.2
-SLACK_S = 5.0  # beside a worker's own draining time
+SLACK_S = 5.0  # added to a worker's draining time
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal; UsageError when the address cannot be had."""
+    """Serve until a signal; UsageError when the address cannot be used."""
     if not is_loopback(settings.host) and not settings.token:
         raise UsageError(
             f"listening on {settings.host} needs a token, since others can reach it",
@@ -63,20 +63,20 @@ def run_server(settings: Settings) -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; UsageError in one sentence when there is none to be had."""
+    """A bound socket; UsageError `port_in_use`, `cannot_listen`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM
         )[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except (OSError, UnicodeError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             raise UsageError(
                 f"port {port} on {host} is in use",
                 code="port_in_use",
-                mend="end what uses it, or choose another with --port",
+                mend="stop the program that uses it, or choose another with --port",
             ) from error
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
@@ -84,7 +84,7 @@ def listen(host: str, port: int) -> socket.socket:
             code="cannot_listen",
             mend="choose another --host or --port",
         ) from error
-    return made
+    return listener
 
 
 def url_of(listener: socket.socket) -> str:
@@ -93,7 +93,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that says when it is up, starts the workers then, and lets streams end when it goes down."""
+    """uvicorn that prints its URL and starts the workers, and ends event streams on shutdown."""
 
     def __init__(
         self, config: uvicorn.Config, services: Services, supervisor: Supervisor, url: str
@@ -103,7 +103,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but without raising the signal again afterwards, which would skip our own clean-up."""
+        """As in uvicorn, without raising the signal again, which would skip our clean-up."""
         before = {
             number: signal.signal(number, self.handle_exit)
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -128,8 +128,8 @@ class _Server(uvicorn.Server):
 class Supervisor:
     """Keeps `settings.workers` worker processes running.
 
-    Each holds the reading end of a pipe whose writing end only this process has: when this process is gone, however
-    it went, the pipe closes and the workers end.
+    Each worker holds the reading end of a pipe whose writing end only this process has. When this
+    process ends, for whatever reason, the pipe closes and the workers end.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -155,8 +155,8 @@ class Supervisor:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        for one in self._lifeline:
-            os.close(one)
+        for descriptor in self._lifeline:
+            os.close(descriptor)
 
     def _keep(self) -> None:
         """One worker after another, with a growing pause while they die young."""
@@ -174,11 +174,12 @@ class Supervisor:
                 FIRST_RESTART_S if lived_s > LONG_LIFE_S else min(2 * pause_s, LONGEST_RESTART_S)
             )
             say(
-                f"greenfast: a worker ended with {process.returncode}; another starts in {pause_s:g} s"
+                f"greenfast: a worker ended with {process.returncode}; "
+                f"another starts in {pause_s:g} s"
             )
             self._stop.wait(pause_s)
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> subprocess.Popen[bytes]:
         reading_end = self._lifeline[0]
         settings = self._settings
         environment = {
@@ -196,10 +197,10 @@ class Supervisor:
             start_new_session=True,
         )
 
-    def _end(self, process: subprocess.Popen) -> None:
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
         try:
             process.wait(self._settings.drain_s + SLACK_S)
         except subprocess.TimeoutExpired:
             process.kill()
-        kill_group(process)  # with what it was building when it was told to stop
+        kill_group(process)  # with the children that it had started

@@ -1,4 +1,4 @@
-"""Running searches: claim one, go on where it stands, hand it back when told to stop."""
+"""Running searches: claim one, resume it, release it when told to stop."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from greenfast.search.verdict import GateResult, Trial
 
 HEARTBEAT_S = 0.5
 T = TypeVar("T")
-ALIVE_EVERY_S = 4.0  # so often a worker says that it is there
+ALIVE_EVERY_S = 4.0  # between two signs of life of a worker
 PREPARING = "prepare"  # the thread that builds what a search needs
 LONGEST_PAUSE_S = 10.0  # between two attempts while the database cannot be used
-LOCKED = ("database_locked", "database_timeout", "database_busy")  # it will be free again
-LOCKED_PAUSE_S = 0.1  # after a busy timeout; another process has the lock
-INTERRUPT_GRACE_S = 1.0  # for what prepares to end once it was interrupted
+LOCKED = ("database_locked", "database_timeout", "database_busy")  # worth waiting for
+LOCKED_PAUSE_S = 0.1  # after a busy timeout, while another process has the lock
+INTERRUPT_GRACE_S = 1.0  # for an interrupted preparation to end
 EXIT_GRACE_S = 5.0  # after the supervisor is gone
 
 
 class Stop:
-    """A request to stop: first the trials in flight may finish, then nothing is waited for."""
+    """A request to stop: first the trials in flight may finish; once forced, nothing is awaited."""
 
     def __init__(self, drain_s: float, on_force: Callable[[], None] = lambda: None) -> None:
         self._drain_s, self._on_force = drain_s, on_force
@@ -53,7 +53,7 @@ class Stop:
         return self._forced.is_set()
 
     def ask(self) -> None:
-        """Drain; asking twice, or `drain_s` later, is to force."""
+        """Drain. A second request, or `drain_s` without an end, forces."""
         if self._asked.is_set():
             self.force()
             return
@@ -78,10 +78,10 @@ class Stop:
 
 
 class Patience:
-    """Repeats what a locked database refused until the lock is released.
+    """Repeats a transaction that a locked database refused, until the lock is released.
 
-    Nobody can take the claim over while the database is locked, and a claim whose lease ran out meanwhile still
-    holds unless another worker was quicker afterwards. So waiting loses nothing; giving up loses the trials in flight.
+    Nobody can take the claim over while the database is locked, and an expired claim still holds
+    until another worker takes it. So waiting loses nothing; giving up loses the trials in flight.
     """
 
     def __init__(self, stop: Stop, say: Callable[[str], None] = lambda text: None) -> None:
@@ -89,7 +89,7 @@ class Patience:
         self._reported = False
 
     def __call__(self, transaction: Callable[..., T], *arguments: Any) -> T:
-        """What `transaction` returns. Its Fault once `stop` is forced, or when waiting cannot help."""
+        """The result of `transaction`; its Fault if `stop` is forced or waiting cannot help."""
         while True:
             try:
                 result = transaction(*arguments)
@@ -97,7 +97,7 @@ class Patience:
                 if fault.code not in LOCKED or self._stop.forced:
                     raise
                 if not self._reported:
-                    self._say(f"{fault.message}; the search goes on when it can be written again")
+                    self._say(f"{fault.message}; the search continues when the lock is released")
                 self._reported = True
                 time.sleep(LOCKED_PAUSE_S)
             else:
@@ -106,7 +106,7 @@ class Patience:
 
 
 class StoppableSink:
-    """A sink whose control also hears of `stop`; remembers what the database itself wanted."""
+    """A sink whose control also obeys `stop`. `wanted` is the last request of the database."""
 
     def __init__(self, sink: Sink, stop: Stop, patience: Patience | None = None) -> None:
         self._sink, self._stop, self._patience = sink, stop, patience or Patience(stop)
@@ -135,7 +135,7 @@ class StoppableSink:
 
 
 class Left(StrEnum):
-    """How a claimed search was left."""
+    """How a worker left a claimed search."""
 
     ENDED = "ended"  # by itself or by request: its end is recorded
     STOPPED = "stopped"  # this process was told to stop: the claim is still held
@@ -157,10 +157,10 @@ def run_claim(
     on_closing: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> RunReport:
-    """Run a claimed search until it ends or `stop` is asked for. What does not start ends the search as failed.
+    """Run a claimed search until it ends or `stop` is requested.
 
-    A locked database is waited for. Its other faults are raised: nothing could be recorded. The claim holds until its
-    lease ends and another worker takes the search.
+    A search that cannot start ends as failed. A locked database is awaited; its other faults are
+    raised, because nothing can be recorded. The claim then holds until another worker takes it.
     """
     patience = Patience(stop, say)
     sink = StoppableSink(services.sink(claim), stop, patience)
@@ -168,8 +168,7 @@ def run_claim(
         result = _run(services, claim, sink, stop, patience, on_trial, on_closing)
         if _is_stopped(sink, stop, result):
             return RunReport(Left.STOPPED, why="stopped")
-        patience(services.store.finish, claim, result.ended, result.why)
-        return RunReport(Left.ENDED, result.ended, result.why)
+        return _finished(services, claim, result, patience)
     except GreenfastError as error:
         if error.code == "lease_lost":
             return RunReport(Left.LOST, why=str(error))
@@ -178,12 +177,18 @@ def run_claim(
         if stop.asked:  # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
-    patience(services.store.finish, claim, result.ended, result.why)
-    return RunReport(Left.ENDED, result.ended, result.why)
+    return _finished(services, claim, result, patience)
+
+
+def _finished(services: Services, claim: Claim, result: RunResult, patience: Patience) -> RunReport:
+    """Record the end of the search."""
+    patience(services.store.finish, claim, result.ended, result.why, result.closing)
+    why = "; ".join(filter(None, (result.why, result.closing)))
+    return RunReport(Left.ENDED, result.ended, why)
 
 
 def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
-    """Whether the run ended because this process was told to stop, and not by itself or by request."""
+    """Whether the run ended because this process was told to stop."""
     return (
         stop.asked
         and sink.wanted is Control.RUN
@@ -225,9 +230,9 @@ def _prepared(
     on_trial: Callable[[Trial], None],
     on_closing: Callable[[], None],
 ) -> SearchRun:
-    """The run, with its target built: the first time on a machine that takes a while."""
+    """The run with its target built, which takes a while the first time on a machine."""
     run = services.search_run(search_id, sink, history, on_trial, on_closing)
-    if run.context.checker is not None:  # what safety needs is built meanwhile
+    if run.context.checker is not None:  # the safety gate needs it later than the target
         threading.Thread(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
         ).start()
@@ -236,7 +241,7 @@ def _prepared(
 
 
 def _prepare_quietly(checker: Target) -> None:
-    """Whoever needs it first meets its faults."""
+    """Build the checker. Its faults are raised where it is used first."""
     with suppress(GreenfastError):
         checker.prepare()
 
@@ -248,8 +253,10 @@ def _with_heartbeat(
     stop: Stop,
     interrupt: Callable[[], None],
 ) -> SearchRun | RunResult:
-    """Do `work` in another thread and keep the lease meanwhile. A pause or a cancel is its result at once, and it is not
-    waited for once `stop` is asked for."""
+    """Do `work` in another thread and keep the lease meanwhile.
+
+    A pause or cancel interrupts it and is the result. Fault `stopped` once `stop` is requested.
+    """
     future: Future[SearchRun] = Future()
 
     def do() -> None:
@@ -265,7 +272,7 @@ def _with_heartbeat(
         control = sink.control(history.spent_s)
         if control is not Control.RUN and not stop.asked:
             interrupt()
-            wait((future,), INTERRUPT_GRACE_S)  # it leaves nothing half made behind
+            wait((future,), INTERRUPT_GRACE_S)  # so that it leaves nothing half built
             ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
             return RunResult(ended, f"{ended} while its target was prepared")
     raise Fault("stopped before the first trial", code="stopped")
@@ -292,7 +299,7 @@ class Worker:
                 self._services.store.worker_gone(self.name)
 
     def _tell_alive(self, done: threading.Event) -> None:
-        """Queued searches show whether somebody is there to take them."""
+        """Renew this worker's row. Lists show with queued searches whether a worker runs."""
         while not done.is_set():
             with suppress(GreenfastError):
                 self._services.store.worker_seen(self.name)
@@ -301,7 +308,7 @@ class Worker:
     def _take_searches(self, pause_s: float, once: bool) -> None:
         while not self._stop.asked:
             try:
-                worked = self._one()
+                worked = self._run_next()
                 pause_s = self._services.settings.poll_s
             except Fault as fault:
                 self._say(f"worker {self.name}: {fault}")
@@ -313,10 +320,10 @@ class Worker:
                     return
                 self._stop.wait(pause_s)
         if self._kept is not None:
-            with suppress(Fault):  # else the lease runs out
+            with suppress(Fault):  # otherwise the lease runs out
                 self._services.store.release(self._kept)
 
-    def _one(self) -> bool:
+    def _run_next(self) -> bool:
         """Run one search; False when none is waiting."""
         store, lease_s = self._services.store, self._services.settings.lease_s
         claim = self._still_held() or store.claim(self.name, lease_s)
@@ -333,20 +340,18 @@ class Worker:
         except Fault:
             self._kept = claim
             raise
-        except Exception as error:  # a bug of ours must not send the search round for ever
-            report = RunReport(
-                Left.ENDED, Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}"
-            )
-            store.finish(claim, report.ended, report.why)
+        except Exception as error:  # a bug must not make workers claim the search for ever
+            why = f"a bug of greenfast: {type(error).__name__}: {error}"
+            report = RunReport(Left.ENDED, Ended.FAILED, why)
+            store.finish(claim, Ended.FAILED, why)
         if report.left is Left.STOPPED:
             Patience(self._stop, self._say)(store.release, claim)
-        self._say(
-            f"worker {self.name}: search {claim.search_id} {report.ended or report.left}: {report.why}"
-        )
+        outcome = report.ended or report.left
+        self._say(f"worker {self.name}: search {claim.search_id} {outcome}: {report.why}")
         return True
 
     def _still_held(self) -> Claim | None:
-        """The claim that a fault of the database interrupted, renewed, unless the search was lost meanwhile."""
+        """The claim that a database fault interrupted, renewed; None when it was lost."""
         if self._kept is None:
             return None
         try:
@@ -359,12 +364,12 @@ class Worker:
 
 
 def worker_name() -> str:
-    """Host, process, and a few random digits, because process numbers come again."""
+    """Host, process id, and random digits, because process ids are reused."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
 
 
 def end_with(lifeline: int, stop: Stop) -> None:
-    """Stop when the other end of the pipe `lifeline` closes: its owner is gone, however it went."""
+    """Stop when the other end of the pipe `lifeline` closes, which its owner's end does."""
 
     def watch() -> None:
         while os.read(lifeline, 1):

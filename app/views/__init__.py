@@ -1,1 +1,1 @@
-"""What commands, REST and pages show: schemas, lists, progress, problems."""
+"""Views that commands, REST and pages share: schemas, lists, progress, problems."""

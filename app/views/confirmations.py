@@ -1,4 +1,4 @@
-"""What commands, REST and pages show of confirmations, peers and champions."""
+"""Confirmations, peers and champions as commands, REST and pages show them."""
 
 from __future__ import annotations
 
@@ -24,48 +24,49 @@ from greenfast.search.timing import median
 
 
 def confirmation_out(row: ConfirmationRow, *, samples: bool = False) -> ConfirmationOut:
-    """With `samples`, every time that was measured; without, what follows from them."""
-    found = row.confirmation
+    """A confirmation; with `samples`, also every measured time."""
+    confirmation = row.confirmation
     return ConfirmationOut(
-        trial=found.trial,
-        confirmed=found.confirmed,
-        sentence=found.sentence,
+        trial=confirmation.trial,
+        confirmed=confirmation.confirmed,
+        sentence=confirmation.sentence,
         recorded_at=row.recorded_at,
         environment=row.environment,
         comparisons=[
-            comparison_out(comparison, samples=samples) for comparison in found.comparisons
+            comparison_out(comparison, samples=samples) for comparison in confirmation.comparisons
         ],
     )
 
 
 def peer_out(row: PeerRow, *, samples: bool = False) -> PeerOut:
-    found = row.peer
+    """A peer with its comparison; with `samples`, also every measured time."""
+    peer = row.peer
     return PeerOut(
-        name=found.name,
-        version=found.version,
-        workload=found.workload,
-        outcome=found.outcome,
-        sentence=found.sentence,
-        time_median_us=found.time_median_us,
+        name=peer.name,
+        version=peer.version,
+        workload=peer.workload,
+        outcome=peer.outcome,
+        sentence=peer.sentence,
+        time_median_us=peer.time_median_us,
         recorded_at=row.recorded_at,
-        comparison=comparison_out(found.comparison, samples=samples) if found.comparison else None,
+        comparison=comparison_out(peer.comparison, samples=samples) if peer.comparison else None,
     )
 
 
-def comparison_out(one: Comparison, *, samples: bool = False) -> ComparisonOut:
+def comparison_out(comparison: Comparison, *, samples: bool = False) -> ComparisonOut:
     return ComparisonOut(
-        against=one.against,
-        other_trial=one.other_trial,
-        decision=one.decision,
-        ratio=finite(one.ratio),
-        ratio_low=finite(one.ratio_low),
-        ratio_high=finite(one.ratio_high),
-        processes=[_process_out(each, samples) for each in one.processes],
+        against=comparison.against,
+        other_trial=comparison.other_trial,
+        decision=comparison.decision,
+        ratio=finite(comparison.ratio),
+        ratio_low=finite(comparison.ratio_low),
+        ratio_high=finite(comparison.ratio_high),
+        processes=[_process_out(process, samples) for process in comparison.processes],
     )
 
 
 def champion_out(row: ChampionRow, catalogue: Catalogue) -> ChampionOut:
-    """With what `catalogue`, today's kernels, has in checks that the champion has not passed."""
+    """A champion; `catalogue`, today's kernels, tells which checks it has not passed."""
     peers = [peer_out(peer) for peer in row.peers]
     return ChampionOut(
         scope=_scope_out(row.scope),
@@ -77,6 +78,7 @@ def champion_out(row: ChampionRow, catalogue: Catalogue) -> ChampionOut:
         promoted_at=row.promoted_at,
         replaced_at=row.replaced_at,
         recheck=recheck_of(row, kernel_today(catalogue, row.scope.kernel)),
+        recheck_failed=row.failed_recheck is not None,
     )
 
 
@@ -93,59 +95,64 @@ def _scope_out(scope: Scope) -> ScopeOut:
 
 
 def best_peers(peers: list[PeerOut]) -> list[PeerOut]:
-    """The fastest peer of each workload, by its time relative to the winner's; peers that were not timed are none."""
-    found: dict[str, PeerOut] = {}
+    """The fastest timed peer of each workload, by its time relative to the winner's."""
+    best: dict[str, tuple[float, PeerOut]] = {}
     for peer in peers:
         if peer.outcome != "timed" or peer.comparison is None or peer.comparison.ratio is None:
             continue
-        best = found.get(peer.workload)
-        if best is None or peer.comparison.ratio > best.comparison.ratio:
-            found[peer.workload] = peer
-    return list(found.values())
+        ratio = peer.comparison.ratio
+        if peer.workload not in best or ratio > best[peer.workload][0]:
+            best[peer.workload] = ratio, peer
+    return [peer for _, peer in best.values()]
 
 
 def ranked(peers: list[PeerOut]) -> list[PeerOut]:
-    """Those that were timed first, the fastest of a workload before the others."""
+    """Timed peers first, by workload, the fastest first."""
 
-    def place(one: PeerOut) -> tuple[bool, str, float]:
-        ratio = one.comparison.ratio if one.comparison else None
-        return ratio is None, one.workload if ratio else "", -(ratio or 0.0)
+    def place(peer: PeerOut) -> tuple[bool, str, float]:
+        ratio = peer.comparison.ratio if peer.comparison else None
+        return ratio is None, peer.workload if ratio else "", -(ratio or 0.0)
 
     return sorted(peers, key=place)
 
 
-def interval(one: ComparisonOut) -> str:
-    """0.912 [0.905, 0.919]: the ratio with its interval."""
-    if one.ratio is None:
+def interval(comparison: ComparisonOut) -> str:
+    """The ratio with its interval: 0.912 [0.905, 0.919]."""
+    if comparison.ratio is None:
         return "-"
     low, high = (
-        f"{each:.3f}" if each is not None else "?" for each in (one.ratio_low, one.ratio_high)
+        f"{bound:.3f}" if bound is not None else "?"
+        for bound in (comparison.ratio_low, comparison.ratio_high)
     )
-    return f"{one.ratio:.3f} [{low}, {high}]"
+    return f"{comparison.ratio:.3f} [{low}, {high}]"
 
 
 def finite(value: float | None) -> float | None:
-    """An end of a ratio's interval; too few blocks leave it without one, which is 0 or infinity."""
+    """A bound of a ratio's interval; None for 0 and infinity, which mean too few blocks."""
     return value if value is not None and 0 < value < math.inf else None
 
 
-def _process_out(one: ProcessTimes, samples: bool) -> ProcessOut:
-    low, ratio, high = (None, None, None)
-    if all(each.samples and each.baseline_samples for each in one.timings):
-        low, ratio, high = map(finite, measured_decision(one.timings)[1].ratios)
+def _process_out(process: ProcessTimes, samples: bool) -> ProcessOut:
+    low: float | None = None
+    ratio: float | None = None
+    high: float | None = None
+    if all(timing.samples and timing.baseline_samples for timing in process.timings):
+        low, ratio, high = map(finite, measured_decision(process.timings)[1].ratios)
     return ProcessOut(
-        seed=one.seed,
+        seed=process.seed,
         ratio=ratio,
         ratio_low=low,
         ratio_high=high,
         timings=[
             TimesOut(
-                workload=each.workload,
-                time_median_us=each.time_median_us,
-                other_median_us=median(each.baseline_samples) if each.baseline_samples else None,
-                samples=list(each.samples) if samples else None,
-                other_samples=list(each.baseline_samples) if samples else None,
+                workload=timing.workload,
+                time_median_us=timing.time_median_us,
+                other_median_us=median(timing.baseline_samples)
+                if timing.baseline_samples
+                else None,
+                samples=list(timing.samples) if samples else None,
+                other_samples=list(timing.baseline_samples) if samples else None,
             )
-            for each in one.timings
+            for timing in process.timings
         ],
     )

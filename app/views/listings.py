@@ -1,4 +1,4 @@
-"""What there is to choose from, as the commands and REST list it."""
+"""Kernels, templates, targets and strategies, as commands and REST list them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from greenfast.search.targets.cuda import gpu_count, open_device
 
 
 def list_kernels(catalogue: Catalogue) -> tuple[list[KernelOut], list[BrokenOut]]:
-    """Every kernel, and those whose files do not hold together."""
-    found = list(zip(catalogue.names(), catalogue.kernels()))
-    right = [kernel_out(one) for _, one in found if isinstance(one, KernelSpec)]
-    return right, [
-        BrokenOut(name=name, error=str(one), code=one.code)
-        for name, one in found
-        if isinstance(one, GreenfastError)
-    ]
+    """Every kernel that loads, and every kernel that does not."""
+    kernels: list[KernelOut] = []
+    broken: list[BrokenOut] = []
+    for name in catalogue.names():
+        try:
+            kernels.append(kernel_out(catalogue.kernel(name)))
+        except GreenfastError as error:
+            broken.append(BrokenOut(name=name, error=str(error), code=error.code))
+    return kernels, broken
 
 
 def list_templates(catalogue: Catalogue, kernel: str | None = None) -> list[TemplateOut]:
@@ -37,15 +38,15 @@ def list_templates(catalogue: Catalogue, kernel: str | None = None) -> list[Temp
     kernels = (
         [catalogue.kernel(kernel)]
         if kernel
-        else [one for one in catalogue.kernels() if isinstance(one, KernelSpec)]
+        else [spec for spec in catalogue.kernels() if isinstance(spec, KernelSpec)]
     )
-    return [template_out(template) for each in kernels for template in each.templates]
+    return [template_out(template) for spec in kernels for template in spec.templates]
 
 
 def list_targets() -> list[TargetOut]:
-    """Every emulated GPU, and every GPU of this machine (one line that says so when there is none)."""
+    """Emulated GPUs, GPUs of this machine (or one line that there is none), and recordings."""
     missing = _emulator_missing()
-    found = [
+    targets = [
         TargetOut(
             name=f"emulator:{name}",
             title=f"{device(name).title}, executed on the CPU",
@@ -61,7 +62,7 @@ def list_targets() -> list[TargetOut]:
             open_device(str(number))
         except GreenfastError as error:
             why = str(error)
-        found.append(
+        targets.append(
             TargetOut(
                 name=f"cuda:{number}",
                 title=f"GPU {number} of this machine",
@@ -70,11 +71,11 @@ def list_targets() -> list[TargetOut]:
                 why=why,
             )
         )
-    return found + [_replay_out(name) for name in recording_names()]
+    return targets + [_replay_out(name) for name in recording_names()]
 
 
 def _replay_out(name: str) -> TargetOut:
-    """A recording, with what it holds; why not, when its file cannot be read."""
+    """A recording and its contents; unavailable when its file cannot be read."""
     try:
         heading = find_heading(name)
     except GreenfastError as error:
@@ -85,14 +86,14 @@ def _replay_out(name: str) -> TargetOut:
             available=False,
             why=str(error),
         )
-    what = (
+    contents = (
         f"{heading.candidates:,} candidates of {heading.kernel} {heading.template} on "
         + ", ".join(workload.name for workload in heading.workloads)
         + ("" if heading.complete else ", incomplete")
     )
     return TargetOut(
         name=f"replay:{name}",
-        title=f"{what}, recorded on {heading.device.title}, {heading.recorded_at}",
+        title=f"{contents}, recorded on {heading.device.title}, {heading.recorded_at}",
         time_kind="replayed",
         available=True,
         why="",
@@ -100,10 +101,10 @@ def _replay_out(name: str) -> TargetOut:
 
 
 def list_strategies() -> list[StrategyOut]:
-    """The registered strategies, with the first sentence of what they say of themselves."""
+    """The registered strategies, with the first paragraph of their documentation."""
     return [
-        StrategyOut(name=name, doc=" ".join((one.__doc__ or "").split("\n\n")[0].split()))
-        for name, one in sorted(STRATEGIES.items())
+        StrategyOut(name=name, doc=" ".join((strategy.__doc__ or "").split("\n\n")[0].split()))
+        for name, strategy in sorted(STRATEGIES.items())
     ]
 
 

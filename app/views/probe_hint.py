@@ -1,4 +1,4 @@
-"""What to type to see at which stage a wrong candidate of a search goes wrong."""
+"""The command that shows the stage at which a wrong candidate of a search goes wrong."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from greenfast.search.kernels.catalogue import Catalogue
 
 
 def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str:
-    """The command that shows where a candidate goes wrong whose outputs were; empty when there is none."""
+    """The command that locates a candidate's wrong outputs; empty when there is none."""
     gate = trial.gates.get("correctness", {})
     if gate.get("outcome") != "failed" or search.target.startswith("replay:"):
         return ""
-    case = next((one["workload"] for one in gate.get("checks", ()) if not one["passed"]), "")
+    case = next((check["workload"] for check in gate.get("checks", ()) if not check["passed"]), "")
     try:
         return probe_command(
             catalogue.kernel(search.kernel),
@@ -24,4 +24,4 @@ def probe_of(catalogue: Catalogue, search: SearchRow, trial: TrialDetail) -> str
             case,
         )
     except (GreenfastError, KeyError):
-        return ""  # the template is another one today
+        return ""  # the template has changed since

@@ -1,4 +1,4 @@
-"""Every error over REST as application/problem+json: one sentence, a stable code, and nothing of our insides."""
+"""REST errors as application/problem+json: one sentence and a stable code, no internals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -34,12 +35,7 @@ HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/searches/[^/]+/[^/]+")
-CONTROLS = (
-    "pause",
-    "resume",
-    "cancel",
-    "confirm",
-)  # the last part of such a path that can be posted to
+CONTROLS = ("pause", "resume", "cancel", "confirm")  # last parts of such paths that accept POST
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -112,7 +108,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Every method that some route answers at this path; Starlette names those of the first route only."""
+    """The methods of all routes at this path. Starlette names those of the first route only."""
     path = request.scope["path"]
     methods = []
     for method in METHODS:
@@ -128,12 +124,12 @@ def allowed_methods(request: Request) -> list[str]:
     last = path.rpartition("/")[2]
     if "POST" in methods and CONTROL_PATH.fullmatch(path) and last not in CONTROLS:
         methods.remove("POST")
-    return methods[:1] + ["HEAD"] + methods[1:] if "GET" in methods else methods
+    return [methods[0], "HEAD", *methods[1:]] if "GET" in methods else methods
 
 
 def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
-    """FastAPI's own complaint as one sentence of ours."""
-    place = [str(one) for one in first["loc"]]
+    """A validation error of FastAPI as one sentence with our codes."""
+    place = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
         return problem_response(
             400,
@@ -155,13 +151,14 @@ def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
 
 
 def known_fields(place: Sequence[str], path: str) -> list[str]:
-    """The fields that may stand where the unknown one stood."""
+    """The fields that are valid in place of the unknown one."""
     if place[0] == "query":
-        queries = {
+        queries: dict[str, type[PageQuery]] = {
             "searches": SearchesQuery,
             "trials": TrialsQuery,
             "negatives": NegativesQuery,
             "champions": ChampionsQuery,
         }
         return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
-    return list((Budget if place[1:2] == ["budget"] else SearchSubmission).model_fields)
+    body: type[BaseModel] = Budget if place[1:2] == ["budget"] else SearchSubmission
+    return list(body.model_fields)

@@ -1,4 +1,4 @@
-"""How far a search is, and what its best is worth: the same figures for commands, REST and pages."""
+"""A search's progress, and the significance of its best, for commands, REST and pages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from greenfast.app.views.schemas import (
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
+from greenfast.search.status import SearchStatus
 
 FEWEST_FOR_A_RATE = 2
 
 
 def search_detail(store: Store, search_id: str) -> SearchDetailOut:
-    """Everything that one look at a search shows; UsageError for an unknown one."""
+    """A search with progress, counts, best, confirmation and peers.
+
+    UsageError `unknown_search`.
+    """
     row = store.search(search_id)
     counts, queue = store.counts(search_id), store.queue_state()
+    confirmation = store.confirmation(search_id)
     return SearchDetailOut(
         **SearchOut.model_validate(row).model_dump(),
         progress=progress(row),
@@ -35,15 +40,14 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         ],
         best=best_out(store, row),
         baseline_trial=baseline_trial(store, row),
-        confirmation=confirmation_out(found) if (found := store.confirmation(search_id)) else None,
+        confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
     )
 
 
 def progress(row: SearchRow) -> ProgressOut:
-    closed = (
-        row.status == "completed" and row.time_kind == "measured"
-    )  # the time of its confirmation is in spent_s
+    done = row.status == SearchStatus.COMPLETED
+    closed = done and row.time_kind == "measured"  # spent_s then includes its confirmation
     known = row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 and not closed
     rate = row.trials_done / row.spent_s * 60 if known else None
     shares, left = [], []
@@ -54,7 +58,6 @@ def progress(row: SearchRow) -> ProgressOut:
     if row.seconds_budget:
         shares.append(row.spent_s / row.seconds_budget)
         left.append(max(0.0, row.seconds_budget - row.spent_s))
-    done = row.status == "completed"
     return ProgressOut(
         trials_done=row.trials_done,
         trials_budget=row.trials_budget,
@@ -67,7 +70,7 @@ def progress(row: SearchRow) -> ProgressOut:
 
 
 def best_out(store: Store, row: SearchRow) -> BestOut | None:
-    """The fastest right candidate, the baseline included; None while there is none."""
+    """The fastest correct candidate, the baseline included; None while there is none."""
     best = store.best(row.id)
     if best is None:
         return None
@@ -79,22 +82,22 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
 
 
 def standing(best: TrialRow | BestOut, not_told_apart: int) -> str:
-    """What `best` means when times order only what lies further apart than a band; empty for measured times."""
+    """How far the times of `best` order candidates; empty for measured times."""
     if best.time_kind == "measured" or not best.time_band:
         return ""
     if not not_told_apart:
         return (
-            f"The lowest {best.time_kind} time; no other right candidate lies within its band of a factor "
-            f"{best.time_band:g}."
+            f"The lowest {best.time_kind} time; no other correct candidate lies within its band "
+            f"of a factor {best.time_band:g}."
         )
     others = (
-        "1 other right candidate lies"
+        "1 other correct candidate lies"
         if not_told_apart == 1
-        else f"{not_told_apart} other right candidates lie"
+        else f"{not_told_apart} other correct candidates lie"
     )
     return (
-        f"The lowest {best.time_kind} time, which ranks nothing closer than a factor {best.time_band:g}: {others} "
-        "within that of it and cannot be told apart from it."
+        f"The lowest {best.time_kind} time, which ranks nothing closer than a factor "
+        f"{best.time_band:g}: {others} within that factor and cannot be told apart from it."
     )
 
 
@@ -103,7 +106,7 @@ def require_best(store: Store, search_id: str) -> BestOut:
     best = best_out(store, store.search(search_id))
     if best is None:
         raise UsageError(
-            f"search {search_id} has no right candidate yet",
+            f"search {search_id} has no correct candidate yet",
             code="no_best",
             mend="wait for more trials, or see why they were rejected",
         )
@@ -111,14 +114,14 @@ def require_best(store: Store, search_id: str) -> BestOut:
 
 
 def beats_baseline(store: Store, row: SearchRow, best: TrialRow) -> bool:
-    """Whether the best is shown to be faster than the baseline, by what its kind of time can show."""
+    """Whether the best is shown to be faster than the baseline by its kind of time."""
     return beats(best, _baseline_row(store, row), best.time_band or float("inf"), row.min_gain)
 
 
 def baseline_trial(store: Store, row: SearchRow) -> TrialOut | None:
     """Trial 0, when it is the baseline and was begun."""
-    found = _baseline_row(store, row)
-    return TrialOut.model_validate(found) if found else None
+    baseline = _baseline_row(store, row)
+    return TrialOut.model_validate(baseline) if baseline else None
 
 
 def _baseline_row(store: Store, row: SearchRow) -> TrialRow | None:
@@ -127,7 +130,7 @@ def _baseline_row(store: Store, row: SearchRow) -> TrialRow | None:
 
 
 def queue_words(row: SearchRow | SearchOut, queue: QueueState) -> str:
-    """Where a queued search stands: "3rd of 5", and that nobody takes it; empty for any other."""
+    """A queued search's place, "3rd of 5", and whether no worker runs; empty for any other."""
     if row.queue_position is None:
         return ""
     place = f"{ordinal(row.queue_position)} of {max(queue.queued, row.queue_position)}"
@@ -135,7 +138,7 @@ def queue_words(row: SearchRow | SearchOut, queue: QueueState) -> str:
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, 21st"""
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
     ending = (
         "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     )

@@ -1,12 +1,15 @@
-"""What goes in and comes out over REST: the models behind OpenAPI, and behind the commands' JSON."""
+"""The models of requests and responses: for REST, its OpenAPI, and the commands' JSON."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from greenfast.db.figures import Figures
 from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import Reason, Stage
 
 Item = TypeVar("Item")
@@ -19,7 +22,7 @@ class Output(BaseModel):
 
 
 class Input(BaseModel):
-    """Types are taken literally (no "3" for 3), and a field that nobody knows is refused."""
+    """Types are strict ("3" is not 3), and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -27,7 +30,7 @@ class Input(BaseModel):
 class Page(Output, Generic[Item]):
     items: list[Item]
     next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null: this is the last"
+        description="pass it as `cursor` to get the next page; null on the last page"
     )
 
 
@@ -39,19 +42,19 @@ class Problem(Output):
     status: int
     detail: str
     code: str = Field(description="stable, for programs")
-    mend: str = Field(description="what would be right, when it is known")
+    mend: str = Field(description="how to correct it; may be empty")
 
 
 # ---- searches ----
 
 
 class Budget(Input):
-    trials: int | None = Field(None, description="at most so many trials")
-    seconds: float | None = Field(None, description="no new trial after so many seconds")
+    trials: int | None = Field(None, description="the most trials to run")
+    seconds: float | None = Field(None, description="no trial begins after this many seconds")
 
 
 class SearchSubmission(Input):
-    """A search to run. Everything but the kernel has a default."""
+    """A search to run. Every field but `kernel` has a default."""
 
     kernel: str
     name: str | None = None
@@ -67,8 +70,8 @@ class SearchSubmission(Input):
     seed: int | None = None
     baseline: str | None = Field(
         None,
-        description="template:preset, champion, or none; default: the champion of the "
-        "scope where times are measured, else the kernel's own",
+        description="template:preset, champion, or none; default: the scope's champion "
+        "where times are measured, else the kernel's own baseline",
     )
     min_gain: float | None = Field(
         None, description="share of the baseline's time that counts as faster"
@@ -112,9 +115,11 @@ class SearchOut(Output):
     id: str
     name: str
     kernel: str
-    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"]
-    why: str = Field(description="why it ended or paused, in a few words")
-    wanted: str | None = Field(description="pause or cancel, until the worker has done it")
+    status: SearchStatus
+    why: str = Field(description="`cause`, then `closing`, joined by '; '")
+    cause: str = Field(description="why it ended or paused")
+    closing: str = Field(description="the findings of the confirmation; empty: there was none")
+    wanted: str | None = Field(description="pause or cancel, until the worker has obeyed")
     target: str
     strategy: str
     workloads: list[str]
@@ -129,7 +134,7 @@ class SearchOut(Output):
     best_time_us: float | None
     time_kind: str | None
     time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
-    mode: str = Field(description="of measured times, as it was asked for")
+    mode: str = Field(description="of measured times, as requested")
     worker: str | None
     created_at: str
     started_at: str | None
@@ -139,7 +144,23 @@ class SearchOut(Output):
     )
 
 
-class TrialOut(Output):
+if TYPE_CHECKING:
+    FiguresOut = Figures
+else:  # a figure is defined in db/figures.py alone
+    FiguresOut = create_model(
+        "FiguresOut",
+        __base__=Output,
+        **{
+            figure.name: (
+                get_type_hints(Figures)[figure.name],
+                Field(description=figure.metadata["doc"] or None),
+            )
+            for figure in fields(Figures)
+        },
+    )
+
+
+class TrialOut(FiguresOut, Output):
     search_id: str
     number: int
     state: Literal["running", "done"]
@@ -147,34 +168,13 @@ class TrialOut(Output):
     parameters: dict[str, ScalarValue]
     origin: str = Field(description="sampled, mutated, crossed, repaired, preset or seeded")
     preset: str = Field(description="empty: none")
-    parents: list[str] = Field(description="digests of the candidates that it was made from")
+    parents: list[str] = Field(description="digests of the candidates that it was derived from")
     wanted: dict[str, ScalarValue] = Field(
-        description="of a repaired candidate: the sampler's values that were replaced, because they were invalid "
-        "or already tried"
+        description="of a repaired candidate: the sampler's values that were replaced because "
+        "they were invalid or already tried"
     )
     candidate_digest: str
     source_digest: str | None
-    verdict: str | None
-    stage: str | None
-    reason: str | None
-    fault_code: str | None
-    sentence: str
-    time_median_us: float | None = Field(description="geometric mean over the workloads")
-    time_kind: str | None = Field(description="measured, modelled or replayed")
-    time_mode: str | None = Field(
-        description="of a measured time: hot (data in L2), cold, or both of several workloads"
-    )
-    time_band: float | None = Field(
-        description="a factor: times closer than this are not told apart"
-    )
-    ratio_to_baseline: float | None = Field(description="below 1 is faster")
-    registers: int | None
-    spill_bytes: int | None
-    smem_bytes: int | None
-    max_abs_error: float | None = Field(
-        description="null, too, where it is not finite: `gates` names it"
-    )
-    duration_s: float | None
     attempts: int
     is_baseline: bool
     created_at: str
@@ -195,22 +195,22 @@ class TrialDetailOut(TrialOut):
     log: str
     changed: list[ChangeOut] = Field(description="against the baseline")
     environment: dict[str, str] = Field(
-        description="what the result depends on beside the candidate"
+        description="device, toolchain and versions that the result depends on"
     )
 
 
 class ProbedTrialOut(TrialDetailOut):
     probe: str = Field(
-        description="the command that shows at which stage the outputs go wrong; empty when they did not, or "
-        "the template has no probes"
+        description="the command that shows the stage where the outputs go wrong; empty for "
+        "correct outputs and for templates without probes"
     )
 
 
 class BestOut(TrialOut):
     beats_baseline: bool
     not_told_apart: int = Field(
-        description="other right trials within `time_band` of this one's time: it has the lowest "
-        "time, and is not shown to be faster than they are; 0 for measured times"
+        description="other correct trials within `time_band` of this time, which is the lowest "
+        "but not shown to be faster than theirs; 0 for measured times"
     )
 
 
@@ -221,7 +221,7 @@ class ProgressOut(Output):
     seconds_budget: float | None
     share: float = Field(description="0 to 1, of the budget that runs out first")
     rate_per_minute: float | None = Field(
-        description="trials; null once the time of a confirmation is in seconds_spent"
+        description="trials; null once `seconds_spent` includes a confirmation"
     )
     seconds_left: float | None
 
@@ -233,7 +233,7 @@ class CountsOut(Output):
     by_stage: dict[str, int]
     by_reason: dict[str, int]
     unavailable: dict[str, int] = Field(
-        description="by gate: right as far as it could be told here"
+        description="by gate: trials that passed on although the gate could not judge them"
     )
 
 
@@ -250,11 +250,11 @@ class FunnelStep(Output):
     passed: int
 
 
-# ---- what was timed again ----
+# ---- confirmations and peers ----
 
 
 class TimesOut(Output):
-    """One workload in one fresh process; the two programs were timed in turns."""
+    """One workload in one fresh process, which timed the two programs in turns."""
 
     workload: str
     time_median_us: float
@@ -274,12 +274,12 @@ class ProcessOut(Output):
 
 
 class ComparisonOut(Output):
-    """One program against another over fresh processes. Below 1 is faster."""
+    """Two programs compared over fresh processes. A ratio below 1 is faster."""
 
     against: str = Field(description="baseline, runner-up, or a peer's name")
     other_trial: int | None
     decision: str = Field(
-        description="faster, slower, same, ambiguous, too_noisy; a tie is one of the last three"
+        description="faster, slower, same, ambiguous or too_noisy; the last three are ties"
     )
     ratio: float | None
     ratio_low: float | None
@@ -299,7 +299,7 @@ class ConfirmationOut(Output):
 
 
 class PeerOut(Output):
-    """Somebody else's kernel beside the winner, on one workload."""
+    """A kernel of another project, compared with the winner on one workload."""
 
     name: str
     version: str
@@ -307,19 +307,19 @@ class PeerOut(Output):
     outcome: str = Field(description="timed, wrong, not_comparable, unavailable")
     sentence: str
     time_median_us: float | None
-    comparison: ComparisonOut | None = Field(description="the winner against it")
+    comparison: ComparisonOut | None = Field(description="the winner against this peer")
     recorded_at: str
 
 
 class TimedAgainOut(Output):
-    """A search's confirmation and peers with every sample."""
+    """A search's confirmation and peers, with every sample."""
 
     confirmation: ConfirmationOut | None
     peers: list[PeerOut]
 
 
 class SearchDetailOut(SearchOut):
-    queued: int = Field(description="searches that wait for a worker, this one included if it does")
+    queued: int = Field(description="searches that wait for a worker, this one included")
     workers_alive: int = Field(
         description="workers seen in the last 15 s that take queued searches"
     )
@@ -333,7 +333,7 @@ class SearchDetailOut(SearchOut):
 
 
 class ScopeOut(Output):
-    """Where a champion is one."""
+    """The scope in which a champion is the best."""
 
     kernel: str
     kernel_digest: str
@@ -356,12 +356,14 @@ class ChampionOut(Output):
     promoted_at: str
     replaced_at: str | None = Field(description="null: it is the champion")
     recheck: str = Field(
-        description="why it should be confirmed again; empty: it has passed all checks of today"
+        description="why it should be confirmed again, or that its last recheck failed; empty: "
+        "it has passed all of today's checks"
     )
+    recheck_failed: bool = Field(description="whether its last recheck failed; it stays champion")
 
 
 class NegativeOut(Output):
-    """A valid negative: an idea that was tried and did not help, with the scope in which that was found."""
+    """A valid negative: an idea that was tried and did not help, with its scope."""
 
     search_id: str
     number: int
@@ -373,17 +375,18 @@ class NegativeOut(Output):
     template: str
     parameters: dict[str, ScalarValue]
     baseline: str
-    changed: str = Field(description="what differs from the baseline")
+    changed: str = Field(description="the differences from the baseline")
     stage: str
     reason: str
     sentence: str
+    finding: str = Field(description="the sentence without the changes")
     ratio_to_baseline: float | None
     candidate_digest: str
     source_digest: str | None
     recorded_at: str
 
 
-# ---- what there is to choose from ----
+# ---- choices for a search ----
 
 
 class ParameterOut(Output):
@@ -430,7 +433,7 @@ class KernelOut(Output):
 
 
 class BrokenOut(Output):
-    """A kernel whose files do not hold together."""
+    """A kernel that cannot be loaded."""
 
     name: str
     error: str
@@ -461,7 +464,7 @@ class PageQuery(BaseModel):
 
 
 class SearchesQuery(PageQuery):
-    status: Literal["queued", "running", "paused", "completed", "cancelled", "failed"] | None = None
+    status: SearchStatus | None = None
 
 
 class TrialsQuery(PageQuery):
@@ -481,4 +484,4 @@ class NegativesQuery(PageQuery):
 
 class ChampionsQuery(PageQuery):
     kernel: str | None = Field(None, max_length=100)
-    replaced: bool = Field(False, description="also those that are champions no more")
+    replaced: bool = Field(False, description="also former champions")

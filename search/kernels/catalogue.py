@@ -10,6 +10,7 @@ from pathlib import Path
 
 from greenfast.search.errors import GreenfastError, SpecError, UsageError, unknown_name
 from greenfast.search.kernels.expressions import Expression, Value, expression, require_names
+from greenfast.search.kernels.freshness import LoadedKernel
 from greenfast.search.kernels.probe_spec import (
     check_template_probes,
     read_probes,
@@ -48,7 +49,7 @@ class Catalogue:
         """`headers`: the only folders for `#include "gf/..."`, where they are not those of the roots and ours."""
         self._roots = tuple(roots)
         self._headers = headers
-        self._loaded: dict[str, KernelSpec] = {}
+        self._loaded: dict[str, LoadedKernel] = {}
 
     @classmethod
     def from_environment(cls) -> Catalogue:
@@ -85,13 +86,20 @@ class Catalogue:
         return tuple(sorted(self.folders))
 
     def kernel(self, name: str) -> KernelSpec:
-        """The kernel of that name; UsageError when unknown, SpecError when its files do not hold together."""
-        if name not in self._loaded:
-            folders = self.folders
-            if name not in folders:
-                raise unknown_name("kernel", name, folders)
-            self._loaded[name] = load_kernel(folders[name])
-        return self._loaded[name]
+        """The kernel of that name, read again when its files have changed.
+
+        UsageError when it is unknown, SpecError when its files contradict each other.
+        """
+        loaded = self._loaded.get(name)
+        if loaded is not None and loaded.was_examined():
+            return loaded.kernel
+        folders = self.folders
+        if name not in folders:
+            raise unknown_name("kernel", name, folders)
+        if loaded is None or not loaded.is_current(folders[name]):
+            self._loaded.pop(name, None)
+            loaded = self._loaded[name] = LoadedKernel.read(folders[name], load_kernel)
+        return loaded.kernel
 
     def kernels(self) -> tuple[KernelSpec | GreenfastError, ...]:
         """Every kernel, or the error that stands in its place: one broken folder does not hide the others."""

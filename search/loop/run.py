@@ -30,6 +30,7 @@ from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import (
     STRATEGIES,
     Infeasible,
@@ -69,10 +70,12 @@ class Control(StrEnum):
 
 
 class Ended(StrEnum):
-    COMPLETED = "completed"
-    PAUSED = "paused"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+    """The statuses in which a run leaves its search."""
+
+    COMPLETED = SearchStatus.COMPLETED
+    PAUSED = SearchStatus.PAUSED
+    CANCELLED = SearchStatus.CANCELLED
+    FAILED = SearchStatus.FAILED
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
+    """How a run left its search. `closing`: the findings of the confirmation, if there was one."""
+
     ended: Ended
     why: str
+    closing: str = ""
 
 
 @dataclass
@@ -241,7 +247,7 @@ class SearchRun:
             self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
-        return RunResult(result.ended, f"{result.why}; {done.said}")
+        return RunResult(result.ended, result.why, done.said)
 
     def _interrupt(self) -> None:
         self.stop.set()

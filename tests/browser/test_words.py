@@ -75,11 +75,3 @@ def test_long_text_says_how_much_is_left_out():
         words.shortened("a" * 50 + "b" * 50, 20)
         == "aaaaaaaaaa\n[... 80 characters left out ...]\nbbbbbbbbbb"
     )
-
-
-def test_a_finding_is_the_sentence_without_the_changes():
-    assert (
-        words.finding("tile_m 32 -> 64 (against wmma:a): 9 bytes spill", "wmma:a")
-        == "9 bytes spill"
-    )
-    assert words.finding("9 bytes spill", "wmma:a") == "9 bytes spill"

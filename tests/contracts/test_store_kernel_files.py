@@ -1,4 +1,4 @@
-"""The files that searches ran with, champions of earlier versions, and how long a worker has been silent."""
+"""Kernel files kept with searches, checks kept with champions, and earlier scopes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import store_values as values
 from sqlalchemy import func, select
 from sqlalchemy import text as sql
-from test_store_champions import COMPILED, ENVIRONMENT, scope, searched
+from test_store_champions import scope, searched
 
+from greenfast.app.history import recheck_of
 from greenfast.db.models import KernelFileRecord, ManifestRecord
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.frozen import KernelFiles
@@ -48,7 +49,7 @@ class TestFiles:
                 sql("UPDATE kernel_files SET text = 'other' WHERE digest = :digest"),
                 {"digest": FILES.manifest[1][1]},
             )
-        with pytest.raises(Fault, match="axpy/reference.py") as refused:
+        with pytest.raises(Fault, match=r"axpy/reference\.py") as refused:
             store.frozen_files(search.id)
         assert refused.value.code == "source_damaged"
 
@@ -91,11 +92,14 @@ class TestChampions:
         store.record_confirmation(
             claim, dataclasses.replace(values.confirmation(1, False), checks=CHECKS)
         )
-        assert store.champion(scope()) == before, "a refutation retires nobody by itself"
+        refuted = store.champion(scope())
+        assert refuted.failed_recheck.confirmation.trial == 1
+        assert recheck_of(refuted, None).startswith("its last recheck failed: ")
+        assert dataclasses.replace(refuted, failed_recheck=None) == before, "and it stays champion"
         store.record_confirmation(claim, dataclasses.replace(values.confirmation(1), checks=CHECKS))
         after = store.champion(scope())
         assert after.checks == CHECKS and after.confirmation.confirmation.checks == CHECKS
-        assert after.promoted_at == before.promoted_at and COMPILED and ENVIRONMENT
+        assert after.promoted_at == before.promoted_at and after.failed_recheck is None
 
 
 class TestSilence:

@@ -73,9 +73,10 @@ class TestRecording:
         values.run_trial(store, claim, 2, values.rejected(), template="scalar")
         values.run_trial(store, claim, 3, values.faulted())
         sentences = [row.sentence for row in store.trials(claim.search_id).items]
+        changes = "tile_m 16 -> 32, padding false -> true"
         assert sentences == [
             "modelled: 100.0 us",
-            "tile_m 16 -> 32, padding false -> true (against wmma:flashcore_a): correctness said no",
+            f"{changes} (against wmma:flashcore_a): correctness said no",
             "template wmma -> scalar (against wmma:flashcore_a): correctness said no",
             "the compiler is missing",
         ]

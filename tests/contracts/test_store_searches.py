@@ -75,7 +75,7 @@ class TestSearches:
         store.request_control(paused.id, "pause")
         assert [row.id for row in store.searches(status="paused").items] == [paused.id]
         assert [row.id for row in store.searches(status="queued").items] == [queued.id]
-        with pytest.raises(UsageError, match="known: .*queued"):
+        with pytest.raises(UsageError, match=r"known: .*queued"):
             store.searches(status="lost")
 
     def test_a_foreign_cursor_is_refused(self, store):

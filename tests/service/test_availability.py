@@ -1,21 +1,31 @@
-"""/healthz answers whatever else goes on, and nobody can hold the service up by sending half a request."""
+"""/healthz answers whatever else happens, and half-sent requests do not block the service."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
 import socket
 import sqlite3
 import threading
+import time
+import uuid
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from service_home import axpy, until
+import uvicorn
+from service_home import axpy, children, until
+from sqlalchemy.engine import make_url
 
 from greenfast.app.routes.health import readyz
+from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
+from greenfast.app.service.server import listen
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
@@ -23,6 +33,10 @@ from greenfast.search.errors import Fault
 
 WRITES = 120  # more than threads and waiting places together
 HALF_SENT = 300
+READY_WITHIN_S = 2.0
+POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
+if POSTGRES:
+    import psycopg
 
 
 def get(url: str) -> httpx.Response:
@@ -97,13 +111,13 @@ def test_readyz_does_not_wait_for_a_hanging_database_and_keeps_one_thread_only(t
     services.close()
 
 
-def test_half_sent_requests_are_closed_and_healthz_answers_meanwhile(home):
+@pytest.mark.parametrize("count", [HALF_SENT, pytest.param(1010, marks=pytest.mark.slow)])
+def test_half_sent_requests_are_closed_and_healthz_answers_meanwhile(home, count):
+    raise_descriptor_limit()  # of this process, which opens the sockets
     _, url = home.serve("--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="2")
     address = (urlsplit(url).hostname, urlsplit(url).port)
     with ExitStack() as opened:
-        sockets = [
-            opened.enter_context(socket.create_connection(address)) for _ in range(HALF_SENT)
-        ]
+        sockets = [opened.enter_context(socket.create_connection(address)) for _ in range(count)]
         for half in sockets:
             half.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
         assert get(f"{url}/healthz").json() == {"status": "ok"}
@@ -111,6 +125,79 @@ def test_half_sent_requests_are_closed_and_healthz_answers_meanwhile(home):
             half.settimeout(30)
             text = b"".join(iter(lambda half=half: half.recv(4096), b""))
             assert text.startswith(b"HTTP/1.1 408 ")
+
+
+async def reading_application(scope: Any, receive: Any, send: Any) -> None:
+    """Wait for the body, however long that takes."""
+    if scope["type"] == "http":
+        while (await receive()).get("more_body"):
+            pass
+
+
+def test_a_body_that_does_not_arrive_closes_the_connection_at_its_deadline():
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            reading_application,
+            lifespan="off",
+            log_level="critical",
+            http=bounded_protocol(60.0, 20, body_timeout_s=0.5),
+        )
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until(lambda: server.started, "the server listens")
+    try:
+        with socket.create_connection(listener.getsockname()) as half:
+            half.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nab")
+            half.settimeout(30)
+            answer = b"".join(iter(lambda: half.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def processes_of(server: str) -> list[int]:
+    """The server's main process and its children; empty where they are not on this machine."""
+    with psycopg.connect(server) as connection:
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        status = Path(f"/proc/{row[0]}/status")
+        if not status.exists() or "postgres" not in status.read_text().split("\n")[0]:
+            return []
+        parent = int(re.search(r"^PPid:\t(\d+)", status.read_text(), re.MULTILINE)[1])
+    return [parent, *children(parent)]
+
+
+@pytest.mark.skipif(not POSTGRES, reason="GREENFAST_TEST_POSTGRES names no server")
+def test_a_stopped_database_server_leaves_healthz_and_is_reported_by_readyz_in_time(home):
+    server = make_url(POSTGRES).set(drivername="postgresql").render_as_string(False)
+    if not processes_of(server):
+        pytest.skip("the PostgreSQL server runs on another machine")
+    schema = f"greenfast_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}")
+        options = {"options": f"-csearch_path={schema}"}
+        database = make_url(POSTGRES).update_query_dict(options).render_as_string(False)
+        _, url = home.serve("--workers", "0", GREENFAST_DATABASE_URL=database)
+        assert get(f"{url}/readyz").status_code == 200
+        stopped = processes_of(server)
+        try:
+            for process in stopped:
+                os.kill(process, signal.SIGSTOP)
+            for _ in range(2):
+                begun = time.monotonic()
+                refused = get(f"{url}/readyz")
+                assert time.monotonic() - begun < READY_WITHIN_S
+                assert refused.status_code == 503 and refused.json()["code"] == "database_slow"
+                assert get(f"{url}/healthz").json() == {"status": "ok"}
+        finally:
+            for process in reversed(stopped):
+                os.kill(process, signal.SIGCONT)
+        until(lambda: get(f"{url}/readyz").status_code == 200, "the database answers again")
+        home.end_all()
+        admin.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 def test_more_connections_than_fit_replace_those_that_wait_longest(home):

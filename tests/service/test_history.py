@@ -204,7 +204,7 @@ class TestOneMoreWorkload:
         client = rest()
         assert client.control(search, "confirm")["status"] == "queued"
         refused = edited.home.run("confirm", whole["id"])
-        assert refused.code == 2 and "measured no right candidate" in refused.err
+        assert refused.code == 2 and "measured no correct candidate" in refused.err
 
     def test_it_can_be_searched(self, edited):
         edited.reset()

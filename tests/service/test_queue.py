@@ -9,7 +9,8 @@ import pytest
 import store_values as values
 from service_home import until
 
-from greenfast.app.views.progress import ordinal
+from greenfast.app.cli.search import show_search
+from greenfast.app.views.progress import ordinal, search_detail
 from greenfast.db.store import Store
 
 
@@ -50,6 +51,8 @@ def test_a_queued_search_has_its_place_and_no_worker_is_said_to_be_there(home, s
     listed = httpx.get(f"{url}/api/v1/searches", trust_env=False).json()
     assert [item["queue_position"] for item in listed["items"]] == [3, 2, 1]
     assert (listed["queued"], listed["workers_alive"]) == (3, 0)
+    assert names(get(url).text) == ["search 0", "search 1", "search 2"], "the next one first"
+    assert names(get(url, status="queued").text) == ["search 0", "search 1", "search 2"]
     for page in (get(url), get(f"{url}/searches/{rows[1].id}")):
         assert "2nd of 3, no worker is running" in page.text and "submitted" in page.text
     assert "2nd of 3, no worker is running" in " ".join(
@@ -64,6 +67,24 @@ def test_a_worker_is_alive_while_it_runs(home, store):
     until(lambda: store.queue_state().workers_alive == 1, "the worker is seen")
     worker.terminate()
     until(lambda: store.queue_state().workers_alive == 0, "the worker is gone")
+
+
+def test_a_killed_worker_counts_until_its_sign_of_life_is_too_old(home, store):
+    worker = home.start("worker")
+    until(lambda: store.queue_state().workers_alive == 1, "the worker is seen")
+    worker.kill()
+    worker.wait()
+    assert store.queue_state(alive_s=3600).workers_alive == 1, "it could not sign off"
+    until(lambda: store.queue_state(alive_s=1.0).workers_alive == 0, "the worker counts as gone")
+    store.worker_seen("another")
+    assert store.queue_state(alive_s=60).workers_alive >= 1
+
+
+def test_a_command_that_shows_a_queued_search_tells_that_no_worker_runs(store, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    row = store.submit(values.plan())
+    show_search(search_detail(store, row.id))
+    assert "1st of 1, no worker is running" in " ".join(capsys.readouterr().out.split())
 
 
 def test_older_pages_show_each_search_once_beside_many_active_ones(home, store):

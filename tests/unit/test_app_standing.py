@@ -13,11 +13,11 @@ from greenfast.app.views.progress import standing
 
 def test_the_best_of_modelled_times_is_said_to_be_no_more_than_the_lowest():
     best = SimpleNamespace(time_kind="modelled", time_band=2.0)
-    assert "6 other right candidates lie" in standing(
+    assert "6 other correct candidates lie" in standing(
         best, 6
     ) and "cannot be told apart" in standing(best, 6)
-    assert "1 other right candidate lies" in standing(best, 1)
-    assert "no other right candidate" in standing(best, 0)
+    assert "1 other correct candidate lies" in standing(best, 1)
+    assert "no other correct candidate" in standing(best, 0)
     assert standing(SimpleNamespace(time_kind="measured", time_band=1.01), 0) == ""
 
 

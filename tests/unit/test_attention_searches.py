@@ -84,7 +84,7 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
 
     sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
     result = SearchRun(plan, context, sink, store.history(claim), on_trial).run()
-    store.finish(claim, result.ended, result.why)
+    store.finish(claim, result.ended, result.why, result.closing)
     return result.ended
 
 

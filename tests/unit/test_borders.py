@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("search", "db", "app")
 SEARCH = (
     "errors",
+    "status",
     "text",
     "json_values",
     "digest",

@@ -270,7 +270,7 @@ def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_proc
     winner = next(trial for trial in sink.trials if trial.number == found.trial)
     assert (
         result.ended is Ended.COMPLETED
-        and result.why == f"every valid candidate was tried; {found.sentence}"
+        and (result.why, result.closing) == ("every valid candidate was tried", found.sentence)
     )
     assert found.confirmed and gpu.processes == 3
     assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(
@@ -357,7 +357,7 @@ def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_
         and [comparison.against for comparison in last.comparisons] == ["baseline"]
         and gpu.processes == 6
     )
-    assert "it is slower than" in first.sentence and result.why.endswith(last.sentence)
+    assert "it is slower than" in first.sentence and result.closing.endswith(last.sentence)
 
 
 def test_who_takes_the_winners_place_gets_the_safety_verdict_that_it_was_spared(start):
@@ -516,7 +516,7 @@ def test_a_fault_while_confirming_is_ours_and_the_search_still_completes(start):
         f"trial {found.trial} is not confirmed, through no fault of its own: the measuring child "
         "was lost"
     )
-    assert result.why.endswith(found.sentence) and gpu.processes == 2  # tried again once
+    assert result.closing == found.sentence and gpu.processes == 2  # tried again once
 
 
 def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
@@ -561,7 +561,8 @@ def test_without_anything_faster_than_the_baseline_there_is_nothing_to_confirm(s
     gpu, sink = ScatteringGpu(by_threads({(128, 1): 5.0})), ListSink()
     _, result = start(gpu, sink, trials=4)
     assert sink.confirmations == [] and gpu.processes == 0
-    assert result.why == "the budget is spent; no candidate was measured faster than the baseline"
+    assert result.why == "the budget is spent"
+    assert result.closing == "no candidate was measured faster than the baseline"
 
 
 def test_a_request_may_do_without(start):
@@ -592,7 +593,7 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
     sink = ListSink()
     _, result = start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": broken})
     assert sink.confirmations[0].confirmed and sink.peers == []
-    assert result.why.endswith("peers were not compared: the peers' child was lost")
+    assert result.closing.endswith("peers were not compared: the peers' child was lost")
 
 
 def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):

@@ -1,4 +1,4 @@
-"""Stored documents: exact both ways, readable by later versions, refused when they are from a newer one."""
+"""Domain values survive their stored form unchanged, and unknown or damaged forms are refused."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_verdict_comes_back_as_it_was(verdict):
 
 
 def test_lines_are_details_and_findings_are_not():
-    document, details = convert.verdict_json(annotated())
+    document, _ = convert.verdict_json(annotated())
     short = convert.verdict_of(document)
     assert gate_result(short, "performance").evidence.timings[0].lines == ()
     assert gate_result(short, "safety").evidence == gate_result(annotated(), "safety").evidence
@@ -187,7 +187,7 @@ def test_a_sampler_comes_back_and_what_has_no_json_form_is_refused():
 
 def test_a_newer_document_is_refused_by_name():
     document = convert.plan_json(values.plan()).replace('"schema":1', '"schema":2')
-    with pytest.raises(Fault, match="schema 2.*up to 1") as refused:
+    with pytest.raises(Fault, match=r"schema 2.*up to 1") as refused:
         convert.plan_of(document)
     assert refused.value.code == "record_newer"
 

@@ -45,8 +45,10 @@ def older(path: Path) -> None:
     connection = sqlite3.connect(path)
     for table in ("searches", "trials"):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
-    connection.execute("ALTER TABLE trials DROP COLUMN time_mode")
-    connection.execute("ALTER TABLE searches DROP COLUMN manifest_digest")
+    for column in ("time_mode", "finding"):
+        connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
+    for column in ("manifest_digest", "closing"):
+        connection.execute(f"ALTER TABLE searches DROP COLUMN {column}")
     for table in (
         "champions",
         "peers",
@@ -450,6 +452,7 @@ def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
         [sys.executable, "-c", FULL, url(path)],
         capture_output=True,
         text=True,
+        check=False,
         env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
     )
     first, second = done.stdout.splitlines() or [done.stderr, ""]
@@ -460,7 +463,8 @@ def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert (
         connection.execute(
-            "SELECT (SELECT count(*) FROM evidence), (SELECT count(*) FROM trials WHERE verdict IS NOT NULL), "
+            "SELECT (SELECT count(*) FROM evidence), "
+            "(SELECT count(*) FROM trials WHERE verdict IS NOT NULL), "
             "(SELECT trials_done FROM searches)"
         ).fetchone()
         == (int(second),) * 3
@@ -469,7 +473,7 @@ def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
 
 
 def test_a_copy_of_database_and_log_at_any_moment_is_whole(path, tmp_path):
-    """What a power cut leaves: the file and its log as they are on disk, without the shared memory."""
+    """The file and its log as they are on disk, without shared memory, as after a power cut."""
     store = Store.open(url(path))
     search = store.submit(values.plan())
     claim = store.claim("worker", 30.0)

@@ -62,6 +62,7 @@ def test_a_server_that_never_answers_is_one_sentence_after_the_connect_timeout(s
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
+        check=False,
         timeout=LONGEST_WAIT_S,
     )
     assert done.stdout.startswith("database_unreachable ") and done.stdout.count("\n") == 1
@@ -127,7 +128,7 @@ class Relay:
 
 @needs_server
 def test_a_server_that_falls_silent_is_a_fault_and_not_a_hung_thread():
-    """Its kernel acknowledges everything, as that of a stopped server does: only our own deadline helps."""
+    """As with a stopped server, its kernel acknowledges all data: only our own deadline helps."""
     url = parse_url(POSTGRES)
     relay = Relay(url.host or "127.0.0.1", url.port or 5432)
     database = Database(

@@ -34,19 +34,21 @@ def big(tmp_path_factory):
             "recorded_at": "recorded_at + n",
             "is_baseline": "0",
         }
-        chosen = ", ".join(varied.get(column, column) for column in columns)
+        values_sql = ", ".join(varied.get(column, column) for column in columns)
         session.execute(
             text(
-                "WITH RECURSIVE count(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
-                f"INSERT INTO trials SELECT {chosen} FROM count JOIN trials ON trials.number = (n % 3 = 0) "
-                "WHERE trials.search_key = 2"
+                "WITH RECURSIVE count(n) AS "
+                "(SELECT 2 UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
+                f"INSERT INTO trials SELECT {values_sql} FROM count "
+                "JOIN trials ON trials.number = (n % 3 = 0) WHERE trials.search_key = 2"
             ),
             {"last": TRIALS - 1},
         )
         session.execute(
             text(
-                "INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details FROM trials t "
-                "JOIN evidence e ON e.search_key = 2 AND e.number = 0 WHERE t.search_key = 2 AND t.number > 1"
+                "INSERT INTO evidence SELECT t.search_key, t.number, e.verdict, e.details "
+                "FROM trials t JOIN evidence e ON e.search_key = 2 AND e.number = 0 "
+                "WHERE t.search_key = 2 AND t.number > 1"
             )
         )
     plans: list[str] = []

@@ -169,7 +169,7 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
     )
     assert told_of(trial, plan) is None, "a strategy hears no objective"
     shown = figures(trial, (), "right:plain")
-    assert shown.get("time_median_us") is None and shown["sentence"] == result.sentence
+    assert shown.time_median_us is None and shown.sentence == result.sentence
 
 
 def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):

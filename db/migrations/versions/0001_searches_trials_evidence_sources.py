@@ -1,4 +1,4 @@
-"""Searches with their leases, trials with the figures that people sort by, evidence, and sources."""
+"""Searches with their leases, trials with the figures for sorting, evidence, and sources."""
 
 import sqlalchemy as sa
 from alembic import op

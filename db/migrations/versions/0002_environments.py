@@ -1,6 +1,6 @@
-"""What results depend on beside the candidate (device, toolchain, versions), once a distinct environment.
+"""Environments: device, toolchain and versions, stored once and named by digest.
 
-The columns that name one are no foreign keys: SQLite would have to copy both tables to add them.
+The columns that hold a digest are no foreign keys: SQLite would copy both tables to add them.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""What fresh processes said of winners, champions by scope, peers, and who times on which GPU."""
+"""Confirmations of winners, champions by scope, peers, and GPU leases."""
 
 import sqlalchemy as sa
 from alembic import op

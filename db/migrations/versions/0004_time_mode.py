@@ -1,4 +1,4 @@
-"""How a trial's measured time found the caches, beside its kind."""
+"""The mode of a trial's measured time (hot, cold), beside its kind."""
 
 import sqlalchemy as sa
 from alembic import op

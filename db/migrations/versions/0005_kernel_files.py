@@ -1,10 +1,10 @@
-"""Files that searches ran with, and which checks a champion passed.
+"""The kernel files that searches ran with, and the checks that a champion passed.
 
-Scopes of champions now name workloads by their values. A migration knows neither those nor the
-kernel's files, so rows stay as they are: a scope without values keeps its digest, and
-`Champions.adopt` rewrites it when a process has a kernel whose digest the row names.
+Scopes of champions now name workloads by their values. A migration knows neither the values nor
+the kernel's files, so it leaves the rows alone. A scope without values keeps its digest until a
+process has a kernel of that digest; then `Champions.adopt` rewrites it.
 
-The column that names a manifest is no foreign key: SQLite would have to copy the table to add it.
+The column that names a manifest is no foreign key: SQLite would copy the table to add it.
 """
 
 import sqlalchemy as sa

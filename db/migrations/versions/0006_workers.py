@@ -1,4 +1,4 @@
-"""Which worker processes live: each writes its row every few seconds."""
+"""The worker processes that are alive: each renews its row every few seconds."""
 
 import sqlalchemy as sa
 from alembic import op
