@@ -37,7 +37,7 @@ from greenfast.search.loop.scope import scope_of
 from greenfast.search.peers import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
-from greenfast.search.targets.base import Target
+from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Trial
 
@@ -180,12 +180,14 @@ class Services:
         kernel = files.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
-        if check_target_name(plan.target)[0] != "replay":  # which compiles nothing
+        if isinstance(target, Runner):  # a recording compiles nothing
             self.toolchain.require_right()
         measuring = (
             {
-                "checker": self.target(
-                    f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
+                "checker": runner(
+                    self.target(
+                        f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
+                    )
                 ),
                 "compare_peers": compare_peers,
             }

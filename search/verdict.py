@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -167,14 +166,6 @@ class Timing:
     ] = ()  # modelled us that each resource alone would take, the longest first
     mix: tuple[tuple[str, float], ...] = ()  # counted warp instructions of all launches, by class
     mode: str = ""  # how a measured time found the caches: "hot" | "cold"
-
-
-# The baseline's, for whoever is compared with it: the call waits while they are being taken. None: no baseline that is right.
-BaselineTimings = Callable[[], "tuple[Timing, ...] | None"]
-
-
-def no_baseline() -> None:
-    """There is nothing to compare with, or this is the baseline."""
 
 
 @dataclass(frozen=True)

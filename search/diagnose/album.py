@@ -20,8 +20,7 @@ from greenfast.search.gates.safety import checked_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate
-from greenfast.search.render import RenderedSource
+from greenfast.search.loop.evaluate import Evaluated, EvaluationContext, evaluate, prepare
 from greenfast.search.shipped import ALBUM
 from greenfast.search.space.candidate import (
     Candidate,
@@ -30,8 +29,8 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
-from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import Cubin, Toolchain
+from greenfast.search.targets.base import Runner
+from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
     Green,
     Rejected,
@@ -157,7 +156,7 @@ class Judged:
         )
 
 
-def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
+def judge(entry: Entry, catalogue: Catalogue, target: Runner, toolchain: Toolchain) -> Judged:
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
@@ -183,7 +182,7 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
 
 
 def _after_sibling(entry: Entry, context: EvaluationContext) -> EvaluationContext:
-    """The bench of a search in which the entry's sibling was trial 0."""
+    """The context of a search in which the entry's sibling was trial 0."""
     context = replace(context, siblings=Siblings(context.kernel))
     sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), context)
     context.siblings.learn(Trial(0, sibling, evaluate(sibling, context).verdict, None, 0.0))
@@ -231,13 +230,10 @@ def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
 
 
 def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFinding, ...]:
-    """What the target's checks see in the first run that shows anything."""
-    source = context.render(candidate)
-    assert isinstance(source, RenderedSource)
-    cubin = context.toolchain.compile(source, context.target.device.arch)
-    assert isinstance(cubin, Cubin)
-    subject: Subject = context.subject(candidate, source, cubin)
-    for run in context.target.check(subject.program, checked_problems(subject)):
+    """The findings of the first checked run that has any."""
+    subject = prepare(candidate, context, with_cubin=False)
+    assert isinstance(subject, Subject)
+    for run in subject.target.check(subject.program, checked_problems(subject)) or ():
         if run.findings:
             return run.findings
     return ()

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.gates.base import Subject, passed
+from greenfast.search.gates.base import Baseline, Subject, passed
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
@@ -32,12 +32,13 @@ ENOUGH_CASES = (
 
 class CorrectnessGate:
     name = "correctness"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult:
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
-        siblings = subject.siblings if promised(subject.template) else None
+        siblings = subject.conditions.siblings if promised(subject.template) else None
         for execution in subject.target.execute(subject.program, _problems(subject)):
             found, reason = compare(subject, execution)
             if siblings is not None:
@@ -51,7 +52,7 @@ class CorrectnessGate:
             if (
                 failures >= ENOUGH_FAILURES
                 or (failures and execution.failure)
-                or subject.cancelled()
+                or subject.conditions.stop.is_set()
             ):
                 break
         evidence = CorrectnessEvidence(tuple(checks))
@@ -87,8 +88,8 @@ def _problems(subject: Subject) -> list[Problem]:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
-    if subject.siblings is not None:
-        cases += _cases_of_sibling(subject, subject.siblings, cases)
+    if subject.conditions.siblings is not None:
+        cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     return _laid_out(subject, cases)
 
 

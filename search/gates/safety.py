@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
-from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.gates.base import Baseline, Subject, passed, unavailable
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.targets.base import Checked, Target
+from greenfast.search.targets.base import Checked, Runner
 from greenfast.search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
 
 LOOKED_FOR = (
@@ -36,15 +36,16 @@ OF_THE_HOST = (
 
 class SafetyGate:
     name = "safety"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult:
         if subject.source.raw_asm:
             return unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
         problems = checked_problems(subject)
         checked = subject.target.check(subject.program, problems)
         if checked is not None:
             return self._result(subject, checked)
-        checker = subject.checker
+        checker = subject.conditions.checker
         if checker is None:
             return unavailable(
                 self.name,
@@ -87,7 +88,7 @@ class SafetyGate:
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
                 sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
                 return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
-            if subject.cancelled():
+            if subject.conditions.stop.is_set():
                 return unavailable(
                     self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed"
                 )
@@ -112,7 +113,7 @@ def like(facts: Device) -> Device:
     )
 
 
-def where(checker: Target, target: Target) -> str:
+def where(checker: Runner, target: Runner) -> str:
     """`emulator:h200`, and whose place it takes when the emulator does not know the GPU itself."""
     if checker.device.name == target.device.name:
         return checker.name

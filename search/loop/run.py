@@ -24,7 +24,13 @@ from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import (
+    Evaluated,
+    EvaluationContext,
+    evaluate,
+    no_baseline,
+    timings_of,
+)
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
@@ -52,7 +58,6 @@ from greenfast.search.verdict import (
     Timing,
     Trial,
     Verdict,
-    no_baseline,
     performance_of,
 )
 
@@ -144,7 +149,7 @@ class SearchRun:
         self.siblings = Siblings(context.kernel, history.checks_of)
         self.context = replace(
             context,
-            cancelled=self.stop.is_set,
+            stop=self.stop,
             baseline=baseline,
             min_gain=plan.min_gain,
             mode=plan.mode,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError, UsageError
-from greenfast.search.gates import GateLimits
+from greenfast.search.gates import Baseline, GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.kernels.spec import KernelSpec, Workload
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (
     Heading,
@@ -31,19 +31,19 @@ from greenfast.search.recordings.contents import (
 )
 from greenfast.search.recordings.file import as_kept, rounded, write
 from greenfast.search.recordings.lattice import Lattice, lattice_points
-from greenfast.search.recordings.rules import standing
+from greenfast.search.recordings.rules import recorded_acceptance
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import CompileFailed, Toolchain
+from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
     CheckEvidence,
     CorrectnessEvidence,
     GateResult,
     PerformanceEvidence,
     PtxasEvidence,
-    Stage,
+    Rejected,
     TimeKind,
 )
 
@@ -126,13 +126,14 @@ class Sweep:
             include_dirs,
             limits,
             order.seed,
-            self.stopping.is_set,
+            stop=self.stopping,
             baseline=self._baseline,
             min_gain=order.min_gain,
         )
         space = Space(order.kernel.template(order.template), compiled, target.device)
         self.points = lattice_points(space, order.lattice)
-        self._greenfast, self._timings = greenfast, None
+        self._greenfast = greenfast
+        self._compared_with: Baseline | None = None
 
     @property
     def total(self) -> int:
@@ -265,29 +266,33 @@ class Sweep:
 
     def _establish_baseline(self, journal: Journal, known: bool) -> None:
         """Right and timed in this process, too: the others need its program. Its row is that of the first process."""
-        row, results = self._judged(0, self._baseline, journal.run)
+        row, results = self._judged(0, self._baseline, journal.run, None)
         if row.stage is not None:
             raise UsageError(
                 f"the baseline {self.order.baseline} is not right here: {row.stage}: {row.sentence}",
                 code="baseline_rejected",
                 mend="choose another with --baseline",
             )
-        self._timings = results[-1].evidence.timings
-        self._context.rival  # compiled once, before threads ask for it
+        evidence = results[-1].evidence
+        assert isinstance(evidence, PerformanceEvidence), "a correct baseline has times"
+        # Compiled here once, before threads need it.
+        self._compared_with = Baseline(evidence.timings, self._context.prepared_baseline)
         if not known:
             journal.add(row)
 
     def _row(self, number: int, candidate: Candidate, run: int) -> Row:
         for attempt in range(FAULT_TRIES):
             try:
-                return self._judged(number, candidate, run)[0]
+                return self._judged(number, candidate, run, self._compared_with)[0]
             except Fault:
                 if attempt == FAULT_TRIES - 1 or self.stopping.is_set():
                     raise
         raise AssertionError
 
-    def _judged(self, number: int, candidate: Candidate, run: int) -> tuple[Row, list[GateResult]]:
-        """The candidate through the gates; Fault for what is ours."""
+    def _judged(
+        self, number: int, candidate: Candidate, run: int, baseline: Baseline | None
+    ) -> tuple[Row, list[GateResult]]:
+        """Take the candidate through the gates; Fault for our own failures."""
         context = self._context
         values = tuple(value for _, value in candidate.parameters)
         source = context.render(candidate)
@@ -296,26 +301,26 @@ class Sweep:
                 f"template {candidate.template} does not render: {source.message}",
                 code="render_error",
             )
-        cubin = context.toolchain.compile(source, context.target.device.arch)
-        if isinstance(cubin, CompileFailed):
-            return Row(
+        subject = prepare(candidate, context, source)
+        if isinstance(subject, Rejected):
+            row = Row(
                 number,
                 candidate.template,
                 values,
                 source.digest,
-                Stage.COMPILE.value,
-                cubin.reason.value,
-                cubin.sentence,
+                subject.stage.value,
+                subject.reason.value,
+                subject.sentence,
                 None,
                 0,
                 None,
                 (),
                 run,
-            ), []
-        subject = context.subject(candidate, source, cubin, lambda: self._timings)
+            )
+            return row, []
         results: list[GateResult] = []
         for gate in GATES:
-            results.append(gate.judge(subject))
+            results.append(gate.judge(subject, baseline))
             if results[-1].reason is not None:
                 break
         return _row_of(number, candidate, source.digest, results, self.order.min_gain, run), results
@@ -353,8 +358,8 @@ def _row_of(
     values = tuple(value for _, value in candidate.parameters)
     stage, reason, sentence = last.gate, last.reason.value if last.reason else None, last.sentence
     if times:
-        found = standing(times, min_gain).reason
-        stage, reason, sentence = last.gate, found.value if found else None, ""
+        judged = recorded_acceptance(times, min_gain).reason
+        stage, reason, sentence = last.gate, judged.value if judged else None, ""
     if reason is None:
         stage, sentence = None, ""
     worst = _worst(checks)

@@ -63,7 +63,7 @@ def compare_peers(
         if cancelled():
             break
         rounds += _one_process(
-            replace(winner, seed=secrets.randbelow(LARGEST_SEED)), peers_file, cancelled
+            winner.with_seed(secrets.randbelow(LARGEST_SEED)), peers_file, cancelled
         )
         if not any(one.times for one in rounds):
             break  # nobody to time: other processes would say the same
@@ -112,7 +112,7 @@ def _request(
     winner: Subject, problems: Iterable[Problem], peers_file: Path, folder: Path
 ) -> dict[str, Any]:
     cubin = folder / "winner.cubin"
-    cubin.write_bytes(winner.cubin.code)
+    cubin.write_bytes(winner.machine_code.code)
     l2_bytes = winner.target.device.l2_bytes
     return {
         "peers": str(peers_file),

@@ -6,17 +6,16 @@ performance is `unavailable`, its evidence names the recording, and every time i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from greenfast.search.acceptance import acceptance_sentence, ratio_of_medians
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
-from greenfast.search.recordings.rules import standing, time_us
+from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.render import RenderedSource, render
@@ -28,7 +27,7 @@ from greenfast.search.space.candidate import (
     preset_candidate,
 )
 from greenfast.search.space.space import Space, resolve
-from greenfast.search.targets.base import Execution, GateLimits, Question, Target
+from greenfast.search.targets.base import Answering, GateLimits, Question
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     GateResult,
@@ -51,12 +50,8 @@ COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
 SOURCES_LOOKED_AT = 12
 
 
-class ReplayTarget(Target):
+class ReplayTarget(Answering):
     """One recording."""
-
-    measures = False
-    band = BAND
-    check_flop_limit = 0.0
 
     def __init__(self, which: str) -> None:
         self.name = f"replay:{which}"
@@ -86,15 +81,6 @@ class ReplayTarget(Target):
             )
         return _verdict(self._recording, row, question)
 
-    def load(self, source: RenderedSource, cubin: Any) -> Any:
-        raise self._runs_nothing()
-
-    def execute(self, program: Any, problems: Sequence[Any]) -> Iterator[Execution]:
-        raise self._runs_nothing()
-
-    def measure(self, *arguments: Any, **more: Any) -> Any:
-        raise self._runs_nothing()
-
     def identity(self) -> tuple[tuple[str, str], ...]:
         """The recording and its own environment: with it, its toolchain."""
         heading = self._recording.heading
@@ -108,13 +94,6 @@ class ReplayTarget(Target):
             ("recorded_on", found.get("target", "unknown")),
             ("recorded_at", heading.recorded_at),
             ("recorded_with", found.get("greenfast", "unknown")),
-        )
-
-    def _runs_nothing(self) -> UsageError:
-        return UsageError(
-            f"{self.name} answers from a record and runs nothing",
-            code="replay_runs_nothing",
-            mend="use emulator:h200 or cuda:0",
         )
 
 
@@ -169,31 +148,30 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
 def _replayed_time(recording: Recording, row: Row, question: Question) -> GateResult:
     heading = recording.heading
     known = dict(zip(recording.workload_names(), row.times, strict=True))
-    chosen = tuple((name, known[name]) for name in question.workloads)
+    recorded = tuple((name, known[name]) for name in question.workloads)
     timings = tuple(
         Timing(
             name,
-            time_us(one),
+            time_us(times),
             TimeKind.REPLAYED,
             "",
-            (("floor_us", one.floor_us), *one.health),
-            f"replayed from {heading.name}, row {row.number}: {one.note}",
+            (("floor_us", times.floor_us), *times.health),
+            f"replayed from {heading.name}, row {row.number}: {times.note}",
         )
-        for name, one in chosen
+        for name, times in recorded
     )
     ratio = interval = None
     words = ""
-    baseline = question.baseline()
+    baseline = question.baseline
     if baseline is not None:
         if question.against is not None and recording.row_of(question.against) is recording.rows[0]:
-            then = standing(tuple(one for _, one in chosen), heading.protocol.min_gain)
-            ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
-        else:
-            base = {one.workload: one.time_median_us for one in baseline}
-            ratio = math.exp(
-                sum(math.log(timing.time_median_us / base[timing.workload]) for timing in timings)
-                / len(timings)
+            then = recorded_acceptance(
+                tuple(times for _, times in recorded), heading.protocol.min_gain
             )
+            ratio, interval = then.ratio, then.interval if then.has_confidence else None
+            words = f"; when recorded {acceptance_sentence(then, heading.device.title)}"
+        else:
+            ratio = ratio_of_medians(timings, baseline)
             words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
     times = ", ".join(f"{timing.workload} {timing.time_median_us:.2f} us" for timing in timings)
     sentence = (

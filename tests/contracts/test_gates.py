@@ -16,7 +16,7 @@ from greenfast.search.gates import GATES, GateLimits
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate, like
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import Checked, Target
+from greenfast.search.targets.base import Checked, Runner
 from greenfast.search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
 
 
@@ -25,6 +25,11 @@ def emulator(artifacts, catalogue):
     return open_target(
         "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
     )
+
+
+def on(subject, target, checker=None):
+    """The subject, to be judged on another target."""
+    return replace(subject, conditions=replace(subject.conditions, target=target, checker=checker))
 
 
 def test_the_order_is_cheap_first():
@@ -54,7 +59,7 @@ def test_what_cannot_be_judged_here_is_never_passed(album, emulator, toolchain):
 
 def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
-    subject.source = replace(subject.source, raw_asm=True)
+    subject = replace(subject, source=replace(subject.source, raw_asm=True))
     result = SafetyGate().judge(subject)
     assert result.outcome is Outcome.UNAVAILABLE
     assert "holds inline assembly, which the emulator does not see" in result.sentence
@@ -64,12 +69,14 @@ def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, to
     class Unchecked:
         name = "cuda:0"
 
+        def load(self, source, cubin):
+            return None
+
         def check(self, program, problems):
-            return Target.check(self, program, problems)
+            return Runner.check(self, program, problems)
 
     subject = axpy_subject(album, emulator, toolchain)
-    _ = subject.program
-    subject.target = Unchecked()
+    subject = on(subject, Unchecked())
     result = SafetyGate().judge(subject)
     assert (
         result.outcome is Outcome.UNAVAILABLE
@@ -89,15 +96,14 @@ class Unchecking:
         return None
 
     def check(self, program, problems):
-        return Target.check(self, program, problems)
+        return Runner.check(self, program, problems)
 
 
 @pytest.fixture
 def on_a_gpu(album, emulator, toolchain):
     def subject(*args, checker=emulator, facts=None, **values):
         made = axpy_subject(album, emulator, toolchain, *args, **values)
-        made.target, made.checker = Unchecking(facts or emulator.device), checker
-        return made
+        return on(made, Unchecking(facts or emulator.device), checker)
 
     return subject
 
@@ -123,7 +129,7 @@ def test_a_checker_of_another_gpu_says_so(on_a_gpu):
 
 def test_inline_assembly_is_unavailable_to_a_checker_too(on_a_gpu):
     subject = on_a_gpu()
-    subject.source = replace(subject.source, raw_asm=True)
+    subject = replace(subject, source=replace(subject.source, raw_asm=True))
     assert SafetyGate().judge(subject).outcome is Outcome.UNAVAILABLE
 
 

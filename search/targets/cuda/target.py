@@ -26,7 +26,7 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import Answer, Arrays, answer
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.arena import description
@@ -116,7 +116,7 @@ class Program:
     path: Path
 
 
-class CudaTarget(Target):
+class CudaTarget(Runner):
     """GPU number `which` as CUDA counts."""
 
     measures = True
@@ -175,7 +175,9 @@ class CudaTarget(Target):
             with self._turn(self._uuid), self._lock.held(alone=True):
                 yield
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
+        if cubin is None:
+            raise Fault(f"{self.name} runs cubins only", code="no_cubin")
         self.prepare()
         # Never the same file twice: the end of one program must not take another's.
         program = Program(

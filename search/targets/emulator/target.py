@@ -18,7 +18,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import build
 from greenfast.search.targets.emulator import execute as native
@@ -85,7 +85,7 @@ class Program:
         return found
 
 
-class EmulatorTarget(Target):
+class EmulatorTarget(Runner):
     """Executes on the CPU with the limits of the GPU `which`."""
 
     measures = False
@@ -114,7 +114,7 @@ class EmulatorTarget(Target):
                 made.prepare()
                 self._build = made
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
