@@ -182,18 +182,7 @@ class Services:
         target = self.target(plan.target, include_dirs=files.include_dirs)
         if isinstance(target, Runner):  # a recording compiles nothing
             self.toolchain.require_right()
-        measuring = (
-            {
-                "checker": runner(
-                    self.target(
-                        f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
-                    )
-                ),
-                "compare_peers": compare_peers,
-            }
-            if target.measures
-            else {}
-        )
+        measures = target.measures
         return EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
@@ -203,9 +192,15 @@ class Services:
             files.include_dirs,
             plan.limits,
             plan.seed,
+            checker=self._checker(target, files.include_dirs) if measures else None,
+            compare_peers=compare_peers if measures else None,
             closing_checks=todays_checks(self.catalogue, kernel),
-            **measuring,
         )
+
+    def _checker(self, target: Target, include_dirs: tuple[Path, ...]) -> Runner:
+        """The emulator of the GPU that is most like the target's."""
+        name = f"emulator:{like(target.device).name}"
+        return runner(self.target(name, include_dirs=include_dirs))
 
     def search_run(
         self,

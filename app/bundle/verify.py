@@ -40,7 +40,7 @@ from greenfast.search.timing import (
     mean_of_processes,
     median_interval,
 )
-from greenfast.search.verdict import GateResult, Outcome, Rejected, TimeKind, Timing
+from greenfast.search.verdict import Failed, GateResult, Passed, Rejected, TimeKind, Timing
 
 PROCESSES = 3
 LARGEST_SEED = 2**31 - 1
@@ -189,7 +189,11 @@ def _rechecked(
     subject = _subject(context, bundle.launch, bundle.text("kernel.cu"))
     if isinstance(subject, Item):
         return [subject]
-    spent = f"{subject.machine_code.compile_s:.2f} s" if subject.machine_code.compile_s else "from the cache"
+    spent = (
+        f"{subject.machine_code.compile_s:.2f} s"
+        if subject.machine_code.compile_s
+        else "from the cache"
+    )
     items = [
         Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")
     ]
@@ -209,7 +213,7 @@ def _rechecked(
     return [*items, _time_item(context, bundle, subject)]
 
 
-def _subject(context: EvaluationContext, launch: dict[str, Any], text: str) -> Subject | Item:
+def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
     """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
     template = context.kernel.template(str(launch["template"]))
     candidate = Candidate(
@@ -243,9 +247,13 @@ def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
 
 
 def _item(result: GateResult) -> Item:
-    finding = {Outcome.PASSED: Finding.AGREES, Outcome.FAILED: Finding.DISAGREES}.get(
-        result.outcome, Finding.NOT_RECHECKED
-    )
+    match result:
+        case Passed():
+            finding = Finding.AGREES
+        case Failed():
+            finding = Finding.DISAGREES
+        case _:
+            finding = Finding.NOT_RECHECKED
     return Item(result.gate, finding, result.sentence)
 
 

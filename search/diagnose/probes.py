@@ -250,16 +250,16 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     if not got.shape == value.shape == bound.shape == compared.shape:
         raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got - value)
-        error[got == value] = 0.0  # equal infinities are right
-        wrong = compared & ~(error <= bound)  # NaN is never within
+        difference = np.abs(got - value)
+        difference[got == value] = 0.0  # equal infinities are right
+        wrong = compared & ~(difference <= bound)  # NaN is never within
     tiles = {axis: int(size(values)) for axis, size in stage.tiles}
     warp_rows = int(subject.template.warp_rows(values)) if subject.template.warp_rows else 0
     return _probed(
         execution,
         compared,
         wrong,
-        error,
+        difference,
         (got, value, bound),
         lambda: _where(stage, wrong, compared, got, tiles, warp_rows),
     )

@@ -286,13 +286,13 @@ def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
     """The lines of each report: a head at the margin and what is indented below it."""
     report: list[str] = []
     for line in body:
-        indented = bool(line) and line.startswith("    ")
+        indented = line is not None and line.startswith("    ")
         if report and not indented:
             yield report
             report = []
-        if line and not indented and line.startswith(_HEADS):
+        if line is not None and not indented and line.startswith(_HEADS):
             report = [line]
-        elif report and indented:
+        elif line is not None and report and indented:
             report.append(line.strip())
     if report:
         yield report

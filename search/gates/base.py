@@ -15,7 +15,7 @@ from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import GateLimits, Runner
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import GateResult, Outcome, Reason, Timing
+from greenfast.search.verdict import GateResult, Timing
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,3 @@ class Gate(Protocol):
     compares: bool  # whether the result depends on the baseline
 
     def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult: ...
-
-
-def passed(gate: str, sentence: str, evidence: Any) -> GateResult:
-    return GateResult(gate, Outcome.PASSED, sentence, evidence)
-
-
-def failed(gate: str, sentence: str, reason: Reason, evidence: Any = None) -> GateResult:
-    return GateResult(gate, Outcome.FAILED, sentence, evidence, reason)
-
-
-def unavailable(gate: str, sentence: str, evidence: Any = None) -> GateResult:
-    return GateResult(gate, Outcome.UNAVAILABLE, sentence, evidence)

@@ -11,21 +11,33 @@ from greenfast.search.acceptance import (
     bound_of,
     ratio_of_medians,
 )
-from greenfast.search.gates.base import Baseline, Subject, failed, passed, unavailable
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.targets.base import Execution, Failure, Rival
-from greenfast.search.verdict import GateResult, Outcome, PerformanceEvidence, Timing
+from greenfast.search.verdict import (
+    Failed,
+    Passed,
+    PerformanceEvidence,
+    Reason,
+    Timing,
+    Unavailable,
+)
 
 BINDING_SHARE = 0.8  # of the longest resource's time
+
+
+PerformanceResult = (
+    Passed[PerformanceEvidence] | Failed[PerformanceEvidence] | Unavailable[PerformanceEvidence]
+)
 
 
 class PerformanceGate:
     name = "performance"
     compares = True
 
-    def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> PerformanceResult:
         against = baseline.subject if baseline is not None else None
         rival = Rival(against.program, timed_problems(against)) if against is not None else None
         timings = subject.target.measure(
@@ -36,23 +48,23 @@ class PerformanceGate:
             lambda execution: left_wrong(subject, execution),
         )
         if isinstance(timings, Failure):
-            return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
+            return Failed(self.name, timings.sentence, timings.reason)
         if subject.target.measures:
             return self._measured(subject, timings)
         return self._modelled(subject, timings, baseline)
 
     def _modelled(
         self, subject: Subject, timings: tuple[Timing, ...], baseline: Baseline | None
-    ) -> GateResult:
+    ) -> PerformanceResult:
         """A modelled time orders candidates. One that cannot be is the model's fault, so it orders nothing."""
         if (impossible := below_bound(timings)) is not None:
-            return unavailable(
+            return Unavailable(
                 self.name, _implausible_sentence(impossible, subject.target.device.title)
             )
         evidence = PerformanceEvidence(timings, _ratio(timings, baseline), subject.target.band)
-        return unavailable(self.name, _modelled_sentence(evidence), evidence)
+        return Unavailable(self.name, _modelled_sentence(evidence), evidence)
 
-    def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
+    def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> PerformanceResult:
         """Only a time that is faster than the baseline's by `min_gain` passes."""
         acceptance = accept(timings, subject.conditions.min_gain)
         evidence = PerformanceEvidence(
@@ -60,16 +72,16 @@ class PerformanceGate:
         )
         sentence = acceptance_sentence(acceptance, subject.target.device.title)
         if acceptance.impossible is not None:
-            return failed(self.name, sentence, acceptance.reason, evidence)
+            return Failed(self.name, sentence, Reason.IMPLAUSIBLE, evidence)
         times = ", ".join(
             f"{timing.workload} {timing.time_median_us:.2f} us ({timing.note})"
             for timing in timings
         )
         if acceptance.decision is None:
-            return unavailable(self.name, f"measured: {times}; {sentence}", evidence)
+            return Unavailable(self.name, f"measured: {times}; {sentence}", evidence)
         if acceptance.reason is not None:
-            return failed(self.name, f"{sentence}; {times}", acceptance.reason, evidence)
-        return passed(self.name, f"{sentence}; {times}", evidence)
+            return Failed(self.name, f"{sentence}; {times}", acceptance.reason, evidence)
+        return Passed(self.name, f"{sentence}; {times}", evidence)
 
 
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:

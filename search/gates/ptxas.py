@@ -5,15 +5,17 @@ from __future__ import annotations
 from greenfast.search.devices.clusters import device_lacks, misdeclared
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
-from greenfast.search.gates.base import Baseline, Subject, passed
-from greenfast.search.verdict import GateResult, Outcome, PtxasEvidence, Reason
+from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.verdict import Failed, Passed, PtxasEvidence, Reason
 
 
 class PtxasGate:
     name = "ptxas"
     compares = False
 
-    def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult:
+    def judge(
+        self, subject: Subject, baseline: Baseline | None = None
+    ) -> Passed[PtxasEvidence] | Failed[PtxasEvidence]:
         evidence = figures(subject)
         device, limits = subject.target.device, subject.conditions.limits
         smem = evidence.smem_static_bytes + evidence.smem_dynamic_bytes
@@ -52,8 +54,8 @@ class PtxasGate:
         ]
         for failed, reason, sentence in over:
             if failed:
-                return GateResult(self.name, Outcome.FAILED, sentence, evidence, reason)
-        return passed(
+                return Failed(self.name, sentence, reason, evidence)
+        return Passed(
             self.name,
             f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
             f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})",

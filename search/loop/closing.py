@@ -24,7 +24,7 @@ from greenfast.search.loop.confirmation import (
     unconfirmed,
 )
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.verdict import GateResult, Outcome
+from greenfast.search.verdict import Failed, GateResult
 
 CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Set
     result, _ = _kept(lambda: safety_of(context, contender))
     if result is not None:
         settled.append((contender.number, result))
-    return result is not None and result.outcome is not Outcome.FAILED
+    return result is not None and not isinstance(result, Failed)
 
 
 def _confirmed(

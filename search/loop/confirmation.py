@@ -21,14 +21,16 @@ from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.targets.base import Failure, Rival
+from greenfast.search.targets.base import Failure, Rival, runner
 from greenfast.search.timing import Decision, Interval
 from greenfast.search.verdict import (
     Accepted,
+    Failed,
     GateResult,
     Green,
-    Outcome,
+    Passed,
     Rejected,
+    Skipped,
     Stage,
     TimeKind,
     Timing,
@@ -83,14 +85,14 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
         return None
     if any(timing.time_kind is not TimeKind.MEASURED for timing in evidence.timings):
         return None
-    if not is_baseline and result.outcome is not Outcome.PASSED:
+    if not is_baseline and not isinstance(result, Passed):
         return None
     safety = gate_result(trial.verdict, Stage.SAFETY)
     return Contender(
         trial.number,
         trial.candidate,
         time_us_of(evidence.timings),
-        safety is not None and safety.outcome is Outcome.SKIPPED,
+        isinstance(safety, Skipped),
     )
 
 
@@ -201,7 +203,7 @@ def _process(
 ) -> dict[str, ProcessTimes | str]:
     """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
     out differently from one process to the next."""
-    context.target.fresh()
+    runner(context.target).fresh()
     seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
     winner = prepared(seeded, finalists.winner.candidate)
     others = {role: prepared(seeded, finalists.by_role()[role].candidate) for role in roles}
@@ -209,11 +211,11 @@ def _process(
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
         _not_cancelled(context)
         result = CorrectnessGate().judge(subject)
-        if result.outcome is Outcome.FAILED and role != BASELINE:
+        if isinstance(result, Failed) and role != BASELINE:
             settle((finalists.by_role()[role] if role else finalists.winner).number, result)
-        if result.outcome is Outcome.FAILED and role != RUNNER_UP:
+        if isinstance(result, Failed) and role != RUNNER_UP:
             raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
-        if result.outcome is Outcome.FAILED:
+        if isinstance(result, Failed):
             found[role] = result.sentence
     for role, other in _shuffled(order, [item for item in others.items() if item[0] not in found]):
         _not_cancelled(context)

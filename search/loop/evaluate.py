@@ -25,17 +25,20 @@ from greenfast.search.text import file_line
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.verdict import (
     Accepted,
+    Failed,
     Faulted,
     GateResult,
     Green,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     Reason,
     Rejected,
+    Skipped,
     Stage,
     Timing,
     Verdict,
     performance_of,
+    rejection,
 )
 
 # The baseline's times for a candidate that is compared with it; None: no right baseline.
@@ -213,22 +216,17 @@ def _through_gates(
     subject: Subject, context: EvaluationContext, baseline_times: BaselineTimes
 ) -> Verdict:
     results: list[GateResult] = []
-    for number, gate in enumerate(GATES):
+    for gate in GATES:
         try:
-            result = _spared(gate.name, results, context.best_time_us)
-            if result is None:
-                baseline = _baseline(context, baseline_times()) if gate.compares else None
-                result = gate.judge(subject, baseline)
+            spared = _spared(gate.name, results, context.best_time_us)
+            baseline = _baseline(context, baseline_times()) if gate.compares else None
+            result = spared or gate.judge(subject, baseline)
         except (Fault, SpecError) as error:
             return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
-        results.append(result)
         context.on_result(result)
-        if result.outcome is Outcome.FAILED:
-            results += [
-                GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
-                for later in GATES[number + 1 :]
-            ]
-            return Rejected(Stage(gate.name), result.reason, result.sentence, tuple(results))
+        if isinstance(result, Failed):
+            return rejection(results, result)
+        results.append(result)
     return _right(tuple(results))
 
 
@@ -242,7 +240,7 @@ def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) ->
 
 def _spared(
     gate: str, results: list[GateResult], best_time_us: Callable[[], float]
-) -> GateResult | None:
+) -> Skipped | None:
     """Safety takes about a second of the host, so it is asked only of what would be the best: `green` is all that a
     candidate comes to that an accepted one beats."""
     if gate != Stage.SAFETY:
@@ -250,9 +248,8 @@ def _spared(
     time_us, best_us = measured_time_us(results), best_time_us()
     if time_us is None or time_us <= best_us:
         return None
-    return GateResult(
+    return Skipped(
         gate,
-        Outcome.SKIPPED,
         f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
         f"takes {best_us:.2f} us was there",
     )
@@ -261,14 +258,14 @@ def _spared(
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
     """Geometric mean over the workloads of what was measured, and found faster than the baseline."""
     found = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
-    if found is None or found.outcome is not Outcome.PASSED or not found.evidence.timings:
+    if not isinstance(found, Passed) or not isinstance(found.evidence, PerformanceEvidence):
         return None
-    return time_us_of(found.evidence.timings)
+    return time_us_of(found.evidence.timings) if found.evidence.timings else None
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
     """Accepted needs every gate to have said yes; what could not be judged here is at best green."""
-    if all(result.outcome is Outcome.PASSED for result in results):
+    if all(isinstance(result, Passed) for result in results):
         return Accepted(results)
     return Green(results)
 
@@ -282,15 +279,13 @@ def settled(verdict: Verdict, result: GateResult) -> Verdict:
     )
     if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
         return verdict
-    if result.outcome is Outcome.FAILED:
+    if isinstance(result, Failed):
         return Rejected(Stage(result.gate), result.reason, result.sentence, results)
     return _right(results)
 
 
 def _is_news(before: GateResult, now: GateResult) -> bool:
-    return before.outcome is Outcome.SKIPPED or (
-        before.outcome is Outcome.PASSED and now.outcome is Outcome.FAILED
-    )
+    return isinstance(before, Skipped) or (isinstance(before, Passed) and isinstance(now, Failed))
 
 
 def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from greenfast.search.gates import Baseline, GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.kernels.spec import Items, KernelSpec, Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (
@@ -40,11 +40,14 @@ from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
     CheckEvidence,
     CorrectnessEvidence,
+    Failed,
     GateResult,
     PerformanceEvidence,
     PtxasEvidence,
     Rejected,
     TimeKind,
+    Timing,
+    evidence_of,
 )
 
 # Safety is nothing to be replayed: the emulator tells it.
@@ -115,7 +118,7 @@ class Sweep:
             replace(check, seeds=min(check.seeds, order.check_seeds))
             for check in order.kernel.checks
         )
-        self._baseline = preset_candidate(*_preset(order), compiled)
+        self._baseline = _baseline_of(order, compiled)
         limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
         self._context = EvaluationContext(
             replace(order.kernel, checks=few),
@@ -321,16 +324,16 @@ class Sweep:
         results: list[GateResult] = []
         for gate in GATES:
             results.append(gate.judge(subject, baseline))
-            if results[-1].reason is not None:
+            if isinstance(results[-1], Failed):
                 break
         return _row_of(number, candidate, source.digest, results, self.order.min_gain, run), results
 
 
-def _preset(order: SweepOrder):
+def _baseline_of(order: SweepOrder, compiled: Items) -> Candidate:
     template, preset = order.kernel.preset(order.baseline)
     for workload in order.workloads:
         template.check_supports(workload)
-    return template, preset.name
+    return preset_candidate(template, preset.name, compiled)
 
 
 def _row_of(
@@ -343,34 +346,23 @@ def _row_of(
 ) -> Row:
     """Gate results as a row. A timed one's verdict comes from the samples as they are stored."""
     last = results[-1]
-    ptxas = next(
-        (result.evidence for result in results if isinstance(result.evidence, PtxasEvidence)), None
-    )
-    checks = next(
-        (
-            result.evidence.checks
-            for result in results
-            if isinstance(result.evidence, CorrectnessEvidence)
-        ),
-        (),
-    )
+    ptxas = evidence_of(results, PtxasEvidence)
+    correctness = evidence_of(results, CorrectnessEvidence)
+    checks = correctness.checks if correctness is not None else ()
     times = _times(last.evidence.timings) if isinstance(last.evidence, PerformanceEvidence) else ()
     values = tuple(value for _, value in candidate.parameters)
-    stage, reason, sentence = last.gate, last.reason.value if last.reason else None, last.sentence
-    if times:
-        judged = recorded_acceptance(times, min_gain).reason
-        stage, reason, sentence = last.gate, judged.value if judged else None, ""
-    if reason is None:
-        stage, sentence = None, ""
+    reason = last.reason if isinstance(last, Failed) else None
+    if times:  # the stored samples decide, as they will for every reader
+        reason = recorded_acceptance(times, min_gain).reason
     worst = _worst(checks)
     return Row(
         number,
         candidate.template,
         values,
         source_digest,
-        stage,
-        reason,
-        sentence,
+        last.gate if reason else None,
+        reason.value if reason else None,
+        last.sentence if reason and not times else "",
         ptxas,
         len(checks),
         worst and as_kept(worst),
@@ -395,7 +387,7 @@ def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
     )
 
 
-def _times(timings) -> tuple[Times, ...]:
+def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
     assert all(timing.time_kind is TimeKind.MEASURED for timing in timings)
     found = []
     for timing in timings:

@@ -30,22 +30,24 @@ from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets.base import Answering, GateLimits, Question
 from greenfast.search.verdict import (
     CorrectnessEvidence,
-    GateResult,
+    Failed,
     Green,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     PtxasEvidence,
     Reason,
     Rejected,
+    SafetyEvidence,
     Stage,
     TimeKind,
     Timing,
+    Unavailable,
     Verdict,
+    rejection,
 )
 
 # Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).
 BAND = 1.016
-GATE_NAMES = ("ptxas", "correctness", "performance", "safety")
 COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
 SOURCES_LOOKED_AT = 12
 
@@ -98,54 +100,48 @@ class ReplayTarget(Answering):
 
 
 def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
-    """The recorded verdict as far as a record can give it, against this search's limits and baseline."""
-    name, reason = recording.heading.name, Reason(row.reason) if row.reason else None
-    said = f"replayed from {name}: {row.sentence}"
-    if row.stage == Stage.COMPILE:
-        return Rejected(Stage.COMPILE, reason, said)
+    """The recorded verdict under this search's limits and baseline, as far as a record gives it."""
+    name = recording.heading.name
+    reason = Reason(row.reason) if row.reason else None
+    sentence = f"replayed from {name}: {row.sentence}"
+    if row.stage == Stage.COMPILE and reason is not None:
+        return Rejected(Stage.COMPILE, reason, sentence)
     over = _over(row.ptxas, question.limits)
-    if row.stage == Stage.PTXAS or over:
-        reason, said = over or (reason, said)
-        return _rejected([GateResult("ptxas", Outcome.FAILED, said, row.ptxas, reason)], said)
-    gates = [
-        GateResult(
-            "ptxas",
-            Outcome.PASSED,
-            f"replayed from {name}: {row.ptxas.registers} registers, "
-            f"{row.ptxas.blocks_per_sm} blocks an SM (limited by {row.ptxas.limited_by})",
-            row.ptxas,
-        )
-    ]
-    checked = CorrectnessEvidence((row.worst,) if row.worst else ())
-    if row.stage == Stage.CORRECTNESS:
-        return _rejected(
-            [*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said
-        )
-    gates.append(
-        GateResult(
-            "correctness",
-            Outcome.PASSED,
-            f"replayed from {name}: {row.outputs_checked} outputs were "
-            "within both bounds of the checks of then; the one nearest to them is kept",
-            checked,
-        )
+    if over is not None:
+        return rejection((), Failed(Stage.PTXAS.value, over[1], over[0], row.ptxas))
+    if row.stage == Stage.PTXAS and reason is not None:
+        return rejection((), Failed(Stage.PTXAS.value, sentence, reason, row.ptxas))
+    ptxas = Passed(Stage.PTXAS.value, _replayed_figures(name, row.ptxas), row.ptxas)
+    checks = CorrectnessEvidence((row.worst,) if row.worst else ())
+    if row.stage == Stage.CORRECTNESS and reason is not None:
+        return rejection((ptxas,), Failed(Stage.CORRECTNESS.value, sentence, reason, checks))
+    correctness = Passed(
+        Stage.CORRECTNESS.value,
+        f"replayed from {name}: {row.outputs_checked} outputs were within both bounds of the "
+        "checks of then; the one nearest to them is kept",
+        checks,
     )
-    if row.stage is not None and reason not in COMPARED:
-        return _rejected(
-            [*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said
-        )
-    gates.append(_replayed_time(recording, row, question))
-    gates.append(
-        GateResult(
-            "safety",
-            Outcome.UNAVAILABLE,
-            "a recording tells nothing about races and uninitialised reads; the emulator does",
-        )
+    if row.stage is not None and reason is not None and reason not in COMPARED:
+        return rejection((ptxas, correctness), Failed(Stage.PERFORMANCE.value, sentence, reason))
+    safety: Unavailable[SafetyEvidence] = Unavailable(
+        Stage.SAFETY.value,
+        "a recording tells nothing about races and uninitialised reads; the emulator does",
     )
-    return Green(tuple(gates))
+    return Green((ptxas, correctness, _replayed_time(recording, row, question), safety))
 
 
-def _replayed_time(recording: Recording, row: Row, question: Question) -> GateResult:
+def _replayed_figures(name: str, ptxas: PtxasEvidence | None) -> str:
+    if ptxas is None:
+        raise Fault(f"the recording {name} lacks the assembler's figures", code="not_recorded")
+    return (
+        f"replayed from {name}: {ptxas.registers} registers, "
+        f"{ptxas.blocks_per_sm} blocks an SM (limited by {ptxas.limited_by})"
+    )
+
+
+def _replayed_time(
+    recording: Recording, row: Row, question: Question
+) -> Unavailable[PerformanceEvidence]:
     heading = recording.heading
     known = dict(zip(recording.workload_names(), row.times, strict=True))
     recorded = tuple((name, known[name]) for name in question.workloads)
@@ -178,21 +174,9 @@ def _replayed_time(recording: Recording, row: Row, question: Question) -> GateRe
         f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
         f"within a factor of {BAND:g} are not told apart"
     )
-    return GateResult(
-        "performance",
-        Outcome.UNAVAILABLE,
-        sentence,
-        PerformanceEvidence(timings, ratio, BAND, interval),
+    return Unavailable(
+        Stage.PERFORMANCE.value, sentence, PerformanceEvidence(timings, ratio, BAND, interval)
     )
-
-
-def _rejected(gates: list[GateResult], sentence: str) -> Rejected:
-    failed = gates[-1]
-    skipped = [
-        GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed")
-        for name in GATE_NAMES[len(gates) :]
-    ]
-    return Rejected(Stage(failed.gate), failed.reason, sentence, (*gates, *skipped))
 
 
 def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from subjects import axpy_subject
@@ -17,7 +17,17 @@ from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate, like
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Checked, Runner
-from greenfast.search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
+from greenfast.search.verdict import (
+    Failed,
+    Outcome,
+    Passed,
+    Reason,
+    SafetyEvidence,
+    SafetyFinding,
+    Skipped,
+    Stage,
+    Unavailable,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +50,7 @@ def test_the_order_is_cheap_first():
 def test_a_gate_names_itself_and_says_one_sentence(gate, album, emulator, toolchain):
     result = gate.judge(axpy_subject(album, emulator, toolchain))
     assert result.gate == gate.name == Stage(gate.name).value
-    assert result.outcome in (Outcome.PASSED, Outcome.UNAVAILABLE) and result.reason is None
+    assert isinstance(result, (Passed, Unavailable))
     assert result.sentence and "\n" not in result.sentence
     json.dumps(canonical(result))
 
@@ -201,15 +211,15 @@ def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain)
 )
 def test_a_requests_limits_are_held_by_the_ptxas_gate(limits, reason, album, emulator, toolchain):
     result = PtxasGate().judge(axpy_subject(album, emulator, toolchain, limits=limits))
-    assert result.reason is reason
-    assert (result.outcome is Outcome.FAILED) == (reason is not None)
+    assert isinstance(result, Failed) == (reason is not None)
+    assert reason is None or result.reason is reason
 
 
-def test_a_result_without_its_reason_cannot_be_made():
-    with pytest.raises(ValueError, match="a failed gate has a reason"):
-        GateResult("ptxas", Outcome.FAILED, "no")
-    with pytest.raises(ValueError, match="only a failed one"):
-        GateResult("ptxas", Outcome.PASSED, "yes", reason=Reason.SPILLS)
+def test_only_a_failed_gate_has_a_reason_and_each_gate_its_own_evidence():
+    assert [field.name for field in fields(Failed)] == ["gate", "sentence", "reason", "evidence"]
+    assert not any(hasattr(result, "reason") for result in (Passed, Unavailable, Skipped))
+    with pytest.raises(ValueError, match="a SafetyEvidence is no evidence of gate ptxas"):
+        Passed("ptxas", "yes", SafetyEvidence())
 
 
 @pytest.mark.parametrize(

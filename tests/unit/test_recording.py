@@ -330,6 +330,7 @@ def test_implausible_times_are_no_times(sweep, tmp_path):
 def test_a_screened_candidate_is_slower_without_an_interval():
     times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
     said = recorded_acceptance((times,), 0.01)
-    assert (said.reason, said.has_confidence) == (Reason.SLOWER, False) and said.ratio == pytest.approx(
-        1.4
-    )
+    assert (said.reason, said.has_confidence) == (
+        Reason.SLOWER,
+        False,
+    ) and said.ratio == pytest.approx(1.4)
