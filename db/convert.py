@@ -309,7 +309,7 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
-    classes: list[type] = [member for member in members if dataclasses.is_dataclass(member)]
+    classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
     tagged = {cls.__name__: decoder(cls) for cls in classes}
     others = [
         decoder(member) for member in members if member is not type(None) and member not in classes
