@@ -66,9 +66,11 @@ def median(values: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Of one or more positive values."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))
+    """Of one or more positive values; a single value stays as it is, to the last bit."""
+    first, *others = values
+    if not others:
+        return first
+    return math.exp(sum(map(math.log, (first, *others))) / (1 + len(others)))
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:

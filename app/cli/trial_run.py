@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
+from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     Failed,
@@ -185,7 +185,7 @@ def evaluated_report(done: Evaluated) -> JSON:
         "reason": getattr(verdict, "reason", None),
         "sentence": sentence_of(verdict),
         "code": verdict.code if isinstance(verdict, Faulted) else None,
-        "time_median_us": geometric_mean(times),
+        "time_median_us": geometric_mean(times) if times else None,
         "time_kind": performance.timings[0].time_kind if performance and times else None,
         "time_mode": (performance.mode or None) if performance and times else None,
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
@@ -230,13 +230,6 @@ def gate_report(result: GateResult) -> JSON:
     for timing in report.get("timings", ()):
         timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
     return report
-
-
-def geometric_mean(values: Sequence[float]) -> float | None:
-    """One number for several workloads; the value itself when there is one."""
-    if len(values) < 2:
-        return values[0] if values else None
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def capped(log: str) -> str:

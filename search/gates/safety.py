@@ -11,6 +11,7 @@ from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
 from greenfast.search.targets.base import Checked, Runner
+from greenfast.search.text import file_line
 from greenfast.search.verdict import (
     Failed,
     Passed,
@@ -165,7 +166,7 @@ def with_lines(finding: SafetyFinding) -> str:
     sentence = finding.sentence.rstrip(". ")
     for word, where in (("at", finding.where), ("against", finding.other_where)):
         if where is not None and f":{where[1]}" not in sentence:
-            sentence += f", {word} {where[0]}:{where[1]}"
+            sentence += f", {word} {file_line(*where)}"
     return sentence
 
 

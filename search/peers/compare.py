@@ -29,6 +29,7 @@ from greenfast.search.peers.results import Round, peers_of
 from greenfast.search.targets.base import Execution
 from greenfast.search.targets.cuda.arena import describe
 from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.text import last_line
 from greenfast.search.timing import LOOKS, default_mode
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"  # an interpreter with torch, cupy, numpy and ml_dtypes
@@ -211,7 +212,7 @@ def run_child(
         finally:
             kill_group(process)
         errors.seek(0)
-        tail = errors.read()[-4000:].decode(errors="replace").strip().rpartition("\n")[2][:300]
+        tail = last_line(errors.read()[-4000:].decode(errors="replace"))
     return "" if code == 0 else f"exit code {code}" + (f": {tail}" if tail else "")
 
 

@@ -35,6 +35,7 @@ from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, de
 from greenfast.search.targets.cuda.lock import GpuLock
 from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
 from greenfast.search.targets.cuda.quarantine import Quarantine
+from greenfast.search.text import last_line
 from greenfast.search.timing import CONFIDENCE, LOOKS, median
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Reason, TimeKind, Timing
@@ -379,7 +380,7 @@ class CudaTarget(Runner):
             self._child = None
             if interrupts != self._interrupts:
                 raise Fault(f"{self.name} was interrupted", code="interrupted") from None
-            last = died.tail.strip().rpartition("\n")[2][:300]
+            last = last_line(died.tail)
             raise Fault(
                 f"the measuring child was lost (exit {died.returncode}): {last}", code="child_lost"
             ) from None
@@ -531,7 +532,7 @@ def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str
 
 def cannot_start(name: str, tail: str) -> Fault:
     """Why no child can use the GPU, by what its last words were."""
-    last = tail.strip().rpartition("\n")[2][:300]
+    last = last_line(tail)
     for word, code, sentence, mend in CANNOT_START:
         if word in last:
             return Fault(f"{name} {sentence}", code=code, mend=mend)

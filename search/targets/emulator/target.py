@@ -32,6 +32,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
+from greenfast.search.text import shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -208,8 +209,8 @@ class EmulatorTarget(Runner):
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
-        first = next((line for line in built.log.splitlines() if "error" in line), built.log[:200])
-        said = _MACHINE_PATH.sub("", first.strip())[:300]
+        first = next((line for line in built.log.splitlines() if "error" in line), shortened(built.log, 200))
+        said = shortened(_MACHINE_PATH.sub("", first.strip()))
         raise Fault(
             f"the emulator cannot compile this source, which NVRTC accepts: {said}",
             code="emulator_unsupported",
