@@ -14,17 +14,16 @@ from bench.command_line import require_gpu
 from bench.environment import target_environment
 from bench.results import Row
 from greenfast.search.cores import usable_cores
-from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.oracle.problem import Problem, problem
-from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import Target, TargetSettings, open_target
-from greenfast.search.toolchain import CompileFailed, Toolchain
+from greenfast.search.toolchain import Toolchain
 
 ANY_SPILLS = GateLimits(max_spill_bytes=None)
 
@@ -94,19 +93,6 @@ def open_session(
         finally:
             opened.close()
             toolchain.close()
-
-
-def compiled_subject(
-    context: EvaluationContext, candidate: Candidate, source: RenderedSource | None = None
-) -> Subject | RenderFailed | CompileFailed:
-    """A candidate rendered (unless `source` is given) and compiled, ready for gates."""
-    rendered = source or context.render(candidate)
-    if not isinstance(rendered, RenderedSource):
-        return rendered
-    cubin = context.toolchain.compile(rendered, context.target.device.arch)
-    if isinstance(cubin, CompileFailed):
-        return cubin
-    return context.subject(candidate, rendered, cubin)
 
 
 def workload_problem(

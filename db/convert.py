@@ -28,15 +28,25 @@ from greenfast.search.verdict import (
     CheckEvidence,
     CorrectnessEvidence,
     Evidence,
+    Failed,
     GateResult,
     LineCost,
+    Outcome,
+    Passed,
     PerformanceEvidence,
+    Reason,
     Rejected,
+    Skipped,
+    Unavailable,
     Verdict,
 )
 
 SCHEMA = 1
+STORED_RESULT = "GateResult"
+REQUIRED_RESULT_KEYS = {"type", "gate", "outcome", "sentence"}
+RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
+M = TypeVar("M", bound=Enum)
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -46,7 +56,8 @@ def plan_json(plan: SearchPlan) -> str:
 
 
 def plan_of(document: str) -> SearchPlan:
-    return _read(SearchPlan, _content(document, "plan"))
+    plan: SearchPlan = _read(SearchPlan, _content(document, "plan"))
+    return plan
 
 
 def candidate_json(candidate: Candidate) -> str:
@@ -54,7 +65,7 @@ def candidate_json(candidate: Candidate) -> str:
 
 
 def candidate_of(document: str) -> Candidate:
-    candidate = _read(Candidate, _content(document, "candidate"))
+    candidate: Candidate = _read(Candidate, _content(document, "candidate"))
     if candidate.origin.kind is OriginKind.MUTATED and not candidate.origin.parents:
         # Before lineage was recorded, repaired candidates were stored as mutated ones without parents.
         return replace(candidate, origin=replace(candidate.origin, kind=OriginKind.REPAIRED))
@@ -66,7 +77,8 @@ def sampler_json(sampler: Mapping[str, Any]) -> str:
 
 
 def sampler_of(document: str) -> dict[str, Any]:
-    return _plain(_content(document, "sampler"))
+    sampler: dict[str, Any] = _plain(_content(document, "sampler"))
+    return sampler
 
 
 def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
@@ -84,21 +96,22 @@ def value_json(name: str, value: Any) -> str:
 
 
 def value_of(name: str, cls: type[T], document: str) -> T:
-    return _read(cls, _content(document, name))
+    value: T = _read(cls, _content(document, name))
+    return value
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
     """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
     details = Details(
         {
-            gate.gate: gate.evidence.checks
-            for gate in verdict.gates
-            if isinstance(gate.evidence, CorrectnessEvidence)
+            result.gate: result.evidence.checks
+            for result in verdict.gates
+            if isinstance(result.evidence, CorrectnessEvidence)
         },
         {
-            gate.gate: tuple(timing.lines for timing in gate.evidence.timings)
-            for gate in verdict.gates
-            if isinstance(gate.evidence, PerformanceEvidence)
+            result.gate: tuple(timing.lines for timing in result.evidence.timings)
+            for result in verdict.gates
+            if isinstance(result.evidence, PerformanceEvidence)
         },
         verdict.log if isinstance(verdict, Rejected) else "",
     )
@@ -111,7 +124,7 @@ def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
 
 def verdict_of(document: str, details: bytes | None = None) -> Verdict:
     """The verdict; without `details`, evidence has no single checks and no lines, and a rejection no log."""
-    verdict = _read(Verdict, _content(document, "verdict"))
+    verdict: Verdict = _read(Verdict, _content(document, "verdict"))
     if details is None:
         return verdict
     try:
@@ -139,26 +152,28 @@ class Details:
 
 
 def _with_details(verdict: Verdict, details: Details) -> Verdict:
-    gates = tuple(replace(gate, evidence=_evidence(gate, details)) for gate in verdict.gates)
+    gates = tuple(_with_evidence(result, details) for result in verdict.gates)
     if isinstance(verdict, Rejected):
         return replace(verdict, gates=gates, log=details.log)
     return replace(verdict, gates=gates)
 
 
-def _evidence(result: GateResult, details: Details) -> Evidence:
+def _with_evidence(result: GateResult, details: Details) -> GateResult:
     evidence = result.evidence
     if isinstance(evidence, CorrectnessEvidence) and result.gate in details.checks:
-        return replace(evidence, checks=details.checks[result.gate])
+        return _with_new_evidence(result, replace(evidence, checks=details.checks[result.gate]))
     if isinstance(evidence, PerformanceEvidence):
         lines = details.lines.get(result.gate) or ((),) * len(evidence.timings)
-        return replace(
-            evidence,
-            timings=tuple(
-                replace(timing, lines=one)
-                for timing, one in zip(evidence.timings, lines, strict=True)
-            ),
+        timings = tuple(
+            replace(timing, lines=costs)
+            for timing, costs in zip(evidence.timings, lines, strict=True)
         )
-    return evidence
+        return _with_new_evidence(result, replace(evidence, timings=timings))
+    return result
+
+
+def _with_new_evidence(result: GateResult, evidence: Evidence) -> GateResult:
+    return result if isinstance(result, Skipped) else replace(result, evidence=evidence)
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
@@ -173,7 +188,7 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
         plain[gate.gate] = {
             "outcome": gate.outcome.value,
             "sentence": storable(gate.sentence),
-            "reason": gate.reason.value if gate.reason else None,
+            "reason": gate.reason.value if isinstance(gate, Failed) else None,
             **evidence,
         }
     return plain
@@ -197,12 +212,14 @@ def encode(value: Any) -> Any:
         return value.value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
+    if isinstance(value, (Passed, Failed, Unavailable, Skipped)):
+        return _encode_result(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {"type": type(value).__name__}
+        stored: dict[str, Any] = {"type": type(value).__name__}
         for name in _names(type(value)):
-            one = getattr(value, name)
-            found[name] = one if _is_plain(one) else encode(one)
-        return found
+            field = getattr(value, name)
+            stored[name] = field if _is_plain(field) else encode(field)
+        return stored
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
@@ -220,15 +237,50 @@ def encode(value: Any) -> Any:
     )
 
 
+def _encode_result(result: GateResult) -> dict[str, Any]:
+    """Stored under the name and with the keys that it had before results were tagged by class."""
+    return {
+        "type": STORED_RESULT,
+        "gate": encode(result.gate),
+        "outcome": result.outcome.value,
+        "sentence": encode(result.sentence),
+        "evidence": encode(result.evidence),
+        "reason": result.reason.value if isinstance(result, Failed) else None,
+    }
+
+
+def _decode_result(value: Any) -> GateResult:
+    if not isinstance(value, dict) or value.get("type") != STORED_RESULT:
+        raise _unreadable(f"a {STORED_RESULT} was expected")
+    other = (value.keys() - RESULT_KEYS) | (REQUIRED_RESULT_KEYS - value.keys())
+    if other:
+        raise _unreadable(f"{STORED_RESULT} has other fields: {', '.join(sorted(other))}")
+    gate, sentence, reason = value["gate"], value["sentence"], value.get("reason")
+    evidence = decoder(Evidence | None)(value.get("evidence"))
+    outcome = _member(Outcome, value["outcome"])
+    if (outcome is Outcome.FAILED) != (reason is not None):
+        raise _unreadable("a failed gate has a reason, and only a failed one")
+    match outcome:
+        case Outcome.PASSED:
+            return Passed(gate, sentence, evidence)
+        case Outcome.FAILED:
+            return Failed(gate, sentence, _member(Reason, reason), evidence)
+        case Outcome.UNAVAILABLE:
+            return Unavailable(gate, sentence, evidence)
+    return Skipped(gate, sentence)
+
+
 @cache
 def decoder(hint: Any) -> Callable[[Any], Any]:
     """What turns JSON data back into the annotated type."""
+    if hint == GateResult:
+        return _decode_result
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments)
     if origin is tuple:
         return _tuple(arguments)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return lambda value: _member(hint, value)
@@ -257,13 +309,10 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
-    tagged = {
-        member.__name__: decoder(member) for member in members if dataclasses.is_dataclass(member)
-    }
+    classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
+    tagged = {cls.__name__: decoder(cls) for cls in classes}
     others = [
-        decoder(member)
-        for member in members
-        if member is not type(None) and not dataclasses.is_dataclass(member)
+        decoder(member) for member in members if member is not type(None) and member not in classes
     ]
 
     def decode(value: Any) -> Any:
@@ -286,7 +335,7 @@ def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     return lambda value: tuple([decode(item) for decode, item in zip(decoders, value, strict=True)])
 
 
-def _member(cls: type[Enum], value: Any) -> Enum:
+def _member(cls: type[M], value: Any) -> M:
     try:
         return cls(value)
     except ValueError:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from greenfast.db.changes import Change
 from greenfast.db.convert import storable
+from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     Faulted,
@@ -124,7 +125,7 @@ def _mean(times: Sequence[float]) -> float | None:
         return _finite(times[0])
     if not all(0 < time < math.inf for time in times):
         return None
-    return math.exp(sum(map(math.log, times)) / len(times))
+    return geometric_mean(times)
 
 
 def _finite(value: float | None) -> float | None:

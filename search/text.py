@@ -26,3 +26,18 @@ def visible(text: object) -> str:
 def one_line(text: object) -> str:
     """`text` made visible, on a single line."""
     return " ".join(visible(text).split())
+
+
+def file_line(file: str, line: int) -> str:
+    """A place that editors and terminals open on a click."""
+    return f"{file}:{line}"
+
+
+def last_line(text: str) -> str:
+    """The last words of a program that failed, for a message."""
+    return shortened(text.strip().rpartition("\n")[2])
+
+
+def shortened(text: str, limit: int = 300) -> str:
+    """`text` in at most `limit` characters, with an ellipsis where some are missing."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
@@ -63,6 +63,14 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Of one or more positive values; a single value stays as it is, to the last bit."""
+    first, *others = values
+    if not others:
+        return first
+    return math.exp(sum(map(math.log, (first, *others))) / (1 + len(others)))
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:

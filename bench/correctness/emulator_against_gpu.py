@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.command_line import add_save, script_parser
 from bench.results import Row, write_json, write_result
-from bench.session import Session, compiled_subject, open_session
+from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import Device
 from greenfast.search.gates import Gate, GateLimits, Subject
@@ -28,6 +28,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.targets import Target, TargetSettings, open_target
@@ -60,7 +61,7 @@ def verdict(gates: Sequence[Gate], subject: Subject) -> tuple[str, str]:
         result = gate.judge(subject)
         if result.outcome != "passed":
             return (
-                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.reason else ''}",
+                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.outcome == 'failed' else ''}",
                 result.sentence,
             )
     return "passed", ""
@@ -70,7 +71,7 @@ def judged(session: Session, emulator: Target, workload: Workload, candidate: Ca
     """Both targets' verdicts on a candidate; only ptxas's where it rejects it."""
     kernel = session.catalogue.kernel("attention")
     context = session.context(kernel, workload, limits=GateLimits(), seed=SEED)
-    subject = compiled_subject(context, candidate)
+    subject = prepare(candidate, context)
     assert isinstance(subject, Subject), subject
     row = {
         "what": "candidate",

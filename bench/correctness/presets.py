@@ -23,18 +23,17 @@ from pathlib import Path
 
 from bench.command_line import script_parser
 from bench.results import Row, read_json, write_json
-from bench.session import Session, compiled_subject, open_session
+from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import digest
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Items, KernelSpec
-from greenfast.search.render import RenderFailed
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import Target
-from greenfast.search.toolchain import CompileFailed
-from greenfast.search.verdict import Outcome
+from greenfast.search.verdict import Outcome, Rejected, Stage
 
 KERNELS, COMMON_D = ("attention", "attention_fp8", "rmsnorm"), 64
 FIRST_SEED, RUN_DEADLINE_S = 101, 60.0
@@ -174,11 +173,10 @@ def judged(left: list[Work], session: Session, end: float) -> Iterator[Row]:
         if time.monotonic() > end:
             return None
         context = session.context(work.kernel, compiled=work.compiled, seed=work.seed)
-        subject = compiled_subject(context, work.candidate)
-        if isinstance(subject, RenderFailed):
-            return {**work.row(), "outcome": "not rendered", "sentence": subject.message}
-        if isinstance(subject, CompileFailed):
-            return {**work.row(), "outcome": "not compiled", "sentence": str(subject)[:300]}
+        subject = prepare(work.candidate, context)
+        if isinstance(subject, Rejected):
+            outcome = "not rendered" if subject.stage is Stage.RENDER else "not compiled"
+            return {**work.row(), "outcome": outcome, "sentence": subject.sentence}
         result = CorrectnessGate().judge(subject)
         if result.outcome is Outcome.PASSED:
             return {**work.row(), "outcome": "passed"}

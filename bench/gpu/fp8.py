@@ -22,13 +22,13 @@ import numpy as np
 from bench.command_line import require_gpu, script_parser
 from bench.environment import environment
 from bench.results import Row, write_json
-from bench.session import Session, compiled_subject, open_session
+from bench.session import Session, open_session
 from greenfast.search.devices.facts import device
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec, Preset, TemplateSpec, Workload
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
 
@@ -216,7 +216,7 @@ def judged_preset(
 def preset_row(context: EvaluationContext, candidate: Candidate, preset: str) -> Row:
     """Correctness, and the time where the preset is correct and its workload is a timed one."""
     workload = context.workloads[0].name
-    subject = compiled_subject(context, candidate)
+    subject = prepare(candidate, context)
     result, time_us = CorrectnessGate().judge(subject), None
     if workload in TIMED and result.outcome == "passed":
         problems = timed_problems(subject)

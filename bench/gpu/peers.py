@@ -20,8 +20,8 @@ from pathlib import Path
 
 from bench.command_line import script_parser
 from bench.results import RESULTS, Row, finite, read_result, result_names, write_json, write_result
-from bench.session import Session, compiled_subject, open_session
-from greenfast.search.loop.evaluate import evaluate
+from bench.session import Session, open_session
+from greenfast.search.loop.evaluate import evaluate, prepare
 from greenfast.search.peers import compare_peers
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.verdict import Accepted, Green, performance_of
@@ -69,7 +69,7 @@ def beside(winner: Row, session: Session) -> list[Row]:
     if not isinstance(verdict, (Accepted, Green)):
         print(f"{workload.name}: its winner no longer passes the gates: {verdict}", flush=True)
         return []
-    subject = compiled_subject(context, candidate)
+    subject = prepare(candidate, context)
     peers = compare_peers(subject, PROCESSES)
     for peer in peers:
         print(f"  {peer.outcome:15} {peer.workload} {peer.sentence}", flush=True)

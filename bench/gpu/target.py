@@ -24,14 +24,14 @@ from typing import Any
 from bench.command_line import script_parser
 from bench.gpu.recorder import Recorder, trial_row, verdict_and_reason
 from bench.results import ROOT, Row, read_json, write_json
-from bench.session import Session, compiled_subject, open_session
+from bench.session import Session, open_session
 from bench.speed.thread_sampler import ThreadSampler
 from greenfast.search.acceptance import measured_decision
 from greenfast.search.cores import usable_cores
 from greenfast.search.diagnose.album import Entry, catalogue_of, entries
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import History, RunResult, SearchRun
 from greenfast.search.space.candidate import Candidate
@@ -133,7 +133,7 @@ def known_times(session: Session) -> list[Row]:
 def comparisons(session: Session, candidate: Candidate, label: str) -> Row:
     """The decisions of many comparisons of a kernel with its twin."""
     context = _context(session, "stopwatch", "small")
-    subject, other = (compiled_subject(context, item) for item in (candidate, spin(100000)))
+    subject, other = (prepare(item, context) for item in (candidate, spin(100000)))
     rival = Rival(other.program, timed_problems(other))
     problems = timed_problems(subject)
     decisions, medians, widths = Counter[str](), [], []
@@ -159,7 +159,7 @@ def comparisons(session: Session, candidate: Candidate, label: str) -> Row:
 def hang(session: Session) -> Row:
     """Seconds from the start of a candidate that never ends, and from its end, to the next result."""
     context, target = _context(session, "stopwatch", "small"), session.target
-    short, endless = (compiled_subject(context, spin(cycles)) for cycles in (20000, 10**12))
+    short, endless = (prepare(spin(cycles, context)) for cycles in (20000, 10**12))
     problems = list(timed_problems(short))
     list(target.execute(short.program, problems))
     rejected_s, recovered_s = [], []

@@ -28,19 +28,19 @@ from bench.environment import publish
 from bench.model.agreement import spearman
 from bench.model.modelled import DEADLINE_S, sampled_candidate
 from bench.results import Row, read_json, read_result, write_json
-from bench.session import Session, compiled_subject, open_session, workload_problem
+from bench.session import Session, open_session, workload_problem
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
 from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.reference import answer
-from greenfast.search.render import RenderFailed
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.toolchain import CompileFailed
+from greenfast.search.verdict import Rejected
 
 KERNEL = "attention"
 SEARCHED = {
@@ -109,10 +109,8 @@ def timed(session: Session, workload: Workload, candidate: Candidate) -> Row:
     }
     kernel, target = session.catalogue.kernel(KERNEL), session.target
     context = session.context(kernel, workload, limits=GateLimits(), seed=SEED)
-    subject = compiled_subject(context, candidate)
-    if isinstance(subject, RenderFailed):
-        return {**row, "failed": subject.message}
-    if isinstance(subject, CompileFailed):
+    subject = prepare(candidate, context)
+    if isinstance(subject, Rejected):
         return {**row, "failed": subject.sentence}
     row["source"] = subject.source.digest
     if any(entry.spill_bytes for entry in subject.cubin.entries):  # searches refuse them untimed

@@ -225,17 +225,17 @@ def _filled(
 
 def _from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
     try:
-        found = np.load(path, allow_pickle=False)
+        values: np.ndarray = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise SpecError(
             f"{where}: {path.name} cannot be read as .npy: {error}", code="unreadable"
         ) from error
-    if found.size != math.prod(shape):
+    if values.size != math.prod(shape):
         raise SpecError(
-            f"{where}: {path.name} holds {found.size} elements, not {math.prod(shape)}",
+            f"{where}: {path.name} holds {values.size} elements, not {math.prod(shape)}",
             code="bad_spec",
         )
-    return found.reshape(shape).astype(dtype)
+    return values.reshape(shape).astype(dtype)
 
 
 def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
@@ -280,7 +280,8 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
             f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}",
             code="bad_spec",
         )
-    return tuple((*sizes, 1, 1)[:3])
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 def _argument(given: Any, tensors: dict[str, Tensor], where: str) -> Tensor | Scalar | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run
 from greenfast.search.oracle.problem import Problem, Tensor
-from greenfast.search.targets.base import Execution, Failure, Target
+from greenfast.search.targets.base import Execution, Failure, Runner
 from greenfast.search.verdict import LineCost, SafetyFinding, SafetyRun
 
 ORDERS_OF_A_BROUGHT_KERNEL = 3  # one run in each schedule
@@ -29,7 +30,7 @@ class CheckReport:
 
 
 def check_program(
-    target: Target, program, problems: Sequence[Problem], counted: Problem
+    target: Runner, program: Any, problems: Sequence[Problem], counted: Problem
 ) -> CheckReport:
     """Check all `problems` and count lines of `counted`; UsageError when the target has no checks."""
     checked = target.check(program, problems)
@@ -50,7 +51,7 @@ def check_program(
     )
 
 
-def check_brought(target: Target, brought: BroughtKernel) -> CheckReport:
+def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
     """A person's kernel under each schedule, its outputs compared where the launch file says what to expect."""
     program = target.load(brought.source, None)
     report = check_program(
@@ -88,7 +89,7 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
 
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     """One finding for each kind and pair of lines, in the order in which they were first seen."""
-    found: dict[tuple, SafetyFinding] = {}
+    found: dict[Hashable, SafetyFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.where, finding.other_where)
         found[key] = (

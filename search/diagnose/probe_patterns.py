@@ -30,9 +30,9 @@ def pattern(
     said: list[str] = []
     for axis, name in enumerate(names):
         others = tuple(one for one in range(wrong.ndim) if one != axis)
-        bad, there = wrong.any(axis=others), compared.any(axis=others)
+        bad, there = (np.asarray(where.any(axis=others)) for where in (wrong, compared))
         if name in labels:
-            labelled += [labels[name][one] for one in np.flatnonzero(bad)]
+            labelled += [labels[name][int(position)] for position in np.flatnonzero(bad)]
         elif not (diagonal and name in ("row", "key")):
             said += _axis(name, bad, there, tiles.get(name, 0), warp_rows if name == "row" else 0)
     everywhere = wrong.sum() == compared.sum()

@@ -18,6 +18,7 @@ from greenfast.search.children import child_environment, kill_group
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.targets.cuda import gpu_count
 from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.text import last_line, shortened
 
 TOOL_DEADLINE_S = 300.0
 TOP_STALLS = 3
@@ -215,7 +216,7 @@ def _no_profile(text: str) -> UsageError:
     errors = [
         line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line
     ]
-    why = errors[0][:300] if errors else "no launch was profiled"
+    why = shortened(errors[0]) if errors else "no launch was profiled"
     return UsageError(f"Nsight Compute gave no counters: {why}", code="nothing_profiled")
 
 
@@ -277,7 +278,7 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
     if not any(line and _SUMMARY.match(line) for line in body):
         said = next((line for line in body if line and "rror" in line), "its log has no summary")
         raise UsageError(
-            f"compute-sanitizer did not come to its end: {said[:300]}", code="sanitizer_failed"
+            f"compute-sanitizer did not come to its end: {shortened(said)}", code="sanitizer_failed"
         )
     return tuple(_finding(report) for report in _reports(body))
 
@@ -286,13 +287,13 @@ def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
     """The lines of each report: a head at the margin and what is indented below it."""
     report: list[str] = []
     for line in body:
-        indented = bool(line) and line.startswith("    ")
+        indented = line is not None and line.startswith("    ")
         if report and not indented:
             yield report
             report = []
-        if line and not indented and line.startswith(_HEADS):
+        if line is not None and not indented and line.startswith(_HEADS):
             report = [line]
-        elif report and indented:
+        elif line is not None and report and indented:
             report.append(line.strip())
     if report:
         yield report
@@ -319,7 +320,7 @@ def _finding(report: list[str]) -> SanitizerFinding:
     sentence = " ".join(filter(None, (re.sub(r"\s+at .*$", "", head), by)))
     return SanitizerFinding(
         kind,
-        sentence[:300],
+        shortened(sentence),
         places[0]["entry"] if places else "",
         lines[0] if lines else None,
         lines[1] if len(lines) > 1 else None,
@@ -366,4 +367,4 @@ def run_tool(command: Sequence[str], target: CudaTarget) -> str:
             ) from None
         finally:
             kill_group(process)
-    return said.strip().rpartition("\n")[2][:300]
+    return last_line(said)

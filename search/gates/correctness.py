@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.gates.base import Subject, passed
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
@@ -21,7 +21,13 @@ from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import Expected, expect, frobenius_norm
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
-from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
+from greenfast.search.verdict import (
+    CheckEvidence,
+    CorrectnessEvidence,
+    Failed,
+    Passed,
+    Reason,
+)
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
 ENOUGH_FAILURES = 6  # then the pattern is clear, and the rest would only cost time
@@ -32,12 +38,15 @@ ENOUGH_CASES = (
 
 class CorrectnessGate:
     name = "correctness"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(
+        self, subject: Subject, baseline: Baseline | None = None
+    ) -> Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]:
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
-        siblings = subject.siblings if promised(subject.template) else None
+        siblings = subject.conditions.siblings if promised(subject.template) else None
         for execution in subject.target.execute(subject.program, _problems(subject)):
             found, reason = compare(subject, execution)
             if siblings is not None:
@@ -51,27 +60,22 @@ class CorrectnessGate:
             if (
                 failures >= ENOUGH_FAILURES
                 or (failures and execution.failure)
-                or subject.cancelled()
+                or subject.conditions.stop.is_set()
             ):
                 break
         evidence = CorrectnessEvidence(tuple(checks))
         if first is not None:
             runs = len({(check.workload, check.seed) for check in checks})
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
-            return GateResult(
-                self.name,
-                Outcome.FAILED,
-                f"{first[1]} ({bad} of {runs} runs failed)",
-                evidence,
-                first[0],
-            )
+            sentence = f"{first[1]} ({bad} of {runs} runs failed)"
+            return Failed(self.name, sentence, first[0], evidence)
         broken = (
             siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
         )
         if broken is not None:
             return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
-        return passed(
+        return Passed(
             self.name,
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
             if worst is not None
@@ -87,8 +91,8 @@ def _problems(subject: Subject) -> list[Problem]:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
-    if subject.siblings is not None:
-        cases += _cases_of_sibling(subject, subject.siblings, cases)
+    if subject.conditions.siblings is not None:
+        cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     return _laid_out(subject, cases)
 
 

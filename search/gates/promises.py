@@ -19,14 +19,15 @@ from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
     CorrectnessEvidence,
-    GateResult,
+    Failed,
     Green,
-    Outcome,
+    Passed,
     Reason,
     Rejected,
     Stage,
     Trial,
     gate_result,
+    rejection,
 )
 
 INPUT_DIGITS = 16
@@ -87,36 +88,14 @@ class Siblings:
     def held(self, trial: Trial) -> Trial:
         """The trial, rejected where a sibling that was in flight beside it, and has a lower number, shows it untrue."""
         result = gate_result(trial.verdict, Stage.CORRECTNESS)
-        if (
-            result is None
-            or result.outcome is not Outcome.PASSED
-            or not isinstance(result.evidence, CorrectnessEvidence)
-        ):
+        if not isinstance(result, Passed) or not isinstance(result.evidence, CorrectnessEvidence):
             return trial
         broken = self.broken_promise(trial.candidate, result.evidence.checks)
         if broken is None:
             return trial
+        before = trial.verdict.gates[: trial.verdict.gates.index(result)]
         failed = with_broken_promise(result.evidence, broken)
-        place = trial.verdict.gates.index(result)
-        later = tuple(
-            replace(
-                gate,
-                outcome=Outcome.SKIPPED,
-                evidence=None,
-                reason=None,
-                sentence="not reached: correctness failed",
-            )
-            for gate in trial.verdict.gates[place + 1 :]
-        )
-        return replace(
-            trial,
-            verdict=Rejected(
-                Stage.CORRECTNESS,
-                failed.reason,
-                failed.sentence,
-                (*trial.verdict.gates[:place], failed, *later),
-            ),
-        )
+        return replace(trial, verdict=rejection(before, failed))
 
     def learn(self, trial: Trial) -> None:
         """Remember what a right candidate left; what it takes to be right is no matter of time."""
@@ -164,16 +143,17 @@ class Siblings:
         )
 
 
-def with_broken_promise(evidence: CorrectnessEvidence, broken: CheckEvidence) -> GateResult:
+def with_broken_promise(
+    evidence: CorrectnessEvidence, broken: CheckEvidence
+) -> Failed[CorrectnessEvidence]:
     """The correctness gate's result, when all is within bounds and one output is not what it should equal."""
     whole = replace(broken, passed=True, sentence="")
     checks = tuple(broken if check == whole else check for check in evidence.checks)
-    return GateResult(
+    return Failed(
         Stage.CORRECTNESS.value,
-        Outcome.FAILED,
         broken.sentence,
-        CorrectnessEvidence(checks),
         Reason.WRONG_VALUES,
+        CorrectnessEvidence(checks),
     )
 
 

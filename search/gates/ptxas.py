@@ -5,16 +5,19 @@ from __future__ import annotations
 from greenfast.search.devices.clusters import device_lacks, misdeclared
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
-from greenfast.search.gates.base import Subject, passed
-from greenfast.search.verdict import GateResult, Outcome, PtxasEvidence, Reason
+from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.verdict import Failed, Passed, PtxasEvidence, Reason
 
 
 class PtxasGate:
     name = "ptxas"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(
+        self, subject: Subject, baseline: Baseline | None = None
+    ) -> Passed[PtxasEvidence] | Failed[PtxasEvidence]:
         evidence = figures(subject)
-        device, limits = subject.target.device, subject.limits
+        device, limits = subject.target.device, subject.conditions.limits
         smem = evidence.smem_static_bytes + evidence.smem_dynamic_bytes
         clusters = subject.point.clusters
         lacking = next(filter(None, (device_lacks(shape, device) for _, shape in clusters)), "")
@@ -51,8 +54,8 @@ class PtxasGate:
         ]
         for failed, reason, sentence in over:
             if failed:
-                return GateResult(self.name, Outcome.FAILED, sentence, evidence, reason)
-        return passed(
+                return Failed(self.name, sentence, reason, evidence)
+        return Passed(
             self.name,
             f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
             f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})",
@@ -62,7 +65,9 @@ class PtxasGate:
 
 def figures(subject: Subject) -> PtxasEvidence:
     """The largest figures over the template's entries."""
-    entries = [entry for entry in subject.cubin.entries if entry.entry in subject.source.entries]
+    entries = [
+        entry for entry in subject.machine_code.entries if entry.entry in subject.source.entries
+    ]
     if len(entries) != len(subject.source.entries):
         missing = sorted(set(subject.source.entries) - {entry.entry for entry in entries})
         raise Fault(

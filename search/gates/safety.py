@@ -6,12 +6,20 @@ from collections.abc import Iterable
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
-from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.targets.base import Checked, Target
-from greenfast.search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
+from greenfast.search.targets.base import Checked, Runner
+from greenfast.search.text import file_line
+from greenfast.search.verdict import (
+    Failed,
+    Passed,
+    SafetyEvidence,
+    SafetyFinding,
+    SafetyRun,
+    Unavailable,
+)
 
 LOOKED_FOR = (
     "races on shared and global memory",
@@ -34,32 +42,35 @@ OF_THE_HOST = (
 )  # findings that may be the doing of a host busy with other candidates
 
 
+SafetyResult = Passed[SafetyEvidence] | Failed[SafetyEvidence] | Unavailable[SafetyEvidence]
+
+
 class SafetyGate:
     name = "safety"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> SafetyResult:
         if subject.source.raw_asm:
-            return unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
+            return Unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
         problems = checked_problems(subject)
         checked = subject.target.check(subject.program, problems)
         if checked is not None:
             return self._result(subject, checked)
-        checker = subject.checker
+        checker = subject.conditions.checker
         if checker is None:
-            return unavailable(
+            return Unavailable(
                 self.name,
                 f"{subject.target.name} does not look for races and uninitialised reads, "
                 "so nothing is claimed about them",
             )
         try:
             checked = checker.check(checker.load(subject.source, subject.cubin), problems)
-            return self._result(
-                subject, checked, f" on {where(checker, subject.target)}", OF_THE_HOST
-            )
+            place = f" on {where(checker, subject.target)}"
+            return self._result(subject, checked or (), place, OF_THE_HOST)
         except Fault as fault:
             if fault.code not in LACKING:
                 raise
-            return unavailable(
+            return Unavailable(
                 self.name,
                 f"{subject.target.name} leaves safety to {checker.name}: {fault}; "
                 "nothing is claimed",
@@ -71,13 +82,13 @@ class SafetyGate:
         checked: Iterable[Checked],
         on: str = "",
         inconclusive: tuple[str, ...] = (),
-    ) -> GateResult:
+    ) -> SafetyResult:
         """The first run with a finding decides: the others would only cost time."""
         runs: list[SafetyRun] = []
         for one in checked:
             runs.append(safety_run(one))
             if one.findings and one.findings[0].kind in inconclusive:
-                return unavailable(
+                return Unavailable(
                     self.name,
                     f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
                     "candidate did where it is timed: nothing is claimed",
@@ -86,13 +97,13 @@ class SafetyGate:
                 first = one.findings[0]
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
                 sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
-                return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
-            if subject.cancelled():
-                return unavailable(
+                return Failed(self.name, sentence, first.reason, evidence)
+            if subject.conditions.stop.is_set():
+                return Unavailable(
                     self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed"
                 )
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
-        return passed(
+        return Passed(
             self.name,
             f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
             + ", ".join(LOOKED_FOR),
@@ -112,7 +123,7 @@ def like(facts: Device) -> Device:
     )
 
 
-def where(checker: Target, target: Target) -> str:
+def where(checker: Runner, target: Runner) -> str:
     """`emulator:h200`, and whose place it takes when the emulator does not know the GPU itself."""
     if checker.device.name == target.device.name:
         return checker.name
@@ -155,7 +166,7 @@ def with_lines(finding: SafetyFinding) -> str:
     sentence = finding.sentence.rstrip(". ")
     for word, where in (("at", finding.where), ("against", finding.other_where)):
         if where is not None and f":{where[1]}" not in sentence:
-            sentence += f", {word} {where[0]}:{where[1]}"
+            sentence += f", {word} {file_line(*where)}"
     return sentence
 
 

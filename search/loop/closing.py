@@ -17,14 +17,14 @@ from greenfast.search.loop.confirmation import (
     Settle,
     confirm,
     fastest,
+    finalists_of,
     is_beaten,
     prepared,
     safety_of,
-    standing,
     unconfirmed,
 )
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.verdict import GateResult, Outcome
+from greenfast.search.verdict import Failed, GateResult
 
 CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
@@ -69,11 +69,10 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
         or "no candidate was measured faster than the baseline"
     )
     peers: tuple[Peer, ...] | None = ()
-    if context.compare_peers is not None and not context.cancelled():
+    compare_peers = context.compare_peers
+    if compare_peers is not None and not context.stop.is_set():
         peers, fault = _kept(
-            lambda: context.compare_peers(
-                prepared(context, best.candidate), cancelled=context.cancelled
-            )
+            lambda: compare_peers(prepared(context, best.candidate), cancelled=context.stop.is_set)
         )
         said += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), said)
@@ -84,7 +83,7 @@ def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Set
     result, _ = _kept(lambda: safety_of(context, contender))
     if result is not None:
         settled.append((contender.number, result))
-    return result is not None and result.outcome is not Outcome.FAILED
+    return result is not None and not isinstance(result, Failed)
 
 
 def _confirmed(
@@ -92,21 +91,21 @@ def _confirmed(
 ) -> tuple[tuple[Confirmation, ...], Contender]:
     """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
     slower than the runner-up, who then has to hold by itself."""
-    who = standing(baseline, contenders)
-    if who is None:
+    finalists = finalists_of(baseline, contenders)
+    if finalists is None:
         return (), baseline
-    first, fault = _kept(lambda: confirm(context, who, settle=settle))
-    first = first or unconfirmed(who.winner, fault)
+    first, fault = _kept(lambda: confirm(context, finalists, settle=settle))
+    first = first or unconfirmed(finalists.winner, fault)
     if fault or (first.comparisons and not is_beaten(first)):
-        return (first,), who.winner
+        return (first,), finalists.winner
     others, winner = _confirmed(
         context,
         baseline,
-        [contender for contender in contenders if contender is not who.winner],
+        [contender for contender in contenders if contender is not finalists.winner],
         settle,
     )
     if first.confirmed and not others[-1].confirmed:
-        return (*others, first), who.winner
+        return (*others, first), finalists.winner
     return (first, *others), winner
 
 

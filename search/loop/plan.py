@@ -10,7 +10,6 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device
 from greenfast.search.errors import UsageError, unknown_name
-from greenfast.search.gates.base import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
@@ -20,6 +19,7 @@ from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
+from greenfast.search.targets.base import GateLimits
 from greenfast.search.targets.replay import on_record
 
 DEFAULT_TARGET = "emulator:h200"
@@ -197,7 +197,7 @@ def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
     return first
 
 
-def target_device(target: str):
+def target_device(target: str) -> Device:
     """The device whose limits bound the space before a target is opened."""
     family, which = check_target_name(target)
     if family == "emulator":

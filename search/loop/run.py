@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
@@ -24,11 +24,17 @@ from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import (
+    Evaluated,
+    EvaluationContext,
+    evaluate,
+    no_baseline,
+    timings_of,
+)
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
-from greenfast.search.render import RenderedSource
+from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import (
@@ -53,7 +59,6 @@ from greenfast.search.verdict import (
     Timing,
     Trial,
     Verdict,
-    no_baseline,
     performance_of,
 )
 
@@ -84,7 +89,7 @@ class Pending:
 
     number: int
     candidate: Candidate
-    sampler: dict
+    sampler: dict[str, Any]
     attempts: int
 
 
@@ -150,7 +155,7 @@ class SearchRun:
         self.siblings = Siblings(context.kernel, history.checks_of)
         self.context = replace(
             context,
-            cancelled=self.stop.is_set,
+            stop=self.stop,
             baseline=baseline,
             min_gain=plan.min_gain,
             mode=plan.mode,
@@ -210,8 +215,13 @@ class SearchRun:
                     return RunResult(Ended.FAILED, self._failure())
 
     def _failure(self) -> str:
-        message = self.last_fault.message.rstrip(".")
-        return f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. Last fault ({self.last_fault.code}): {message}."
+        fault = self.last_fault
+        assert fault is not None, "faults in a row end with a fault"
+        message = fault.message.rstrip(".")
+        return (
+            f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. "
+            f"Last fault ({fault.code}): {message}."
+        )
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
@@ -333,7 +343,11 @@ class SearchRun:
         )
 
     def _submit(
-        self, executor: LocalExecutor, number: int, proposal: Proposal, rendered
+        self,
+        executor: LocalExecutor,
+        number: int,
+        proposal: Proposal,
+        rendered: RenderedSource | RenderFailed,
     ) -> _Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:

@@ -29,6 +29,7 @@ from greenfast.search.peers.results import Round, peers_of
 from greenfast.search.targets.base import Execution
 from greenfast.search.targets.cuda.arena import describe
 from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.text import last_line
 from greenfast.search.timing import LOOKS, default_mode
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"  # an interpreter with torch, cupy, numpy and ml_dtypes
@@ -63,7 +64,7 @@ def compare_peers(
         if cancelled():
             break
         rounds += _one_process(
-            replace(winner, seed=secrets.randbelow(LARGEST_SEED)), peers_file, cancelled
+            winner.with_seed(secrets.randbelow(LARGEST_SEED)), peers_file, cancelled
         )
         if not any(one.times for one in rounds):
             break  # nobody to time: other processes would say the same
@@ -112,7 +113,7 @@ def _request(
     winner: Subject, problems: Iterable[Problem], peers_file: Path, folder: Path
 ) -> dict[str, Any]:
     cubin = folder / "winner.cubin"
-    cubin.write_bytes(winner.cubin.code)
+    cubin.write_bytes(winner.machine_code.code)
     l2_bytes = winner.target.device.l2_bytes
     return {
         "peers": str(peers_file),
@@ -211,7 +212,7 @@ def run_child(
         finally:
             kill_group(process)
         errors.seek(0)
-        tail = errors.read()[-4000:].decode(errors="replace").strip().rpartition("\n")[2][:300]
+        tail = last_line(errors.read()[-4000:].decode(errors="replace"))
     return "" if code == 0 else f"exit code {code}" + (f": {tail}" if tail else "")
 
 

@@ -27,6 +27,7 @@ from greenfast.search.recordings.contents import (
     Row,
     Times,
 )
+from greenfast.search.text import shortened
 from greenfast.search.toolchain.cache import write_atomically
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
@@ -270,7 +271,7 @@ def _inflated(name: str, data: bytes) -> str:
 
 def _damaged(name: str, why: str) -> UsageError:
     return UsageError(
-        f"the recording {name} is damaged: {why[:200]}",
+        f"the recording {name} is damaged: {shortened(why, 200)}",
         code="recording_damaged",
         mend="take it from where it came from again",
     )

@@ -27,6 +27,7 @@ from greenfast.search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, o
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.nvml import Health
+from greenfast.search.text import shortened
 from greenfast.search.timing import GRAPH_US, alone, graph_nodes, race, ring_sets
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
@@ -118,7 +119,7 @@ class Measurer:
             return {"error": str(error), "code": LAUNCH_TIMEOUT, "at": self.at}
         except ERRORS as error:
             return {
-                "error": str(error)[:300],
+                "error": shortened(str(error)),
                 "code": int(getattr(error, "status", OUT_OF_MEMORY)),
                 "free_bytes": self._free_bytes(),
                 "at": self.at,
@@ -171,7 +172,7 @@ class Measurer:
         except ERRORS:
             raise
         except Exception as error:  # CuPy lacks a function, or the author's text is not made for it
-            return {"unavailable": f"{type(error).__name__}: {error}"[:300]}
+            return {"unavailable": shortened(f"{type(error).__name__}: {error}")}
         fields = []
         with Path(request["outputs"]).open("wb") as file:
             for name, one in found.items():

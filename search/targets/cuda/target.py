@@ -26,7 +26,7 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import Answer, Arrays, answer
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.arena import description
@@ -35,6 +35,7 @@ from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, de
 from greenfast.search.targets.cuda.lock import GpuLock
 from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
 from greenfast.search.targets.cuda.quarantine import Quarantine
+from greenfast.search.text import last_line
 from greenfast.search.timing import CONFIDENCE, LOOKS, median
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Reason, TimeKind, Timing
@@ -116,7 +117,7 @@ class Program:
     path: Path
 
 
-class CudaTarget(Target):
+class CudaTarget(Runner):
     """GPU number `which` as CUDA counts."""
 
     measures = True
@@ -175,7 +176,9 @@ class CudaTarget(Target):
             with self._turn(self._uuid), self._lock.held(alone=True):
                 yield
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
+        if cubin is None:
+            raise Fault(f"{self.name} runs cubins only", code="no_cubin")
         self.prepare()
         # Never the same file twice: the end of one program must not take another's.
         program = Program(
@@ -377,7 +380,7 @@ class CudaTarget(Target):
             self._child = None
             if interrupts != self._interrupts:
                 raise Fault(f"{self.name} was interrupted", code="interrupted") from None
-            last = died.tail.strip().rpartition("\n")[2][:300]
+            last = last_line(died.tail)
             raise Fault(
                 f"the measuring child was lost (exit {died.returncode}): {last}", code="child_lost"
             ) from None
@@ -529,7 +532,7 @@ def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str
 
 def cannot_start(name: str, tail: str) -> Fault:
     """Why no child can use the GPU, by what its last words were."""
-    last = tail.strip().rpartition("\n")[2][:300]
+    last = last_line(tail)
     for word, code, sentence, mend in CANNOT_START:
         if word in last:
             return Fault(f"{name} {sentence}", code=code, mend=mend)

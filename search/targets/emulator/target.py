@@ -18,7 +18,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import build
 from greenfast.search.targets.emulator import execute as native
@@ -32,6 +32,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
+from greenfast.search.text import shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -85,7 +86,7 @@ class Program:
         return found
 
 
-class EmulatorTarget(Target):
+class EmulatorTarget(Runner):
     """Executes on the CPU with the limits of the GPU `which`."""
 
     measures = False
@@ -114,7 +115,7 @@ class EmulatorTarget(Target):
                 made.prepare()
                 self._build = made
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
@@ -208,8 +209,8 @@ class EmulatorTarget(Target):
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
-        first = next((line for line in built.log.splitlines() if "error" in line), built.log[:200])
-        said = _MACHINE_PATH.sub("", first.strip())[:300]
+        first = next((line for line in built.log.splitlines() if "error" in line), shortened(built.log, 200))
+        said = shortened(_MACHINE_PATH.sub("", first.strip()))
         raise Fault(
             f"the emulator cannot compile this source, which NVRTC accepts: {said}",
             code="emulator_unsupported",
