@@ -26,3 +26,9 @@ def visible(text: object) -> str:
 def one_line(text: object) -> str:
     """`text` made visible, on a single line."""
     return " ".join(visible(text).split())
+
+
+def shortened(text: object, limit: int) -> str:
+    """`text` on one line, white space collapsed; beyond `limit` characters it ends in an ellipsis."""
+    words = " ".join(str(text).split())
+    return words if len(words) <= limit else words[:limit] + "..."

@@ -108,7 +108,7 @@ def measured(shape: dict[str, Any]) -> dict[str, Any]:
     """In the child: both kernels, in graphs, hot."""
     import cupy
 
-    from greenfast.search.targets.cuda.measurer import Stopwatch
+    from greenfast.search.targets.cuda.launches import Stopwatch
     from greenfast.search.timing import median
 
     module = cupy.RawModule(code=KERNELS, options=("--std=c++17",))

@@ -16,7 +16,7 @@ import cupy
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from greenfast.search.targets.cuda.measurer import Stopwatch
+from greenfast.search.targets.cuda.launches import Stopwatch
 from greenfast.search.timing import median
 
 SAMPLES = 20

@@ -28,7 +28,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
-from greenfast.search.peers import compare_peers
+from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Toolchain

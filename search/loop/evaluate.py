@@ -59,7 +59,7 @@ class EvaluationContext:
     mode: str = "auto"  # how measured times find the caches: "auto" | "hot" | "cold"
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
     compare_peers: Callable[..., tuple[Peer, ...]] | None = (
-        None  # greenfast.search.peers.compare_peers, where there are peers
+        None  # greenfast.search.peers.compare.compare_peers, where there are peers
     )
     closing_checks: tuple[Check, ...] | None = (
         None  # that a winner is confirmed on; None: the kernel's

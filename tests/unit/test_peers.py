@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from greenfast.search.errors import Fault
-from greenfast.search.peers.child import load_offers
-from greenfast.search.peers.compare import heard, run_child
+from greenfast.search.peers.offers import load_offers
+from greenfast.search.peers.process import read_replies, run_child
 from greenfast.search.peers.results import Round, peers_of
 
 SQUARE = {"B": 2, "H": 8, "H_kv": 8, "S_q": 256, "S_kv": 256, "D": 64}
@@ -49,7 +49,7 @@ def test_a_child_without_the_packages_names_every_peer_as_unavailable(tmp_path, 
         pytest.skip("CUPY AND TORCH ARE INSTALLED: tests/gpu runs the peers")
     request, replies = _request(tmp_path, catalogue.kernel("attention").folder / "peers.py")
     assert run_child(sys.executable, request, replies) == ""
-    rows = heard(replies.read_text().splitlines()).rows
+    rows = read_replies(replies.read_text().splitlines()).rows
     assert [row["peer"] for row in rows] == [
         name for name in offers["NAMES"] if name != "torch-flash"
     ]
@@ -77,8 +77,8 @@ def test_whoever_was_at_work_when_a_child_died_is_known():
         '{"peer": "b", "workload": "w", "begin": true}',
         '{"peer": "b", "worklo',
     ]
-    found = heard(lines)
-    assert [row["peer"] for row in found.rows] == ["a"] and found.at_work == ("b", "w")
+    found = read_replies(lines)
+    assert [row["peer"] for row in found.rows] == ["a"] and found.running == ("b", "w")
 
 
 def test_a_peer_with_another_mask_or_type_is_refused(offers):
