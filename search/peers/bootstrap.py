@@ -1,9 +1,9 @@
 """Runs search/peers/child.py in the Python that has PyTorch. greenfast need not be installed there.
 
-    python bootstrap.py '{"greenfast": FOLDER, "greenfast.search": FOLDER}' REQUEST REPLIES
+    python bootstrap.py '{"greenfast": FOLDER, "greenfast.search": FOLDER, ...}' REQUEST REPLIES
 
-The two packages are imported from the given folders, and no folder of ours joins `sys.path`. The
-other Python therefore sees its own NumPy, CuPy and PyTorch, and nothing of our environment.
+greenfast's packages are imported from the given folders, and no folder of ours joins `sys.path`.
+The other Python therefore sees its own NumPy, CuPy and PyTorch, and nothing of our environment.
 This file and offers.py also run on Python 3.8 to 3.10, to report that the version is too old.
 """
 

@@ -10,16 +10,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import greenfast
-import greenfast.search
 from greenfast.search.children import child_environment, kill_group
 from greenfast.search.errors import Fault
 from greenfast.search.text import shortened
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"  # an interpreter with torch, cupy, numpy and ml_dtypes
+# Imported by the child: the domain, and the folders of data that search/shipped.py looks up.
+PACKAGES = (
+    "greenfast",
+    "greenfast.search",
+    "greenfast.kernel_templates",
+    "greenfast.recordings",
+    "greenfast.album",
+)
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 CHILD_DEADLINE_S = 300.0  # of all peers in one process, imports included
 POLL_S = 0.05
@@ -97,11 +104,8 @@ def _environment(interpreter: str) -> dict[str, str]:
 
 
 def _packages() -> dict[str, str]:
-    """The packages that the child imports, with their folders."""
-    return {
-        package.__name__: str(Path(next(iter(package.__path__))))
-        for package in (greenfast, greenfast.search)
-    }
+    """The folder of each package that the child imports."""
+    return {name: str(Path(next(iter(import_module(name).__path__)))) for name in PACKAGES}
 
 
 def read_replies(lines: Iterable[str]) -> Replies:
