@@ -28,7 +28,11 @@ def one_line(text: object) -> str:
     return " ".join(visible(text).split())
 
 
-def shortened(text: object, limit: int) -> str:
-    """`text` on one line, white space collapsed; beyond `limit` characters it ends in an ellipsis."""
-    words = " ".join(str(text).split())
-    return words if len(words) <= limit else words[:limit] + "..."
+def file_line(file: str, line: int) -> str:
+    """A place that editors and terminals open on a click."""
+    return f"{file}:{line}"
+
+
+def shortened(text: str, limit: int = 300) -> str:
+    """`text` in at most `limit` characters, with an ellipsis where some are missing."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."

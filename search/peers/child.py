@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from greenfast.search.peers.offers import load_offers, pending, unavailable, write_row
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 
 if TYPE_CHECKING:
     from greenfast.search.peers.duel import Duel
@@ -72,13 +72,17 @@ def outcome_of(
             times = duel.time_in_turns(offered["run"], name, workload, request)
             return {"outcome": "ran", "version": version, **times}
         except ImportError as error:
-            outcome, why = "unavailable", f"not installed: {shortened(error, LONGEST_WHY)}"
+            outcome, why = "unavailable", f"not installed: {_short(error)}"
         except ValueError as error:
-            outcome, why = "not_comparable", shortened(error, LONGEST_WHY)
+            outcome, why = "not_comparable", _short(error)
         except Exception as error:
             duel.require_working()  # in a broken context every later peer would fail, too
             messages = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
             hints = f" ({'; '.join(dict.fromkeys(messages))})" if messages else ""
             outcome = "unavailable"
-            why = shortened(f"{type(error).__name__}: {error}{hints}", LONGEST_WHY)
+            why = _short(f"{type(error).__name__}: {error}{hints}")
         return {"outcome": outcome, "version": version, "why": why}
+
+
+def _short(text: object) -> str:
+    return shortened(one_line(text), LONGEST_WHY)

@@ -16,7 +16,7 @@ from typing import Any
 
 from greenfast.search.children import child_environment, kill_group
 from greenfast.search.errors import Fault
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"  # an interpreter with torch, cupy, numpy and ml_dtypes
 # Imported by the child: the domain, and the folders of data that search/shipped.py looks up.
@@ -91,7 +91,7 @@ def run_child(
         tail = errors.read()[-TAIL_BYTES:].decode(errors="replace")
     if code == 0:
         return ""
-    last_line = shortened((tail.strip().splitlines() or [""])[-1], LONGEST_LINE)
+    last_line = shortened(one_line((tail.strip().splitlines() or [""])[-1]), LONGEST_LINE)
     return f"exit code {code}" + (f": {last_line}" if last_line else "")
 
 

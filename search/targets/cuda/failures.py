@@ -9,7 +9,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import driver
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.verdict import Reason
 
 LONGEST_LINE = 300  # characters
@@ -92,7 +92,7 @@ def cannot_start(target: str, tail: str) -> Fault:
 
 def last_line(tail: str) -> str:
     """The last line of a child's stderr, shortened: of a traceback, the exception."""
-    return shortened((tail.strip().splitlines() or [""])[-1], LONGEST_LINE)
+    return shortened(one_line((tail.strip().splitlines() or [""])[-1]), LONGEST_LINE)
 
 
 def failure_of(target: str, arch: str, problem: Problem, reply: Mapping[str, Any]) -> Failure:

@@ -29,7 +29,7 @@ from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Sp
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
 
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
@@ -69,7 +69,7 @@ class Measurer:
             return {"error": str(error), "code": LAUNCH_TIMEOUT, "at": self.at}
         except ERRORS as error:
             return {
-                "error": shortened(error, LONGEST_ERROR),
+                "error": shortened(one_line(error), LONGEST_ERROR),
                 "code": int(getattr(error, "status", OUT_OF_MEMORY)),
                 "free_bytes": self._free_bytes(),
                 "at": self.at,
@@ -129,7 +129,11 @@ class Measurer:
         except ERRORS:
             raise
         except Exception as error:  # CuPy lacks a function, or the reference is not written for it
-            return {"unavailable": shortened(f"{type(error).__name__}: {error}", LONGEST_ERROR)}
+            return {
+                "unavailable": shortened(
+                    one_line(f"{type(error).__name__}: {error}"), LONGEST_ERROR
+                )
+            }
         fields = []
         with Path(request["outputs"]).open("wb") as file:
             for name, arrays in reference.items():
