@@ -34,7 +34,7 @@ from greenfast.search.loop.plan import (
 )
 from greenfast.search.loop.run import History, SearchRun, Sink
 from greenfast.search.loop.scope import scope_of
-from greenfast.search.peers import compare_peers
+from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
 from greenfast.search.targets.base import Runner, Target, runner

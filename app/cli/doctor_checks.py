@@ -281,7 +281,7 @@ def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Che
 
 def _peers() -> Check:
     """An interpreter in which somebody else's kernels can be timed."""
-    from greenfast.search.peers.compare import PYTHON_VARIABLE, python
+    from greenfast.search.peers.process import PYTHON_VARIABLE, python
 
     interpreter = python()
     try:

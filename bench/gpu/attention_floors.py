@@ -144,7 +144,7 @@ def _samples(
     cupy: Any, function: Any, shape: Row, arguments: tuple[Any, ...], smem: int
 ) -> list[float]:
     """Microseconds of a launch in the winner's parallelism, after clocks and caches have settled."""
-    from greenfast.search.targets.cuda.measurer import Stopwatch
+    from greenfast.search.targets.cuda.launches import Stopwatch
 
     function.max_dynamic_shared_size_bytes = smem
     grid, block = (shape["blocks"],), (shape["threads"],)

@@ -65,7 +65,7 @@ class Call:
 
 def timed(launch: Launch, stream: Any) -> list[float]:
     """Samples in microseconds, taken by graphs of N and 2N launches or one launch at a time."""
-    from greenfast.search.targets.cuda.measurer import Stopwatch
+    from greenfast.search.targets.cuda.launches import Stopwatch
 
     watch = Stopwatch([Call(launch)], stream, 20.0)
     end = time.monotonic() + 0.05

@@ -22,7 +22,7 @@ from bench.command_line import script_parser
 from bench.results import RESULTS, Row, finite, read_result, result_names, write_json, write_result
 from bench.session import Session, open_session
 from greenfast.search.loop.evaluate import evaluate, prepare
-from greenfast.search.peers import compare_peers
+from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.verdict import Accepted, Green, performance_of
 

@@ -21,8 +21,9 @@ from greenfast.search.oracle.reference import answer
 from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
-from greenfast.search.targets.emulator.build import FLAVOURS, EmulatorBuild
+from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.execute import execute
+from greenfast.search.targets.emulator.flags import FLAVOURS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.target import emulated_run
 

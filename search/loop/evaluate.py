@@ -70,7 +70,7 @@ class EvaluationContext:
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
-    # greenfast.search.peers.compare_peers, where there are peers
+    # greenfast.search.peers.compare.compare_peers, where there are peers
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None
     closing_checks: tuple[Check, ...] | None = None  # for the confirmation; None: the kernel's
     siblings: Siblings | None = None  # enforces promises of equal results

@@ -1,8 +1,6 @@
-"""Somebody else's kernels beside a winner: checked by the same bounds, timed in turns with it in the same process.
+"""Other people's kernels (peers) timed beside a winner, in turns with it in one process.
 
-A kernel's folder says in peers.py who they are; that file and PyTorch are used in a child only (search/peers/child.py).
+Peers must stay within the bounds that our own kernels have to meet. A kernel's folder names its
+peers in peers.py; that file and PyTorch run in a child only. `compare.compare_peers` is the entry.
+This file imports nothing, because the child's Python may have none of greenfast's dependencies.
 """
-
-from greenfast.search.peers.compare import compare_peers
-
-__all__ = ["compare_peers"]

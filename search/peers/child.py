@@ -1,116 +1,88 @@
-"""The process that times other people's kernels beside a winner: `python -m greenfast.search.peers.child REQUEST REPLIES`.
+"""The process that times other people's kernels beside a winner. Started by bootstrap.py.
 
-REQUEST is JSON (search/peers/compare.py writes it). Each line of REPLIES is a JSON object: for each peer one that says
-that it begins and one that says what came of it, so that the parent knows whom a crash concerns.
+REQUEST is JSON (search/peers/compare.py writes it). REPLIES gets JSON lines: one when a peer begins
+and one with its outcome, so that the parent can tell which peer a crash belongs to.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-LONGEST_WHY = 400
+from greenfast.search.peers.offers import load_offers, pending, unavailable, write_row
+from greenfast.search.text import one_line, shortened
+
+if TYPE_CHECKING:
+    from greenfast.search.peers.duel import Duel
+
+LONGEST_WHY = 400  # characters
 
 
 def main(request_file: Path, reply_file: Path) -> None:
     request = json.loads(request_file.read_text())
     with reply_file.open("a") as file:
-
-        def say(**row: Any) -> None:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-
-        serve(request, say)
+        serve(request, lambda **row: write_row(file, **row))
 
 
-def serve(request: dict[str, Any], say) -> None:
+def serve(request: dict[str, Any], reply: Callable[..., None]) -> None:
     """One reply for each peer and workload that is not skipped."""
     offers = load_offers(Path(request["peers"]))
-    skipped = {tuple(one) for one in request["skip"]}
-    wanted = [
-        (name, workload)
-        for workload in request["workloads"]
-        for name in offers["NAMES"]
-        if (name, workload["name"]) not in skipped
-    ]
+    pairs = pending(request, offers)
     try:
         from greenfast.search.peers.duel import Duel
 
         duel = Duel(request["gpu"], request["l2_bytes"], request["deadline_s"])
     except ImportError as error:
-        for name, workload in wanted:
-            say(
-                peer=name,
-                workload=workload["name"],
-                outcome="unavailable",
-                version="",
-                why=f"{error.name or 'a package'} is not installed for {request['python']}",
-            )
+        why = f"{error.name or 'a package'} is not installed for {request['python']}"
+        for name, workload in pairs:
+            reply(**unavailable(name, workload["name"], why))
         return
     with duel:
-        for name, workload in wanted:
-            say(peer=name, workload=workload["name"], begin=True)
-            say(
+        for name, workload in pairs:
+            reply(peer=name, workload=workload["name"], begin=True)
+            reply(
                 peer=name,
                 workload=workload["name"],
-                **one_peer(offers, name, workload, duel, request),
+                **outcome_of(offers, name, workload, duel, request),
             )
 
 
-def load_offers(path: Path) -> dict[str, Any]:
-    """The names of the kernel folder's peers.py: NAMES and offer."""
-    found: dict[str, Any] = {"__name__": "greenfast_peers", "__file__": str(path)}
-    exec(compile(path.read_text("utf-8"), str(path), "exec"), found)
-    return found
-
-
-def one_peer(
-    offers: dict[str, Any], name: str, workload: dict[str, Any], duel, request: dict[str, Any]
+def outcome_of(
+    offers: dict[str, Any],
+    name: str,
+    workload: dict[str, Any],
+    duel: Duel,
+    request: dict[str, Any],
 ) -> dict[str, Any]:
-    """What came of one peer on one workload; whatever it raises is its own."""
+    """The outcome of one peer on one workload. An exception that it raises becomes its outcome.
+
+    RuntimeError when the peer broke the CUDA context.
+    """
     version = ""
-    with warnings.catch_warnings(
-        record=True
-    ) as heard:  # PyTorch says in warnings why a back end was not taken
+    # PyTorch reports in warnings why it did not take a back end.
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             scalars = {scalar["name"]: scalar["value"] for scalar in workload["scalars"]}
             offered = offers["offer"](name, workload["dims"], workload["options"], scalars)
             version = offered["version"]
-            return {
-                "outcome": "ran",
-                "version": version,
-                **duel.fight(offered["run"], name, workload, request),
-            }
+            times = duel.time_in_turns(offered["run"], name, workload, request)
+            return {"outcome": "ran", "version": version, **times}
         except ImportError as error:
-            return {
-                "outcome": "unavailable",
-                "version": version,
-                "why": f"not installed: {shortened(error)}",
-            }
+            outcome, why = "unavailable", f"not installed: {_short(error)}"
         except ValueError as error:
-            return {"outcome": "not_comparable", "version": version, "why": shortened(error)}
+            outcome, why = "not_comparable", _short(error)
         except Exception as error:
-            duel.require_working()  # else every other peer would be blamed, too
-            said = "; ".join(
-                dict.fromkeys(str(one.message).partition(" (Triggered")[0] for one in heard)
-            )
-            return {
-                "outcome": "unavailable",
-                "version": version,
-                "why": shortened(
-                    f"{type(error).__name__}: {error}" + (f" ({said})" if said else "")
-                ),
-            }
+            duel.require_working()  # in a broken context every later peer would fail, too
+            messages = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
+            hints = f" ({'; '.join(dict.fromkeys(messages))})" if messages else ""
+            outcome = "unavailable"
+            why = _short(f"{type(error).__name__}: {error}{hints}")
+        return {"outcome": outcome, "version": version, "why": why}
 
 
-def shortened(text: object) -> str:
-    words = " ".join(str(text).split())
-    return words if len(words) <= LONGEST_WHY else words[:LONGEST_WHY] + "..."
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+def _short(text: object) -> str:
+    return shortened(one_line(text), LONGEST_WHY)

@@ -1,13 +1,15 @@
-"""A winner and a peer timed in turns in one process: CuPy launches the cubin, PyTorch the peer, on one stream.
+"""A winner and a peer timed in turns in one process, on one stream.
 
-Both share the primary context. The peer reads the winner's own input bytes; its outputs are PyTorch's, one for each
-set of the ring. Both are captured in graphs of N and 2N passes, as everywhere here. Only the child imports this.
+CuPy launches the winner's cubin and PyTorch the peer; both share the primary context. The peer
+reads the winner's own input bytes. Its outputs are PyTorch's, one per input set of the ring. Both
+are captured in graphs of N and 2N passes, as in every other timing. Only the child imports this.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import torch
 from cupy.cuda import runtime
 
 from greenfast.search.targets.cuda.arena import ALIGN, Arena, lay_out, starting_bytes
-from greenfast.search.targets.cuda.measurer import Loaded, Stopwatch, wait
+from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
 from greenfast.search.timing import race, ring_sets
 
@@ -33,38 +35,41 @@ TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
 WARM_UP_S = 0.05
 PLACES = 8192  # of 256 bytes: within 2 MiB
 
+Tensors = dict[str, torch.Tensor]
+Run = Callable[[Tensors], Tensors]  # of peers.py: from inputs to outputs, by argument name
+
 
 class Duel:
-    """One GPU, one stream; a context in which both frameworks use it."""
+    """One GPU, one stream. As a context manager it makes both frameworks use that stream."""
 
     def __init__(self, number: int, l2_bytes: int, deadline_s: float) -> None:
-        self._health = Health(number)  # before there is a context
+        self._health = Health(number)  # must precede the context
         cupy.cuda.Device(number).use()
         torch.cuda.set_device(number)
         self._device = torch.device("cuda", number)
         self._l2_bytes, self._deadline_s = l2_bytes, deadline_s
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._torch_stream = torch.cuda.ExternalStream(self._stream.ptr, device=self._device)
-        self._both: tuple[Any, ...] = ()
+        self._contexts: tuple[Any, ...] = ()
 
     def __enter__(self) -> Duel:
-        self._both = (self._stream, torch.cuda.stream(self._torch_stream), torch.no_grad())
-        for one in self._both:
-            one.__enter__()
+        self._contexts = (self._stream, torch.cuda.stream(self._torch_stream), torch.no_grad())
+        for context in self._contexts:
+            context.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for one in reversed(self._both):
-            one.__exit__(*error)
+        for context in reversed(self._contexts):
+            context.__exit__(*error)
 
     def require_working(self) -> None:
-        """RuntimeError when an error broke the context: it would answer everything with that error from now on."""
+        """RuntimeError when the context is broken: every later call would fail with that error."""
         torch.cuda.synchronize(self._device)
 
-    def fight(
-        self, run, name: str, workload: dict[str, Any], request: dict[str, Any]
+    def time_in_turns(
+        self, run: Run, name: str, workload: dict[str, Any], request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Samples of both in turns, and files with the outputs that the timed work left."""
+        """Samples of both in microseconds, and files with the outputs of the timed launches."""
         described = workload["problem"]
         arena = lay_out(described)
         start = starting_bytes(described, arena)
@@ -73,32 +78,25 @@ class Duel:
             self._l2_bytes,
             workload["mode"],
         )
-        # Where a process happens to place data is worth 1 % at times: each seed gives it another place.
-        first = ALIGN * random.Random(request["seed"]).randrange(PLACES)
+        # Where a process places its data can change a time by 1 %, so each seed places it anew.
+        shift = ALIGN * random.Random(request["seed"]).randrange(PLACES)
         memory = cupy.cuda.Memory(sets * arena.total_bytes + ALIGN * PLACES)
         module = cupy.RawModule(path=request["cubin"])
         winners, peers = [], []
         for number in range(sets):
-            base = memory.ptr + first + number * arena.total_bytes
+            base = memory.ptr + shift + number * arena.total_bytes
             self._upload(base, start)
             winners.append(_loaded(module, described, arena, base))
             peers.append(PeerCall(run, self._inputs(workload, arena, base, memory)))
         watch = Stopwatch(winners, self._stream, self._deadline_s)
         peer_watch = PeerStopwatch(peers, self._stream, self._deadline_s, self._torch_stream)
-        end = time.monotonic() + WARM_UP_S
-        while time.monotonic() < end:
-            watch(), peer_watch()
-        samples, others = race(
-            watch, peer_watch, request["seed"], looks=(request["blocks"],), screen=False
-        )
+        samples, others = self._race(watch, peer_watch, request)
         health = self._health.now()
-        self._upload(
-            memory.ptr + first, start
-        )  # poisoned again: what the timed launches leave is compared
-        watch.again()
-        wait(self._stream, self._deadline_s)
-        peer_watch.again()
-        wait(self._stream, self._deadline_s)
+        # Poisoned again, so that the comparison sees the outputs of timed launches only.
+        self._upload(memory.ptr + shift, start)
+        for stopwatch in (watch, peer_watch):
+            stopwatch.again()
+            wait(self._stream, self._deadline_s)
         folder = Path(request["folder"])
         return {
             "samples": samples,
@@ -108,17 +106,26 @@ class Duel:
             "nodes": watch.nodes,
             "other_nodes": peer_watch.nodes,
             "health": health,
-            "winner_outputs": self._winner_outputs(workload, arena, memory.ptr + first, folder),
+            "winner_outputs": _winner_outputs(workload, arena, memory.ptr + shift, folder),
             "outputs": _peer_outputs(
                 peers[0].outputs, workload, folder / f"{name}-{workload['name']}"
             ),
         }
 
+    def _race(
+        self, watch: Stopwatch, peer_watch: Stopwatch, request: dict[str, Any]
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        end = time.monotonic() + WARM_UP_S
+        while time.monotonic() < end:
+            watch(), peer_watch()
+        looks = (request["blocks"],)
+        return race(watch, peer_watch, request["seed"], looks=looks, screen=False)
+
     def _inputs(
-        self, workload: dict[str, Any], arena: Arena, base: int, owner
-    ) -> dict[str, torch.Tensor]:
+        self, workload: dict[str, Any], arena: Arena, base: int, owner: cupy.cuda.Memory
+    ) -> Tensors:
         """The input tensors as PyTorch sees them, over the winner's own bytes."""
-        found = {}
+        inputs = {}
         for tensor in workload["tensors"]:
             offset, size = arena.offsets[tensor["name"]]
             if tensor["role"] == "input":
@@ -128,67 +135,60 @@ class Duel:
                 flat = torch.as_tensor(
                     cupy.ndarray((size,), cupy.uint8, pointer), device=self._device
                 )
-                found[tensor["name"]] = flat.view(TORCH_TYPES[tensor["dtype"]]).as_strided(
+                inputs[tensor["name"]] = flat.view(TORCH_TYPES[tensor["dtype"]]).as_strided(
                     tensor["shape"], tensor["strides"]
                 )
-        return found
+        return inputs
 
     def _upload(self, base: int, memory: np.ndarray) -> None:
         runtime.memcpy(base, memory.ctypes.data, memory.nbytes, TO_DEVICE)
         runtime.deviceSynchronize()
 
-    @staticmethod
-    def _winner_outputs(
-        workload: dict[str, Any], arena: Arena, base: int, folder: Path
-    ) -> dict[str, str]:
-        """The whole byte image of each output, in files."""
-        found = {}
-        for tensor in workload["tensors"]:
-            if tensor["role"] != "input":
-                offset, size = arena.offsets[tensor["name"]]
-                image = np.empty(size, np.uint8)
-                runtime.memcpy(image.ctypes.data, base + offset, size, TO_HOST)
-                found[tensor["name"]] = str(folder / f"winner-{workload['name']}-{tensor['name']}")
-                image.tofile(found[tensor["name"]])
-        return found
+
+def _winner_outputs(
+    workload: dict[str, Any], arena: Arena, base: int, folder: Path
+) -> dict[str, str]:
+    """Write the whole byte image of each output to a file; returns the files by name."""
+    files = {}
+    for tensor in workload["tensors"]:
+        if tensor["role"] != "input":
+            offset, size = arena.offsets[tensor["name"]]
+            image = np.empty(size, np.uint8)
+            runtime.memcpy(image.ctypes.data, base + offset, size, TO_HOST)
+            files[tensor["name"]] = str(folder / f"winner-{workload['name']}-{tensor['name']}")
+            image.tofile(files[tensor["name"]])
+    return files
 
 
 def _loaded(module: cupy.RawModule, described: dict[str, Any], arena: Arena, base: int) -> Loaded:
     addresses = {name: base + offset for name, (offset, _) in arena.offsets.items()}
-    return Loaded(
-        module,
-        described,
-        addresses,
-        [
-            (addresses[name], arena.offsets[name][1])
-            for name in arena.zeroed
-            if arena.offsets[name][1]
-        ],
-    )
+    return Loaded(module, described, addresses, arena.zeroed_spans(base))
 
 
-def _peer_outputs(
-    outputs: dict[str, torch.Tensor], workload: dict[str, Any], path: Path
-) -> dict[str, str]:
-    """The elements of each output in logical order, in files."""
+def _peer_outputs(outputs: Tensors | None, workload: dict[str, Any], path: Path) -> dict[str, str]:
+    """Write the elements of each output in logical order to a file; returns the files by name.
+
+    ValueError when an output has another shape or type than the winner's.
+    """
     shapes = {
-        one["name"]: (list(one["shape"]), TORCH_TYPES[one["dtype"]]) for one in workload["tensors"]
+        tensor["name"]: (list(tensor["shape"]), TORCH_TYPES[tensor["dtype"]])
+        for tensor in workload["tensors"]
     }
-    found = {}
-    for name, tensor in outputs.items():
+    files = {}
+    for name, tensor in (outputs or {}).items():
         if (list(tensor.shape), tensor.dtype) != shapes[name]:
             raise ValueError(f"its {name} is {tensor.dtype} {list(tensor.shape)}")
-        found[name] = f"{path}-{name}"
-        tensor.contiguous().view(torch.uint8).cpu().numpy().tofile(found[name])
-    return found
+        files[name] = f"{path}-{name}"
+        tensor.contiguous().view(torch.uint8).cpu().numpy().tofile(files[name])
+    return files
 
 
 class PeerCall:
-    """One pass of a peer over one set of inputs; the memory of its outputs is taken again each time."""
+    """One pass of a peer over one set of inputs. Passes share the memory of outputs."""
 
-    def __init__(self, run, inputs: dict[str, torch.Tensor]) -> None:
+    def __init__(self, run: Run, inputs: Tensors) -> None:
         self._run, self._inputs = run, inputs
-        self.outputs: dict[str, torch.Tensor] | None = None
+        self.outputs: Tensors | None = None
 
     def launch(self, stream: cupy.cuda.Stream) -> None:
         self.outputs = None
@@ -196,30 +196,34 @@ class PeerCall:
 
 
 class PeerStopwatch(Stopwatch):
-    """The same watch over graphs that PyTorch captures, since its allocator has to know of them."""
+    """The same protocol over graphs that PyTorch captures, which its allocator must know of."""
 
     def __init__(
-        self, ring: list[PeerCall], stream: cupy.cuda.Stream, deadline_s: float, torch_stream
+        self,
+        ring: Sequence[PeerCall],
+        stream: cupy.cuda.Stream,
+        deadline_s: float,
+        torch_stream: torch.cuda.Stream,
     ) -> None:
-        self._torch_stream = torch_stream
+        self._calls, self._torch_stream = ring, torch_stream
         super().__init__(ring, stream, deadline_s)
 
     def _graph(self, nodes: int) -> TorchGraph:
-        return TorchGraph(self._ring, nodes, self._torch_stream)
+        return TorchGraph(self._calls, nodes, self._torch_stream)
 
     def again(self) -> None:
-        """Once more what was timed: the longer graph, whose outputs the ring holds, with poison in them."""
+        """Repeat the timed work: the longer graph, whose outputs the ring holds, over poison."""
         self._next = 0
-        for call in self._ring:
-            for tensor in call.outputs.values():
+        for call in self._calls:
+            for tensor in (call.outputs or {}).values():
                 tensor.fill_(float("nan"))
         self._graphs[-1].launch() if self.nodes else self._launch_next()
 
 
 class TorchGraph:
-    """A captured run of passes that starts like CuPy's graphs do."""
+    """Passes captured by PyTorch, launched like a graph of CuPy."""
 
-    def __init__(self, ring: list[PeerCall], nodes: int, stream) -> None:
+    def __init__(self, ring: Sequence[PeerCall], nodes: int, stream: torch.cuda.Stream) -> None:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=stream):
             for number in range(nodes):

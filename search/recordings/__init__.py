@@ -1,4 +1,4 @@
-"""Recordings: sweeps of a template's space on a real GPU, a small file each, and what can be asked of them."""
+"""Recordings: sweeps of a template's space on a real GPU, one small file each."""
 
 from greenfast.search.recordings.contents import Heading, Recording, Row, Times
 from greenfast.search.recordings.shelf import find_recording, recording_names

@@ -1,4 +1,4 @@
-"""What a recording holds: one heading, then one row a candidate, the baseline first."""
+"""The contents of a recording: one heading, then one row per candidate, the baseline first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 @dataclass(frozen=True)
 class RecordedTemplate:
-    """A template as it was: `text_digest` is of everything in its two files that means something."""
+    """A template as it was recorded. `text_digest` covers what has an effect in its two files."""
 
     name: str
     text_digest: str
@@ -25,7 +25,7 @@ class RecordedTemplate:
 
 @dataclass(frozen=True)
 class Columns:
-    """The order of evidence in a file's rows; a later greenfast knows more fields, with defaults."""
+    """The order of the evidence in a file's rows. Later versions add fields, with defaults."""
 
     ptxas: tuple[str, ...]
     check: tuple[str, ...]
@@ -38,22 +38,22 @@ COLUMNS = Columns(
 
 @dataclass(frozen=True)
 class Protocol:
-    """How candidates were checked and timed."""
+    """The conditions under which candidates were checked and timed."""
 
     seed: int
-    check_seeds: int  # of each derived check, at most
-    max_spill_bytes: int | None  # None: candidates that spill were timed, too
+    check_seeds: int  # at most, per derived check
+    max_spill_bytes: int | None  # None: candidates that spill were timed as well
     min_gain: float
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Everything that holds for all rows."""
+    """The facts that hold for all rows."""
 
     name: str
     kernel: str
-    operation_digest: str  # of what is computed
-    checks_digest: str  # of how it was checked
+    operation_digest: str  # of the operation that is computed
+    checks_digest: str  # of the checks and the reference
     workloads: tuple[Workload, ...]
     template: str  # whose space was swept
     lattice: tuple[tuple[str, tuple[Value, ...]], ...]  # the values of each parameter
@@ -65,7 +65,7 @@ class Heading:
     recorded_at: str  # the day, UTC
     complete: bool = True  # every valid point of the lattice has a row
     candidates: int = 0  # rows
-    timed: int = 0  # rows of right candidates with times
+    timed: int = 0  # rows of correct candidates, with times
     columns: Columns = COLUMNS
 
     def recorded_template(self, name: str) -> RecordedTemplate:
@@ -74,19 +74,22 @@ class Heading:
 
 @dataclass(frozen=True)
 class Times:
-    """One workload: microseconds a launch in order, two a block, of the candidate and of the baseline in turns."""
+    """One workload: microseconds per launch, two samples a block, in turns with the baseline."""
 
     samples: tuple[float, ...]
     baseline_samples: tuple[float, ...]  # empty for the baseline itself
-    floor_us: float  # compulsory work at the architecture's peaks
+    floor_us: float  # the time of the compulsory work at the architecture's peaks
     note: str  # mode, ring, graphs
-    health: tuple[tuple[str, float], ...]  # clocks, watts, as far as NVML answered
+    health: tuple[tuple[str, float], ...]  # clocks, watts, as far as NVML reported them
 
 
 @dataclass(frozen=True)
 class Row:
-    """One candidate. `stage` and `reason` say where it was rejected; both None: right, and faster than the baseline
-    by the protocol's `min_gain` (or the baseline itself)."""
+    """One candidate.
+
+    `stage` and `reason` tell where it was rejected. Both None: the candidate is correct and faster
+    than the baseline by the protocol's `min_gain`, or it is the baseline.
+    """
 
     number: int  # 0: the baseline
     template: str
@@ -94,12 +97,12 @@ class Row:
     source_digest: str
     stage: str | None
     reason: str | None
-    sentence: str  # why not; empty where the times say it
+    sentence: str  # why it was rejected; empty where the times show it
     ptxas: PtxasEvidence | None
     outputs_checked: int  # compared with the reference
-    worst: CheckEvidence | None  # of the comparison that failed first, or fared worst
-    times: tuple[Times, ...]  # one a workload, empty where it was not timed
-    run: int = 0  # rows of one run were made by one process after the other
+    worst: CheckEvidence | None  # the comparison that failed first, or came closest to failing
+    times: tuple[Times, ...]  # one per workload; empty: not timed
+    run: int = 0  # of the sweep, which may be stopped and resumed: the run that measured the row
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,9 @@ class Recording:
     sha256: str = ""  # of the file
 
     def parameters(self, row: Row) -> Items:
-        return tuple(zip(self.heading.recorded_template(row.template).parameters, row.values))
+        return tuple(
+            zip(self.heading.recorded_template(row.template).parameters, row.values, strict=True)
+        )
 
     def candidate(self, row: Row) -> Candidate:
         return Candidate(
@@ -117,8 +122,11 @@ class Recording:
         )
 
     def row_of(self, candidate: Candidate) -> Row | None:
-        """The row of a candidate. Parameters that its template did not have then are left aside: a candidate that they
-        make another one has another source."""
+        """The row of a candidate, None if it was not recorded.
+
+        Parameters that its template did not have then are ignored: if they change the kernel, the
+        digest of its source differs.
+        """
         return self._by_point.get((candidate.template, self._recorded(candidate)))
 
     @cached_property
@@ -142,21 +150,24 @@ class Recording:
 
 
 def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Recording:
-    """Rows by number, and a heading that counts them."""
+    """A recording with its rows sorted by number and counted in its heading."""
     ordered = tuple(sorted(rows, key=lambda row: row.number))
     return Recording(
         replace(
             heading,
             complete=complete,
             candidates=len(ordered),
-            timed=sum(bool(one.times) for one in ordered),
+            timed=sum(bool(row.times) for row in ordered),
         ),
         ordered,
     )
 
 
 def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str:
-    """Names what is computed for these workloads: other workloads, templates and further allowed values come and go."""
+    """Names the operation that is computed for these workloads.
+
+    Other workloads, templates and allowed values may be added without changing it.
+    """
     return digest(
         {
             "name": kernel.name,
@@ -174,11 +185,11 @@ def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str
 
 
 def checks_digest(kernel: KernelSpec) -> str:
-    """Names the checks and the reference. When they are others today, a recording still says what was found then."""
+    """Names the checks and the reference. They may change without making a recording invalid."""
     used = {"uses": kernel.reference_uses} if kernel.reference_uses else {}
     return digest({"checks": kernel.checks, "reference": kernel.reference_text, **used})
 
 
 def plan_digest(heading: Heading) -> str:
-    """Names a sweep: two journals with the same one belong together."""
+    """Names a sweep: journals with the same digest belong together."""
     return digest(replace(heading, recorded_at="", complete=True, candidates=0, timed=0))

@@ -1,7 +1,8 @@
-"""The file: JSON lines in gzip, readable with `zcat`. First the heading, then a line a row, then one that closes it.
+"""The file format: JSON lines in gzip, readable with `zcat`.
 
-A row's values stand in the order that the heading names (`row_fields`, `ptxas_fields`, `check_fields`), so that a file
-explains itself and stays small. Times are microseconds with DIGITS significant digits.
+The first line is the heading, then comes one line per row, and a last line closes the file. A row
+is a list in the order that the heading gives (`row_fields`, `ptxas_fields`, `check_fields`), which
+keeps the file small and self-explanatory. Times are microseconds with DIGITS significant digits.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from greenfast.search.recordings.contents import (
     Row,
     Times,
 )
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain.cache import write_atomically
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
 FORMAT, VERSION = "greenfast recording", 1
 SUFFIX = ".recording.jsonl.gz"
 DIGITS = 5
+LONGEST_WHY = 200  # characters
 LARGEST_BYTES = 256 * 2**20  # inflated
 PTXAS, CHECK = COLUMNS.ptxas, COLUMNS.check
 ROW = (
@@ -54,12 +56,12 @@ TIMES = ("samples", "baseline_samples", "floor_us", "note", "health")
 
 
 def rounded(value: float) -> float:
-    """To DIGITS significant digits: what a file holds, and what verdicts are computed from."""
+    """To DIGITS significant digits, as in a file. Verdicts are computed from rounded values."""
     return float(f"{value:.{DIGITS}g}")
 
 
 def write(path: Path, recording: Recording) -> None:
-    """Whole or not at all; the same contents give the same bytes."""
+    """Write the file atomically. Equal contents give equal bytes."""
     lines = [
         heading_json(recording.heading),
         *map(row_json, recording.rows),
@@ -68,11 +70,11 @@ def write(path: Path, recording: Recording) -> None:
     write_atomically(
         path, gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=9, mtime=0)
     )
-    path.chmod(0o644)  # what is written atomically is its owner's alone
+    path.chmod(0o644)  # `write_atomically` leaves a file that only its owner can read
 
 
 def read(path: Path) -> Recording:
-    """UsageError in one sentence for a file that is no recording, damaged, or of a version that is not known."""
+    """UsageError for a file that is damaged, no recording, or of an unknown version."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -95,7 +97,7 @@ def read(path: Path) -> Recording:
 
 
 def read_heading(path: Path) -> Heading:
-    """The first line only: what listings show of a recording."""
+    """The heading alone, from the first line: cheap, for listings."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             first = file.readline(LARGEST_BYTES)
@@ -105,13 +107,13 @@ def read_heading(path: Path) -> Heading:
 
 
 def heading_json(heading: Heading) -> str:
-    known = asdict(heading)
-    del known["columns"]
+    facts = asdict(heading)
+    del facts["columns"]
     return _dumps(
         {
             "format": FORMAT,
             "version": VERSION,
-            **known,
+            **facts,
             "row_fields": ROW,
             "times_fields": TIMES,
             "ptxas_fields": PTXAS,
@@ -152,7 +154,7 @@ def row_json(row: Row) -> str:
 
 
 def row_of(line: str, columns: Columns = COLUMNS) -> Row:
-    """ValueError and its kin for a line that is no row: the last one of a journal may be half written."""
+    """The row in a line. ValueError or TypeError when it is none, as a half-written last line."""
     (
         number,
         template,
@@ -183,8 +185,8 @@ def row_of(line: str, columns: Columns = COLUMNS) -> Row:
     )
 
 
-def _check(given: dict[str, Any]) -> CheckEvidence:
-    return CheckEvidence(**{**given, "worst_index": tuple(given["worst_index"])})
+def _check(values: dict[str, Any]) -> CheckEvidence:
+    return CheckEvidence(**{**values, "worst_index": tuple(values["worst_index"])})
 
 
 def _times(values: list[Any]) -> Times:
@@ -195,25 +197,26 @@ def _times(values: list[Any]) -> Times:
 
 
 def heading_of(name: str, line: str) -> Heading:
-    """The heading in a file's first line; UsageError when it is none that this version reads."""
+    """The heading in a file's first line. UsageError when this version cannot read it."""
     try:
-        found = json.loads(line)
+        heading = json.loads(line)
     except ValueError as error:
         raise _damaged(name, "its first line is no JSON") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(heading, dict) or heading.get("format") != FORMAT:
         raise UsageError(f"{name} is no greenfast recording", code="not_a_recording")
-    if found.get("version") != VERSION:
+    if heading.get("version") != VERSION:
         raise UsageError(
-            f"the recording {name} has version {found.get('version')}, and this greenfast reads {VERSION}",
+            f"the recording {name} has version {heading.get('version')}, "
+            f"and this greenfast reads {VERSION}",
             code="recording_version",
             mend="use the greenfast that wrote it, or a newer one",
         )
     try:
         return Heading(
-            name=found["name"],
-            kernel=found["kernel"],
-            operation_digest=found["operation_digest"],
-            checks_digest=found["checks_digest"],
+            name=heading["name"],
+            kernel=heading["kernel"],
+            operation_digest=heading["operation_digest"],
+            checks_digest=heading["checks_digest"],
             workloads=tuple(
                 Workload(
                     workload["name"],
@@ -221,35 +224,35 @@ def heading_of(name: str, line: str) -> Heading:
                     _pairs(workload["dims"]),
                     _pairs(workload["options"]),
                 )
-                for workload in found["workloads"]
+                for workload in heading["workloads"]
             ),
-            template=found["template"],
-            lattice=tuple((key, tuple(values)) for key, values in found["lattice"]),
-            baseline=found["baseline"],
+            template=heading["template"],
+            lattice=tuple((key, tuple(values)) for key, values in heading["lattice"]),
+            baseline=heading["baseline"],
             templates=tuple(
                 RecordedTemplate(
                     template["name"], template["text_digest"], tuple(template["parameters"])
                 )
-                for template in found["templates"]
+                for template in heading["templates"]
             ),
-            device=_device(found["device"]),
-            protocol=Protocol(**found["protocol"]),
-            environment=_pairs(found["environment"]),
-            recorded_at=found["recorded_at"],
-            complete=found["complete"],
-            candidates=found["candidates"],
-            timed=found["timed"],
-            columns=Columns(tuple(found["ptxas_fields"]), tuple(found["check_fields"])),
+            device=_device(heading["device"]),
+            protocol=Protocol(**heading["protocol"]),
+            environment=_pairs(heading["environment"]),
+            recorded_at=heading["recorded_at"],
+            complete=heading["complete"],
+            candidates=heading["candidates"],
+            timed=heading["timed"],
+            columns=Columns(tuple(heading["ptxas_fields"]), tuple(heading["check_fields"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(name, f"its heading lacks {error}") from error
 
 
-def _device(found: dict[str, Any]) -> Device:
-    """The facts as they were; those that a later greenfast asks for come from its own file of that GPU."""
-    base = asdict(device(found["name"])) if found["name"] in device_names() else {}
+def _device(facts: dict[str, Any]) -> Device:
+    """The facts as recorded. Facts added since come from this version's file of that GPU."""
+    base = asdict(device(facts["name"])) if facts["name"] in device_names() else {}
     known = {field.name for field in fields(Device)}
-    return Device(**{**base, **{name: value for name, value in found.items() if name in known}})
+    return Device(**{**base, **{name: value for name, value in facts.items() if name in known}})
 
 
 def _pairs(values: Any) -> tuple[tuple[str, Any], ...]:
@@ -257,7 +260,7 @@ def _pairs(values: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _inflated(name: str, data: bytes) -> str:
-    """The text; gzip's own check sum tells damage."""
+    """The text of a gzip file, whose checksum reveals damage."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         text = inflater.decompress(data, LARGEST_BYTES)
@@ -271,19 +274,18 @@ def _inflated(name: str, data: bytes) -> str:
 
 def _damaged(name: str, why: str) -> UsageError:
     return UsageError(
-        f"the recording {name} is damaged: {shortened(why, 200)}",
+        f"the recording {name} is damaged: {shortened(one_line(why), LONGEST_WHY)}",
         code="recording_damaged",
-        mend="take it from where it came from again",
+        mend="copy it again from its source",
     )
 
 
 def as_kept(check: CheckEvidence) -> CheckEvidence:
-    """With its error figures as a file holds them. What is not finite is None in the evidence already."""
-    figures = {name: getattr(check, name) for name in CHECK}
-    return replace(
-        check,
-        **{name: rounded(value) for name, value in figures.items() if isinstance(value, float)},
-    )
+    """The check with its error figures rounded as in a file. None stands for non-finite figures."""
+    figures: dict[str, Any] = {
+        name: rounded(value) for name in CHECK if isinstance(value := getattr(check, name), float)
+    }
+    return replace(check, **figures)
 
 
 def _dumps(value: Any) -> str:

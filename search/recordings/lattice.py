@@ -1,4 +1,7 @@
-"""A complete sub-lattice of a template's space: every valid point of the chosen values, the other parameters fixed."""
+"""A complete sub-lattice of a template's space: every valid point of the given values.
+
+The other parameters are fixed.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,12 @@ LARGEST_LATTICE = 500_000  # points before constraints
 def lattice_of(
     template: TemplateSpec, settings: Sequence[str], start: Mapping[str, Value] | None = None
 ) -> Lattice:
-    """From texts `tile_m=32,64`, `warps_m=all`, `depth=2`; a parameter that none names keeps its value of `start`, or
-    its default. UsageError for unknown names and values."""
-    chosen: dict[str, tuple[Value, ...]] = {}
+    """The lattice of settings such as `tile_m=32,64`, `warps_m=all` and `depth=2`.
+
+    A parameter without a setting keeps its value in `start`, or its default.
+    UsageError for unknown names and values.
+    """
+    lattice: dict[str, tuple[Value, ...]] = {}
     for text in settings:
         name, separator, values = text.partition("=")
         if not separator or not values.strip():
@@ -32,39 +38,47 @@ def lattice_of(
                 mend="write NAME=VALUE,VALUE or NAME=all",
             )
         parameter = template.parameter(name.strip())
-        if parameter.name in chosen:
+        if parameter.name in lattice:
             raise UsageError(f"{parameter.name} is set twice", code="bad_setting")
-        found = (
+        listed = (
             parameter.values
             if values.strip() == ALL
             else tuple(map(parameter.parse, values.split(",")))
         )
-        chosen[parameter.name] = tuple(value for value in parameter.values if value in found)
-    fixed = {one.name: one.default for one in template.parameters} | dict(start or {})
+        lattice[parameter.name] = tuple(value for value in parameter.values if value in listed)
+    fixed = {parameter.name: parameter.default for parameter in template.parameters}
+    fixed |= dict(start or {})
     return tuple(
-        (one.name, chosen.get(one.name, (fixed[one.name],))) for one in template.parameters
+        (parameter.name, lattice.get(parameter.name, (fixed[parameter.name],)))
+        for parameter in template.parameters
     )
 
 
 def lattice_points(space: Space, lattice: Lattice) -> tuple[Items, ...]:
-    """Every valid point once, tiles changing slowest; what a condition switches off takes its default."""
+    """Every valid point once, with the tiles changing slowest.
+
+    A parameter that a condition switches off takes its default. UsageError for an empty lattice
+    and for one that is too large.
+    """
     size = prod(len(values) for _, values in lattice)
     if size > LARGEST_LATTICE:
         raise UsageError(
-            f"the chosen values make {size} points before constraints",
+            f"these values make {size} points before constraints",
             code="lattice_too_large",
-            mend=f"{LARGEST_LATTICE} are the most; choose fewer values",
+            mend=f"choose fewer values: at most {LARGEST_LATTICE} points",
         )
     names = [name for name, _ in lattice]
-    found: dict[Items, None] = {}
+    points: dict[Items, None] = {}
     for values in itertools.product(*(values for _, values in lattice)):
-        point = complete_parameters(space.template, dict(zip(names, values)), space.compiled)
-        if point not in found and space.why_not(point) is None:
-            found[point] = None
-    if not found:
+        point = complete_parameters(
+            space.template, dict(zip(names, values, strict=True)), space.compiled
+        )
+        if point not in points and space.why_not(point) is None:
+            points[point] = None
+    if not points:
         raise UsageError(
             f"no valid point of template {space.template.name} has these values",
             code="empty_space",
             mend="see its constraints with `greenfast templates`",
         )
-    return tuple(found)
+    return tuple(points)

@@ -1,4 +1,4 @@
-"""Where recordings lie: folders of GREENFAST_RECORDINGS, the data folder, and those that ship beside the package."""
+"""Finds recordings: in the folders of GREENFAST_RECORDINGS, the data folder, and the package."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
 
 
 def folders() -> tuple[Path, ...]:
-    """Existing ones; the first that holds a name is asked for it."""
+    """The folders that exist. The first that has a recording of a name supplies it."""
     named = [Path(word) for word in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if word]
     data = Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / "recordings"
-    return tuple(one for one in (*named, data, SHIPPED) if one.is_dir())
+    return tuple(folder for folder in (*named, data, SHIPPED) if folder.is_dir())
 
 
 def recording_paths() -> dict[str, Path]:
-    """Name -> file, by name."""
-    found: dict[str, Path] = {}
+    """The file of each recording, sorted by name."""
+    paths: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob(f"*{SUFFIX}")):
-            found.setdefault(path.name.removesuffix(SUFFIX), path)
-    return dict(sorted(found.items()))
+            paths.setdefault(path.name.removesuffix(SUFFIX), path)
+    return dict(sorted(paths.items()))
 
 
 def recording_names() -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def recording_names() -> tuple[str, ...]:
 
 
 def recording_path(name: str) -> Path:
-    """UsageError with the known ones for a name that no folder holds."""
+    """UsageError with the known names when no folder has that recording."""
     paths = recording_paths()
     if name not in paths:
         raise unknown_name("target", f"replay:{name}", [f"replay:{path}" for path in paths])
@@ -46,14 +46,14 @@ def recording_path(name: str) -> Path:
 
 
 def find_recording(name: str) -> Recording:
-    """The recording of that name, read once while its file stays as it is."""
+    """The recording of that name, read again only when its file has changed."""
     path = recording_path(name)
-    known = path.stat()
-    return _read(path, known.st_mtime_ns, known.st_size)
+    status = path.stat()
+    return _read(path, status.st_mtime_ns, status.st_size)
 
 
 def find_heading(name: str) -> Heading:
-    """Its heading alone: cheap, for listings."""
+    """The heading of that recording: cheap, for listings."""
     return read_heading(recording_path(name))
 
 

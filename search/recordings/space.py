@@ -1,4 +1,4 @@
-"""A recording as a space: its rows are the points, its values the only ones, and nothing else can be asked for."""
+"""A recording as a space: its rows are the points, and there are no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greenfast.search.space.space import Space
 
 
 class RecordedSpace(Space):
-    """The recorded points of the swept template; the nearest of them stands in for any other."""
+    """The recorded points of the swept template. The nearest of them replaces any other point."""
 
     def __init__(self, template: TemplateSpec, compiled: Items, recording: Recording) -> None:
         swept = [
@@ -20,18 +20,14 @@ class RecordedSpace(Space):
             for row in recording.rows
             if row.template == template.name
         ]
-        known = set(swept)
         super().__init__(_narrowed(template, swept), compiled, recording.heading.device)
-        self._swept, self._known, self._name = (
-            tuple(dict.fromkeys(swept)),
-            known,
-            recording.heading.name,
-        )
+        self._swept, self._recorded = tuple(dict.fromkeys(swept)), set(swept)
+        self._name = recording.heading.name
 
     def why_not(self, parameters: Items) -> str | None:
         return (
             None
-            if parameters in self._known
+            if parameters in self._recorded
             else f"the recording {self._name} holds no such candidate"
         )
 
@@ -40,19 +36,19 @@ class RecordedSpace(Space):
 
 
 def _narrowed(template: TemplateSpec, points: list[Items]) -> TemplateSpec:
-    """The template with the recorded values only, and the presets among them."""
-    held = {
+    """The template with the recorded values only, and the presets that use no others."""
+    recorded = {
         name: {dict(point)[name] for point in points}
         for name in (parameter.name for parameter in template.parameters)
     }
     parameters = []
     for parameter in template.parameters:
-        values = tuple(value for value in parameter.values if value in held[parameter.name])
+        values = tuple(value for value in parameter.values if value in recorded[parameter.name])
         default = parameter.default if parameter.default in values else values[0]
         parameters.append(replace(parameter, values=values, default=default))
     presets = tuple(
         preset
         for preset in template.presets
-        if all(value in held[name] for name, value in preset.parameters)
+        if all(value in recorded[name] for name, value in preset.parameters)
     )
     return replace(template, parameters=tuple(parameters), presets=presets)

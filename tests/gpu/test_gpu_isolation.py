@@ -61,9 +61,9 @@ def test_who_times_has_the_gpu_alone(gpu, artifacts, catalogue, album, toolchain
     other = open_target("cuda:0", TargetSettings(artifacts, catalogue.include_dirs, 1))
     other.prepare()
     subject = axpy_subject(album, other, toolchain)
-    other._lock._deadline_s = 0.2
+    other._open().lock._deadline_s = 0.2
     with (
-        gpu._lock.held(alone=True),
+        gpu._open().lock.held(alone=True),
         pytest.raises(Fault, match="another process has used cuda:0 for 0.2 s"),
     ):
         list(other.execute(subject.program, problems_of(subject)))

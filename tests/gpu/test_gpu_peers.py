@@ -9,7 +9,7 @@ import pytest
 
 from greenfast.search.gates import GateLimits
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
-from greenfast.search.peers import compare_peers
+from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 
 from greenfast.search.gates import GateLimits
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
-from greenfast.search.peers import compare_peers
+from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.verdict import Outcome, Stage, gate_result
 

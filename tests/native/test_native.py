@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from greenfast.search.cores import usable_cores
-from greenfast.search.targets.emulator.build import COMMON_FLAGS, INCLUDE, NATIVE
+from greenfast.search.targets.emulator.build import INCLUDE, NATIVE
+from greenfast.search.targets.emulator.flags import COMMON_FLAGS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.toolchain.cache import write_atomically
 

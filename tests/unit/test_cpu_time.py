@@ -18,7 +18,7 @@ from greenfast.search.children import Child, ChildTimeout, Limits
 from greenfast.search.cpu_time import Deadline, Starved, Watch, beside_others, group_s, process_s
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator import execute as native
-from greenfast.search.targets.emulator.build import _run_compiler
+from greenfast.search.targets.emulator.compiler_process import run_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,10 +114,10 @@ def test_a_child_that_spins_is_late_and_one_that_waits_is_starved(
 
 
 def test_a_compiler_that_spins_is_late_and_one_that_waits_is_starved(tmp_path):
-    late = _run_compiler(["/bin/sh", "-c", "while :; do :; done"], tmp_path, Deadline(0.5, LONG_S))
+    late = run_compiler(["/bin/sh", "-c", "while :; do :; done"], tmp_path, Deadline(0.5, LONG_S))
     assert late is not None and late.reason == "timeout"
     with pytest.raises(Starved):
-        _run_compiler(["/bin/sleep", "1000"], tmp_path, Deadline(0.5, 1.0))
+        run_compiler(["/bin/sleep", "1000"], tmp_path, Deadline(0.5, 1.0))
 
 
 def test_the_time_of_a_group_is_that_of_all_its_processes():

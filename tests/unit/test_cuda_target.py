@@ -25,6 +25,7 @@ from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival
 from greenfast.search.targets.cuda import driver, gpu_count
 from greenfast.search.targets.cuda import target as cuda
+from greenfast.search.targets.cuda.failures import cannot_start
 from greenfast.search.targets.cuda.images import ImageFiles
 from greenfast.search.targets.cuda.lock import GpuLock
 from greenfast.search.targets.cuda.nvml import Health, foreign_percent, own_number, strangers
@@ -64,6 +65,11 @@ def target(tmp_path, monkeypatch):
     opened.close()
 
 
+def jobs(target) -> int:
+    """Requests that its present child has answered."""
+    return target._open().child.jobs
+
+
 def program(target, words):
     return target.load(None, SimpleNamespace(code=words.encode()))
 
@@ -79,7 +85,7 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
     target._turn = turn
     another = GpuLock(tmp_path / "locks", "0123", "cuda:0", 0.1)
     with target.alone():
-        assert turns == ["0123"] and target._child is None and target.number == 0
+        assert turns == ["0123"] and target._open().child._child is None and target.number == 0
         with pytest.raises(Fault, match="another process has used"), another.held(alone=False):
             pass
     with another.held(alone=True):
@@ -111,7 +117,7 @@ def test_a_candidate_waits_for_who_has_the_gpu_alone(target):
 def test_all_problems_of_a_candidate_take_one_request_and_come_back_in_order(target):
     problems = [problem_of(fill) for fill in (1, 2, 3)]
     found = list(target.execute(program(target, "right"), problems))
-    assert [one.problem for one in found] == problems and target._jobs == 1
+    assert [one.problem for one in found] == problems and jobs(target) == 1
     assert [set(one.outputs["y"].tolist()) for one in found] == [{1}, {2}, {3}]
 
 
@@ -167,7 +173,7 @@ def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
         target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)])
     )
     assert [set(one.outputs["y"].tolist()) for one in found] == [{fill} for fill in range(1, 8)]
-    assert target._jobs == 4
+    assert jobs(target) == 4
 
 
 @pytest.mark.parametrize(
@@ -203,13 +209,14 @@ def test_a_search_may_ask_for_a_mode_and_an_unknown_one_is_refused_with_the_know
 
 
 def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, monkeypatch):
-    asked, call = [], target._call
-    monkeypatch.setattr(target, "_call", lambda request: asked.append(request) or call(request))
+    child, requests = target._open().child, []
+    call = child.call
+    monkeypatch.setattr(child, "call", lambda request: requests.append(request) or call(request))
     one, right = problem_of(1), program(target, "right")
     target.measure(right, None, [one], Rival(right, (one,)))
     target.measure(right, None, [one, one], Rival(right, (one, one)))
     target.measure(right, None, [one], Rival(right, (one,), to_the_end=True))
-    assert [(tuple(each["looks"]), each["screen"]) for each in asked] == [
+    assert [(tuple(each["looks"]), each["screen"]) for each in requests] == [
         (LOOKS, True),
         (LOOKS, False),
         (LOOKS, False),
@@ -266,7 +273,7 @@ def test_a_quarantine_ends_by_itself(tmp_path):
     ],
 )
 def test_why_no_child_can_start_is_one_sentence_with_a_mend(tail, code):
-    fault = cuda.cannot_start("cuda:0", f"Traceback\n  File x\n{tail}\n")
+    fault = cannot_start("cuda:0", f"Traceback\n  File x\n{tail}\n")
     assert (
         fault.code == code
         and str(fault).startswith("cuda:0 ")
@@ -293,7 +300,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
         (100, 0, "shows no CUDA device"),
         (0, 0, "shows no CUDA"),
         (803, 0, "different versions"),
-        (999, 0, "cuInit says 999"),
+        (999, 0, "cuInit returned 999"),
         (0, 1, "1 CUDA device is visible, the last is cuda:0"),
         (0, 8, "8 CUDA devices are visible, the last is cuda:7"),
         (0, 10, ""),
@@ -360,7 +367,7 @@ def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
 def test_a_small_reference_asks_no_gpu(target, catalogue):
     kernel = catalogue.kernel("attention")
     target.answer(kernel, workload_case(kernel.workload("small"), 4))
-    assert target._jobs == 0 and not target._references
+    assert jobs(target) == 0 and not target._references
 
 
 def test_other_peoples_work_is_told_from_our_own():

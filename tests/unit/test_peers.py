@@ -1,16 +1,21 @@
-"""Peers without a GPU: what is not there is said so by a real child, and rounds become comparisons."""
+"""Peers without a GPU: a real child reports what is missing, and rounds become comparisons."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
+import os
+import subprocess
 import sys
+import venv
+from pathlib import Path
 
 import pytest
 
 from greenfast.search.errors import Fault
-from greenfast.search.peers.child import load_offers
-from greenfast.search.peers.compare import heard, run_child
+from greenfast.search.peers.offers import load_offers
+from greenfast.search.peers.process import read_replies, run_child
 from greenfast.search.peers.results import Round, peers_of
 
 SQUARE = {"B": 2, "H": 8, "H_kv": 8, "S_q": 256, "S_kv": 256, "D": 64}
@@ -21,7 +26,7 @@ def offers(catalogue):
     return load_offers(catalogue.kernel("attention").folder / "peers.py")
 
 
-def _request(folder, offers_file) -> tuple:
+def _request(folder, offers_file, python="python") -> tuple:
     request, replies = folder / "request.json", folder / "replies.jsonl"
     request.write_text(
         json.dumps(
@@ -34,9 +39,9 @@ def _request(folder, offers_file) -> tuple:
                 "seed": 1,
                 "blocks": 4,
                 "folder": str(folder),
-                "python": "python",
+                "python": python,
                 "skip": [["torch-flash", "mission"]],
-                "workloads": [{"name": "mission", "scalars": []}],
+                "workloads": [{"name": "mission", "dims": {}, "options": {}, "scalars": []}],
             }
         )
     )
@@ -49,7 +54,7 @@ def test_a_child_without_the_packages_names_every_peer_as_unavailable(tmp_path, 
         pytest.skip("CUPY AND TORCH ARE INSTALLED: tests/gpu runs the peers")
     request, replies = _request(tmp_path, catalogue.kernel("attention").folder / "peers.py")
     assert run_child(sys.executable, request, replies) == ""
-    rows = heard(replies.read_text().splitlines()).rows
+    rows = read_replies(replies.read_text().splitlines()).rows
     assert [row["peer"] for row in rows] == [
         name for name in offers["NAMES"] if name != "torch-flash"
     ]
@@ -77,8 +82,8 @@ def test_whoever_was_at_work_when_a_child_died_is_known():
         '{"peer": "b", "workload": "w", "begin": true}',
         '{"peer": "b", "worklo',
     ]
-    found = heard(lines)
-    assert [row["peer"] for row in found.rows] == ["a"] and found.at_work == ("b", "w")
+    found = read_replies(lines)
+    assert [row["peer"] for row in found.rows] == ["a"] and found.running == ("b", "w")
 
 
 def test_a_peer_with_another_mask_or_type_is_refused(offers):
@@ -122,16 +127,14 @@ def _timed(ours: float, theirs: float, seed: int = 1, **fields) -> Round:
     times = tuple(tuple(us * wobble[i % 2] for i in range(80)) for us in (ours, theirs))
     return Round(
         **{
-            **dict(
-                peer="torch-flash",
-                version="torch 2.11",
-                workload="mission",
-                outcome="timed",
-                why="",
-                seed=seed,
-                mode="hot",
-                times=times,
-            ),
+            "peer": "torch-flash",
+            "version": "torch 2.11",
+            "workload": "mission",
+            "outcome": "timed",
+            "why": "",
+            "seed": seed,
+            "mode": "hot",
+            "times": times,
             **fields,
         }
     )
@@ -173,8 +176,135 @@ def test_each_workload_has_its_own_row():
             ),
         ],
     )
-    assert [(one.workload, one.name, one.outcome) for one in found] == [
+    assert [(peer.workload, peer.name, peer.outcome) for peer in found] == [
         ("mission", "torch-flash", "timed"),
         ("long", "torch-flash", "timed"),
         ("mission", "flashinfer", "unavailable"),
     ]
+
+
+# Stands in for CuPy and PyTorch: every name is there, and every call answers.
+STAND_IN = """
+import sys
+from unittest.mock import MagicMock
+module = MagicMock()
+for name in ("{name}", "{name}.cuda"):
+    sys.modules[name] = module
+"""
+OFFERS = """
+import json, sys
+NAMES = ("a", "b")
+with open({file!r}, "w") as file:
+    json.dump({{"path": sys.path, "prefix": sys.prefix}}, file)
+
+def offer(name, dims, options, scalars):
+    import json
+    import numpy, greenfast.search
+    with open({file!r}, "w") as file:
+        json.dump({{"path": sys.path, "prefix": sys.prefix, "greenfast": greenfast.__path__[0],
+                   "modules": sorted(sys.modules)}}, file)
+    raise ValueError("another mask")
+"""
+
+
+@pytest.fixture(scope="module")
+def other_python(tmp_path_factory) -> Path:
+    """Another environment, with nothing installed."""
+    folder = tmp_path_factory.mktemp("other-python")
+    venv.create(folder, symlinks=True, with_pip=False)
+    return folder / "bin" / "python"
+
+
+def _site_packages(interpreter: Path) -> Path:
+    return next(interpreter.parents[1].glob("lib/python*/site-packages"))
+
+
+def _lend(interpreter: Path, distribution: str) -> None:
+    """Link one of our distributions into another environment: its files, and nothing beside."""
+    files = importlib.metadata.files(distribution) or ()
+    for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
+        link = _site_packages(interpreter) / top
+        if not link.exists():
+            link.symlink_to(importlib.metadata.distribution(distribution).locate_file(top))
+
+
+def _child_rows(folder, offers_file, interpreter) -> list[dict]:
+    request, replies = _request(folder, offers_file, str(interpreter))
+    assert run_child(str(interpreter), request, replies) == ""
+    return read_replies(replies.read_text().splitlines()).rows
+
+
+def _offers(folder: Path) -> tuple[Path, Path]:
+    """A peers.py, and the file to which it writes what its Python sees."""
+    offers_file, seen = folder / "peers.py", folder / "seen.json"
+    offers_file.write_text(OFFERS.format(file=str(seen)))
+    return offers_file, seen
+
+
+def test_a_python_without_any_package_reports_the_missing_one_and_sees_nothing_of_ours(
+    tmp_path, other_python, monkeypatch
+):
+    ours = [path for path in sys.path if path.endswith("-packages")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(ours))  # as a launcher of greenfast might
+    offers_file, seen = _offers(tmp_path)
+    rows = _child_rows(tmp_path, offers_file, other_python)
+    assert [(row["peer"], row["outcome"]) for row in rows] == [
+        ("a", "unavailable"),
+        ("b", "unavailable"),
+    ]
+    assert {row["why"] for row in rows} == {f"cupy is not installed for {other_python}"}
+    python = json.loads(seen.read_text())
+    assert Path(python["prefix"]) == other_python.parents[1]
+    assert not {path for path in python["path"] if path in ours or "greenfast" in path}
+    assert str(Path(run_child.__code__.co_filename).parent) not in python["path"]
+
+
+def test_a_python_with_the_named_packages_alone_runs_every_peer(tmp_path, other_python):
+    for distribution in ("numpy", "ml-dtypes", "jinja2", "markupsafe"):  # torch requires Jinja2
+        _lend(other_python, distribution)
+    for name in ("cupy", "torch"):
+        (_site_packages(other_python) / f"{name}.py").write_text(STAND_IN.format(name=name))
+    offers_file, seen = _offers(tmp_path)
+    rows = _child_rows(tmp_path, offers_file, other_python)
+    assert [(row["peer"], row["outcome"], row["why"]) for row in rows] == [
+        ("a", "not_comparable", "another mask"),
+        ("b", "not_comparable", "another mask"),
+    ]
+    python = json.loads(seen.read_text())
+    assert "greenfast.search.peers.duel" in python["modules"] and "optuna" not in python["modules"]
+    assert [path for path in python["path"] if path.endswith("-packages")] == [
+        str(_site_packages(other_python))
+    ]
+
+
+def _older_pythons() -> list[Path]:
+    folders = [*map(Path, os.environ.get("PATH", "").split(os.pathsep))]
+    folders += Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin")
+    paths = [folder / f"python3.{minor}" for minor in (8, 9, 10) for folder in folders]
+    return [path for path in paths if _works(path)]
+
+
+def _works(interpreter: Path) -> bool:
+    if not interpreter.is_file():
+        return False
+    ended = subprocess.run([interpreter, "-c", ""], capture_output=True, timeout=20, check=False)
+    return ended.returncode == 0
+
+
+def test_a_python_that_is_too_old_is_reported_with_both_versions(tmp_path):
+    older = _older_pythons()
+    if not older:
+        pytest.skip("NO PYTHON BEFORE 3.11 IS HERE")
+    for interpreter in {path.name: path for path in older}.values():
+        folder = tmp_path / interpreter.name
+        folder.mkdir()
+        rows = _child_rows(folder, _offers(folder)[0], interpreter)
+        version = interpreter.name.removeprefix("python")
+        assert [(row["peer"], row["outcome"], row["why"]) for row in rows] == [
+            (
+                peer,
+                "unavailable",
+                f"{interpreter} is Python {version}, and greenfast needs 3.11 or newer",
+            )
+            for peer in ("a", "b")
+        ]

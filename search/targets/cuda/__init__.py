@@ -1,4 +1,4 @@
-"""Real GPUs, through CuPy in a child of their own. Opening one on a machine that has none says so in one sentence."""
+"""Real GPUs, through CuPy in a child process of their own."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from greenfast.search.targets.cuda.driver import device_of, gpu_count, start_cod
 
 __all__ = ["gpu_count", "open_device"]
 
-OLDEST_SM = 75  # NVRTC of CUDA 13 (its release notes)
+OLDEST_SM = 75  # that NVRTC of CUDA 13 compiles for (its release notes)
 
 
 def open_device(
     which: str,
     cache_folder: Path | None = None,
     run_deadline_s: float = 30.0,
-    turn: Callable[[str], AbstractContextManager[None]] = nullcontext,
+    turn: Callable[[str], AbstractContextManager[None]] = lambda uuid: nullcontext(),
 ) -> Target:
-    """The GPU number `which`; cheap, since no child is started before `prepare`. `turn` is held around its use."""
+    """The GPU number `which`; `turn(uuid)` is held while it is used.
+
+    Cheap: no child is started before `prepare`. UsageError when the GPU cannot be used.
+    """
     from greenfast.search.targets.cuda.target import CudaTarget
 
     missing = why_not(int(which), start_code(), gpu_count())

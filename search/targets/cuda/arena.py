@@ -1,6 +1,7 @@
-"""A problem as one span of device memory: canaries, tensor images and workspaces side by side, and what became of them.
+"""A problem as one span of device memory: canaries, tensor images and workspaces side by side.
 
-Plain NumPy, used by the measuring child; the parent describes a problem as JSON and one file of images.
+The parent describes a problem as JSON and one file of images. The measuring child lays it out,
+and compares the span before and after a run. NumPy only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
 
 
 def describe(problem: Problem, images: Path) -> dict[str, Any]:
-    """The problem as JSON; tensor images go to the file `images`, one after the other."""
+    """The problem as JSON; writes the tensor images to the file `images`, back to back."""
     with images.open("wb") as file:
         for tensor in problem.tensors:
             file.write(tensor.image.data)
@@ -29,7 +30,7 @@ def describe(problem: Problem, images: Path) -> dict[str, Any]:
 
 
 def description(problem: Problem, images: Path) -> dict[str, Any]:
-    """The problem as JSON, with its images in a file that is there."""
+    """The problem as JSON; its images are in the existing file `images`."""
     return {
         "images": str(images),
         "tensors": [
@@ -58,23 +59,28 @@ def description(problem: Problem, images: Path) -> dict[str, Any]:
     }
 
 
-def _argument(one: Tensor | Scalar | WorkspaceMemory | None) -> dict[str, Any]:
-    match one:
+def _argument(argument: Tensor | Scalar | WorkspaceMemory | None) -> dict[str, Any]:
+    match argument:
         case None:
             return {"scalar": "uint64", "value": 0}
         case Scalar():
-            return {"scalar": one.dtype, "value": one.value}
-    return {"buffer": one.name}
+            return {"scalar": argument.dtype, "value": argument.value}
+    return {"buffer": argument.name}
 
 
 @dataclass(frozen=True)
 class Arena:
-    """Where each buffer lies, in bytes from the start; canaries fill everything between."""
+    """The place of each buffer, in bytes from the start. Canaries fill the space between."""
 
     total_bytes: int
     offsets: Mapping[str, tuple[int, int]]  # name -> (offset, bytes)
-    zeroed: tuple[str, ...]  # workspaces that each run finds zeroed
+    zeroed: tuple[str, ...]  # workspaces that each run must find zeroed
     head_bytes: int  # canaries and tensors; workspaces come after them
+
+    def zeroed_spans(self, base: int) -> list[tuple[int, int]]:
+        """(address, bytes) of each zeroed workspace that is not empty, in an arena at `base`."""
+        places = (self.offsets[name] for name in self.zeroed)
+        return [(base + offset, size) for offset, size in places if size]
 
 
 def lay_out(described: Mapping[str, Any]) -> Arena:
@@ -92,7 +98,7 @@ def lay_out(described: Mapping[str, Any]) -> Arena:
 
 
 def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
-    """The arena as each run finds it."""
+    """The arena's bytes before a run."""
     memory = np.full(arena.total_bytes, CANARY, np.uint8)
     memory[: arena.head_bytes] = head_bytes(described, arena)
     for workspace in described["workspaces"]:
@@ -102,7 +108,7 @@ def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
 
 
 def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
-    """What comes before the workspaces: the same for all candidates that run on these tensors."""
+    """The bytes before the workspaces: the same for all candidates that run on these tensors."""
     memory = np.full(arena.head_bytes, CANARY, np.uint8)
     images, position = np.fromfile(described["images"], np.uint8), 0
     for tensor in described["tensors"]:
@@ -115,9 +121,9 @@ def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
 def damage(
     described: Mapping[str, Any], arena: Arena, before: np.ndarray, after: np.ndarray
 ) -> tuple[str, str] | None:
-    """(reason, sentence) when a run wrote where it must not: beside its buffers, or to its inputs.
+    """(reason, sentence) when a run wrote beside its buffers or to its inputs.
 
-    Of `before` only the head is looked at.
+    Only the head of `before` is read.
     """
     position, last = 0, ""
     for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
@@ -138,23 +144,22 @@ def damage(
     written = [
         name
         for name in inputs
-        if not same_bytes(*(_part(arena, name, one) for one in (before, after)))
+        if not same_bytes(_part(arena, name, before), _part(arena, name, after))
     ]
     if written:
         return "input_changed", f"the input {', '.join(written)} was written"
     return None
 
 
-def same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
-    """Eight at a time, which takes an eighth of the time."""
-    whole = one.size // 8 * 8
-    return bool((one[:whole].view(np.uint64) == other[:whole].view(np.uint64)).all()) and bool(
-        (one[whole:] == other[whole:]).all()
-    )
+def same_bytes(before: np.ndarray, after: np.ndarray) -> bool:
+    """Compares eight bytes at a time, which takes an eighth of the time."""
+    whole = before.size // 8 * 8
+    words_equal = before[:whole].view(np.uint64) == after[:whole].view(np.uint64)
+    return bool(words_equal.all()) and bool((before[whole:] == after[whole:]).all())
 
 
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:
-    """The images of what is no input, in order."""
+    """The images of the tensors that are not inputs, in order."""
     return [
         _part(arena, tensor["name"], after)
         for tensor in described["tensors"]

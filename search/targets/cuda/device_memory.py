@@ -1,4 +1,4 @@
-"""The measuring child's memory: one span that runs lie in, tensors that stay on the device, and what comes back."""
+"""The measuring child's memory: the span of runs, tensors kept on the device, and results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from greenfast.search.oracle.problem import POISON
 from greenfast.search.targets.cuda.arena import CANARY, Arena, head_bytes
 
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3  # cudaMemcpyKind
-KEPT_BYTES = 2**31  # of heads; one that is larger than half of it is not kept
-PINNED_BYTES = 2**29  # larger results come through pageable memory
+KEPT_BYTES = 2**31  # of heads; a head larger than half of it is not kept
+PINNED_BYTES = 2**29  # larger results are copied through pageable memory
 
 
 class Span:
@@ -26,26 +26,29 @@ class Span:
         self._held: cupy.cuda.Memory | None = None
 
     def take(self, size: int) -> int:
-        """The device address of at least `size` bytes, aligned to 256; refused before the host lays out as much."""
+        """The device address of at least `size` bytes, aligned to 256.
+
+        OutOfMemoryError when the device has no room; the host then need not lay the data out.
+        """
         if self._held is None or self._held.size < size:
             self._held = None
             free = runtime.memGetInfo()[0]
             if size > free:
                 raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
             self._held = cupy.cuda.Memory(max(size, 2**20))
-        return self._held.ptr
+        return int(self._held.ptr)
 
 
 @dataclass(frozen=True)
 class Head:
-    """Canaries and tensors as each run finds them, here and (if kept) on the device."""
+    """Canaries and tensors before a run, on the host and (if kept) on the device."""
 
     host: np.ndarray
     device: cupy.cuda.Memory | None
 
 
 class Heads:
-    """Heads by what is in them: candidates with the same tiles run on the same data."""
+    """Heads by content: candidates with the same tiles run on the same data."""
 
     def __init__(self) -> None:
         self._heads: OrderedDict[str, Head] = OrderedDict()
@@ -63,7 +66,7 @@ class Heads:
             self._bytes -= self._heads.popitem(last=False)[1].host.nbytes
         device = cupy.cuda.Memory(host.nbytes)
         runtime.memcpy(device.ptr, host.ctypes.data, host.nbytes, TO_DEVICE)
-        runtime.deviceSynchronize()  # a pageable copy may return before it has arrived
+        runtime.deviceSynchronize()  # a pageable copy may return before the data has arrived
         self._heads[key], self._bytes = Head(host, device), self._bytes + host.nbytes
         return self._heads[key]
 
@@ -73,7 +76,10 @@ class Heads:
 
 
 def start(base: int, head: Head, arena: Arena, stream: int) -> None:
-    """Put the arena at `base` as each run finds it, in the stream's order. Zeroed workspaces each launch zeroes."""
+    """Write the arena's bytes before a run to `base`, in the stream's order.
+
+    Zeroed workspaces are left to `Loaded.launch`, which zeroes them before each pass.
+    """
     if head.device is not None:
         runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
     else:
@@ -89,7 +95,7 @@ def start(base: int, head: Head, arena: Arena, stream: int) -> None:
 
 
 class Landing:
-    """Host memory that results arrive in; valid until the next ones do."""
+    """Host memory for results; valid until the next `fetch`."""
 
     def __init__(self) -> None:
         self._pinned: cupy.cuda.PinnedMemoryPointer | None = None

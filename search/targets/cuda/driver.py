@@ -1,4 +1,4 @@
-"""What the driver says of a GPU, without a CUDA context: attributes by name, and device facts made of them."""
+"""A GPU's attributes and device facts from the driver, without a CUDA context."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ ATTRIBUTES = {
 
 
 NO_LIBRARY = -1
-# CUresult of cuInit, CUDA driver API: why there is no GPU to use.
+# CUresult of cuInit, CUDA driver API: reasons that there is no GPU.
 ABSENCES = {
     NO_LIBRARY: "no NVIDIA driver is installed (there is no libcuda.so.1)",
     100: "the driver shows no CUDA device",
-    803: "the driver's library and its kernel module have different versions: restart after an update",
+    803: "the driver's library and its kernel module have different versions: "
+    "restart after an update",
     804: "the driver's library does not support this GPU",
 }
 
 
 @cache
 def _opened() -> tuple[ctypes.CDLL | None, int]:
-    """The driver, and what its start said: 0 when it works."""
+    """The driver and the result of cuInit: 0 when it works."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -50,28 +51,37 @@ def _opened() -> tuple[ctypes.CDLL | None, int]:
 
 
 def _driver() -> ctypes.CDLL | None:
-    driver, said = _opened()
-    return driver if said == 0 else None
+    driver, code = _opened()
+    return driver if code == 0 else None
 
 
-def why_not(number: int, said: int, count: int) -> str:
-    """Why GPU `number` cannot be used, of what the driver's start said and how many GPUs it shows; empty when it can."""
-    if said != 0:
-        return ABSENCES.get(said, f"the driver does not start (cuInit says {said})")
+def _require_driver() -> ctypes.CDLL:
+    """Fault when the driver does not work."""
+    driver = _driver()
+    if driver is None:
+        raise Fault("the CUDA driver does not start", code="gpu_lost")
+    return driver
+
+
+def why_not(number: int, start_code: int, count: int) -> str:
+    """Why GPU `number` cannot be used, by cuInit's result and the count of GPUs; "" if it can."""
+    if start_code != 0:
+        return ABSENCES.get(start_code, f"the driver does not start (cuInit returned {start_code})")
     if count == 0:
         return ABSENCES[100]
     if number >= count:
-        return f"{count} CUDA device{'s are' if count > 1 else ' is'} visible, the last is cuda:{count - 1}"
+        visible = f"{count} CUDA devices are" if count > 1 else "1 CUDA device is"
+        return f"{visible} visible, the last is cuda:{count - 1}"
     return ""
 
 
 def start_code() -> int:
-    """What the driver's start said; 0: it works."""
+    """The result of cuInit; 0: the driver works."""
     return _opened()[1]
 
 
 def gpu_count() -> int:
-    """How many CUDA devices the driver shows; 0 without a driver."""
+    """The number of visible CUDA devices; 0 without a driver."""
     driver, count = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
@@ -79,37 +89,37 @@ def gpu_count() -> int:
 
 
 def gpu_name(number: int) -> str:
-    """As the driver spells it: `NVIDIA H200`."""
+    """The driver's name for it: `NVIDIA H200`."""
     text = ctypes.create_string_buffer(256)
-    if _driver().cuDeviceGetName(text, len(text), _handle(number)) != 0:
+    if _require_driver().cuDeviceGetName(text, len(text), _handle(number)) != 0:
         raise Fault(f"the driver does not name GPU {number}", code="gpu_unreadable")
     return text.value.decode(errors="replace")
 
 
 def gpu_uuid(number: int) -> str:
-    """The same board has the same one, whatever CUDA_VISIBLE_DEVICES hides."""
+    """Names the board itself, whichever GPUs CUDA_VISIBLE_DEVICES hides."""
     raw = (ctypes.c_ubyte * 16)()
-    if _driver().cuDeviceGetUuid(raw, _handle(number)) != 0:
+    if _require_driver().cuDeviceGetUuid(raw, _handle(number)) != 0:
         raise Fault(f"the driver gives no UUID for GPU {number}", code="gpu_unreadable")
     return bytes(raw).hex()
 
 
 def driver_version() -> str:
-    """The CUDA version that the driver serves: `13.0`."""
+    """The CUDA version that the driver supports: `13.0`."""
     number = ctypes.c_int(0)
-    _driver().cuDriverGetVersion(ctypes.byref(number))
+    _require_driver().cuDriverGetVersion(ctypes.byref(number))
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
 @cache
 def device_of(number: int) -> Device:
-    """Facts of GPU `number`: those of a known model, else what the driver says, with peaks unknown (0)."""
+    """Facts of GPU `number`: of a known model, or from the driver with unknown peaks (0)."""
     values = {name: _attribute(number, code) for name, code in ATTRIBUTES.items()}
     return device_facts(gpu_name(number), values)
 
 
 def device_facts(name: str, values: dict[str, int]) -> Device:
-    """The known device that `name` holds as a word, if the chip agrees; otherwise one made of attributes."""
+    """The known device that `name` contains, if the chip agrees; else one made from attributes."""
     sm = 10 * values["major"] + values["minor"]
     words = name.lower().split()
     for known in map(device, device_names()):
@@ -118,7 +128,7 @@ def device_facts(name: str, values: dict[str, int]) -> Device:
             values["multiprocessors"],
         ):
             return replace(known, title=name)
-    # A transfer of DDR memory happens on both edges of its clock; 0 where the driver no longer says.
+    # DDR memory transfers on both edges of its clock. 0: the driver no longer reports it.
     dram = values["memory_clock_khz"] * 2 * values["memory_bus_bits"] / 8 / 1000
     return Device(
         name="-".join(words),
@@ -147,13 +157,14 @@ def device_facts(name: str, values: dict[str, int]) -> Device:
 
 def _attribute(number: int, code: int) -> int:
     value = ctypes.c_int(0)
-    if _driver().cuDeviceGetAttribute(ctypes.byref(value), code, _handle(number)) != 0:
-        return 0  # an attribute that this driver does not know (any more)
+    driver = _require_driver()
+    if driver.cuDeviceGetAttribute(ctypes.byref(value), code, _handle(number)) != 0:
+        return 0  # this driver does not know the attribute
     return value.value
 
 
 def _handle(number: int) -> ctypes.c_int:
     handle = ctypes.c_int(0)
-    if _driver() is None or _driver().cuDeviceGet(ctypes.byref(handle), number) != 0:
-        raise Fault(f"GPU {number} is gone: the driver does not show it any more", code="gpu_lost")
+    if _require_driver().cuDeviceGet(ctypes.byref(handle), number) != 0:
+        raise Fault(f"GPU {number} is gone: the driver no longer shows it", code="gpu_lost")
     return handle

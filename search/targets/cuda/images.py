@@ -1,4 +1,4 @@
-"""Files of tensor images that the measuring child reads: one a problem's data, whoever runs on it."""
+"""Files of tensor images for the measuring child: one per problem, shared by all candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class _File:
 
 
 class ImageFiles:
-    """Written once, named by what is in them; the least recently used are removed beyond `kept_bytes`."""
+    """Files named by their content and written once.
+
+    Beyond `kept_bytes` the least recently used are removed, except those in use.
+    """
 
     def __init__(self, folder: Path, kept_bytes: int = KEPT_BYTES) -> None:
         self._folder, self._kept_bytes = folder, kept_bytes
@@ -42,7 +45,7 @@ class ImageFiles:
         ):
             keys = [images_key(problem) for problem in problems]
         with self._lock:
-            files = [self._entry(key, one) for key, one in zip(keys, problems)]
+            files = [self._entry(key, problem) for key, problem in zip(keys, problems, strict=True)]
             for file in files:
                 file.users += 1
             self._evict()
@@ -66,17 +69,17 @@ class ImageFiles:
 
     def _evict(self) -> None:
         held = sum(file.bytes for file in self._files.values())
-        for key, one in list(self._files.items()):
+        for key, file in list(self._files.items()):
             if held <= self._kept_bytes:
                 return
-            if not one.users:
-                held -= one.bytes
+            if not file.users:
+                held -= file.bytes
                 del self._files[key]
-                one.path.unlink(missing_ok=True)
+                file.path.unlink(missing_ok=True)
 
 
 def images_key(problem: Problem) -> str:
-    """The same for problems with the same tensors, byte for byte."""
+    """Equal for problems whose tensors are equal byte for byte."""
     text = "\n".join(
         f"{tensor.name} {tensor.role} {tensor.image.size} {tensor.digest}"
         for tensor in problem.tensors

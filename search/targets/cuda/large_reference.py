@@ -1,7 +1,8 @@
-"""References of large workloads on the GPU: the kernel's own reference.py, in float64, with CuPy for its arrays.
+"""References of large workloads on the GPU: the kernel's own reference.py, in float64, with CuPy.
 
-A `reference` that takes a fourth argument, `xp`, says that it works with CuPy's arrays, too. It is believed after it
-agreed with NumPy on a small case of the same options. Otherwise, and where CuPy lacks something, NumPy does it all.
+A `reference` with a fourth parameter, `xp`, declares that it accepts CuPy's arrays. Its results on
+the GPU are used once they have agreed with NumPy on a small case of the same options. Otherwise,
+and where CuPy lacks a function, NumPy computes the reference.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from greenfast.search.oracle.reference import Arrays, described_module, kernel_m
 from greenfast.search.oracle.reference_children import described_case, described_kernel
 from greenfast.search.space.space import resolve
 
-LARGE_FLOP = 4e9  # below, NumPy is done before a GPU has begun
-# Largest differences from NumPy, relative to the largest value of a field. A bound may be made of float32 sums; in the
-# model of rounding NumPy may round twice.
+LARGE_FLOP = 4e9  # below it NumPy is faster
+# Largest differences from NumPy, relative to the largest value of a field. A bound may be computed
+# from float32 sums, and in the model of rounding NumPy may round twice.
 CLOSE = {"value": 1e-12, "bound": 1e-4}
-ROUNDED_CLOSE = 0.1  # Frobenius, of what rounding costs
+ROUNDED_CLOSE = 0.1  # of the rounding error's Frobenius norm
 
 
 def takes_cupy(kernel: KernelSpec) -> bool:
@@ -30,17 +31,18 @@ def takes_cupy(kernel: KernelSpec) -> bool:
 
 
 def described(kernel: KernelSpec, case: Case) -> dict[str, Any]:
-    """What the measuring child needs to compute it by itself."""
+    """The kernel and the case as JSON, from which the measuring child computes the reference."""
     return {**described_kernel(kernel), **described_case(case)}
 
 
 def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
-    """In the child: the reference of what `described` made."""
+    """In the child: the reference for a request made by `described`, with the arrays of `xp`."""
     module = described_module(request)
     inputs = module.make_inputs(
         request["dims"], request["options"], request["inputs"], request["seed"], request["tiles"]
     )
-    return module.reference(request["dims"], request["options"], inputs, xp)
+    reference: Arrays = module.reference(request["dims"], request["options"], inputs, xp)
+    return reference
 
 
 def small_case(kernel: KernelSpec, case: Case) -> Case:
@@ -54,42 +56,43 @@ def small_case(kernel: KernelSpec, case: Case) -> Case:
     tiles = resolve(template, preset.parameters, compiled).tiles
     return max(
         derived_cases(kernel, compiled, tiles, case.seed),
-        key=lambda one: kernel.work_flop(one.values(kernel)),
+        key=lambda derived: kernel.work_flop(derived.values(kernel)),
     )
 
 
 def agrees(
     kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]
 ) -> bool:
-    """Whether `compute` gives what NumPy does on a small case of the same options."""
+    """Whether `compute` agrees with NumPy on a small case of the same options."""
     small = small_case(kernel, case)
-    found = compute(kernel, small)
-    return found is not None and close(found, computed(described(kernel, small), np))
+    arrays = compute(kernel, small)
+    return arrays is not None and close(arrays, computed(described(kernel, small), np))
 
 
-def close(found: Arrays, right: Arrays) -> bool:
-    """Field by field, by the tolerances above; infinities in the same places."""
-    if {name: set(one) for name, one in found.items()} != {
-        name: set(one) for name, one in right.items()
+def close(arrays: Arrays, expected: Arrays) -> bool:
+    """Whether all fields agree within the tolerances above, with infinities in the same places."""
+    if {name: set(fields) for name, fields in arrays.items()} != {
+        name: set(fields) for name, fields in expected.items()
     }:
         return False
-    for name, fields in right.items():
-        for field, one in fields.items():
-            other = found[name][field]
-            if (one is None) != (other is None):
-                return False
-            if one is not None and not _close(field, other, one, fields["value"]):
+    for name, fields in expected.items():
+        value = fields["value"]
+        for field, expected_array in fields.items():
+            array = arrays[name][field]
+            if array is None or expected_array is None:
+                if array is not expected_array:
+                    return False
+            elif value is None or not _close(field, array, expected_array, value):
                 return False
     return True
 
 
-def _close(field: str, found: np.ndarray, right: np.ndarray, value: np.ndarray) -> bool:
-    finite = np.isfinite(right)
-    if found.shape != right.shape or not np.array_equal(found[~finite], right[~finite]):
+def _close(field: str, array: np.ndarray, expected: np.ndarray, value: np.ndarray) -> bool:
+    finite = np.isfinite(expected)
+    if array.shape != expected.shape or not np.array_equal(array[~finite], expected[~finite]):
         return False
-    difference = np.abs(found[finite] - right[finite])
+    difference = np.abs(array[finite] - expected[finite])
     if field == "rounded":
-        return bool(
-            np.linalg.norm(difference) <= ROUNDED_CLOSE * np.linalg.norm((right - value)[finite])
-        )
-    return bool((difference <= CLOSE[field] * np.abs(right[finite]).max(initial=0.0)).all())
+        rounding = np.linalg.norm((expected - value)[finite])
+        return bool(np.linalg.norm(difference) <= ROUNDED_CLOSE * rounding)
+    return bool((difference <= CLOSE[field] * np.abs(expected[finite]).max(initial=0.0)).all())

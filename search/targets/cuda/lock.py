@@ -1,4 +1,4 @@
-"""One file lock a GPU: candidates may be checked side by side, but whoever times has the GPU alone."""
+"""One file lock per GPU: checks share the GPU, a timing has it alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ POLL_S = 0.02
 
 
 class GpuLock:
-    """The lock of the GPU with that UUID, among all processes that use this folder. It ends with its process."""
+    """The lock of the GPU `uuid`, among all processes that use `folder`.
+
+    The system releases it when the process ends.
+    """
 
     def __init__(self, folder: Path, uuid: str, target: str, deadline_s: float) -> None:
         self._target, self._deadline_s = target, deadline_s
@@ -26,7 +29,7 @@ class GpuLock:
 
     @contextmanager
     def held(self, *, alone: bool) -> Iterator[None]:
-        """Hold it, `alone` for timing; Fault when others keep the GPU beyond the deadline."""
+        """Hold it, `alone` for timing. Fault when others keep the GPU beyond the deadline."""
         kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         end = time.monotonic() + self._deadline_s
         while True:

@@ -1,4 +1,7 @@
-"""Clocks, power, throttling and other people's work through NVML, where nvidia-ml-py is installed; else silence."""
+"""Clocks, power, throttling and other processes' work, through NVML.
+
+Nothing is reported where nvidia-ml-py is not installed.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,27 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-# NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal (software, hardware),
-# power brake.
+# NVML's clock event reasons that slow a kernel down: power cap, hardware slowdown, thermal
+# (software, hardware), power brake.
 SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-LOOK_S = (
-    1.0  # between two looks at who uses the GPU, and what each looks back on: NVML samples seldom
-)
+# Between two looks at the GPU's users, and the time that each covers: NVML samples seldom.
+LOOK_S = 1.0
 POLL_S = 0.25
 BUSY_PERCENT = 5  # of the multiprocessors' time, by others
 
 
 class Health:
-    """Reads the GPU that CUDA calls `number`. To be made before this process has a context there: the process that NVML
-    counts once it has one is this one, by whatever number."""
+    """Reads the GPU that CUDA calls `number`.
+
+    Create it before this process has a context there. The process that NVML lists afterwards, and
+    did not list before, is this one; inside a container NVML uses other process numbers.
+    """
 
     def __init__(self, number: int) -> None:
         self.version = ""
-        self._looked, self._foreign, self._own = -LOOK_S, {}, None
+        self._looked = -LOOK_S  # on the monotonic clock
+        self._foreign: dict[str, float] = {}
+        self._own: int | None = None
         try:
             import cupy
             import pynvml
@@ -35,14 +42,14 @@ class Health:
             )
             self.version = str(pynvml.nvmlSystemGetDriverVersion())
             self._before = self._users()
-        except Exception:  # no module, no library or no right to ask: times go without
+        except Exception:  # no module, no library or no permission: nothing is reported
             self._nvml = None
 
     def now(self) -> dict[str, float]:
-        """{"sm_clock_mhz", "power_w", "temperature_c", "throttled"}, as far as NVML answers."""
-        nvml, found = self._nvml, {}
+        """{"sm_clock_mhz", "power_w", "temperature_c", "throttled"}, as far as NVML has them."""
+        nvml, figures = self._nvml, dict[str, float]()
         if nvml is None:
-            return found
+            return figures
         for name, read in (
             ("sm_clock_mhz", lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)),
             ("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000),
@@ -58,15 +65,15 @@ class Health:
             ),
         ):
             try:
-                found[name] = float(read())
+                figures[name] = float(read())
             except nvml.NVMLError:
                 continue
-        return found
+        return figures
 
     def quiet(self, deadline_s: float) -> dict[str, float]:
-        """Wait until others leave the GPU alone: {"gpu_processes", "foreign_busy_percent"}, after at most `deadline_s`.
+        """Wait, at most `deadline_s`, until other processes leave the GPU idle.
 
-        What still runs then is said, and the times stand under it.
+        Returns {"gpu_processes", "foreign_busy_percent"} as they are then.
         """
         if self._nvml is None:
             return {}
@@ -103,19 +110,19 @@ class Health:
         }
 
     def _samples(self) -> list[tuple[int, int]]:
-        """(process, percent of the last second that it kept multiprocessors busy)."""
+        """(process, percentage of the last second in which it kept multiprocessors busy)."""
         since = int(1e6 * (time.time() - LOOK_S))
         try:
             return [
-                (int(one.pid), int(one.smUtil))
-                for one in self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)
+                (int(sample.pid), int(sample.smUtil))
+                for sample in self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)
             ]
-        except self._nvml.NVMLError_NotFound:  # no sample: nobody worked
+        except self._nvml.NVMLError_NotFound:  # no sample: the GPU was idle
             return []
 
 
 def own_number(before: set[int], users: set[int]) -> int | None:
-    """What NVML calls this process: inside a container not what the process calls itself. None: it cannot be told."""
+    """NVML's number of this process, which inside a container is not os.getpid(). None: unknown."""
     if os.getpid() in users:
         return os.getpid()
     newcomers = users - before
@@ -123,14 +130,14 @@ def own_number(before: set[int], users: set[int]) -> int | None:
 
 
 def strangers(users: Iterable[int], own: int | None) -> set[int]:
-    """Processes that are neither this one, `own`, nor a child of its parent. Empty where nobody can be told from us."""
+    """Users that are neither this process, `own`, nor its siblings. Empty when `own` is unknown."""
     if own is None:
         return set()
     return {user for user in users if user != own and _parent(user) != os.getppid()}
 
 
 def foreign_percent(samples: Iterable[tuple[int, int]], foreign: set[int]) -> int:
-    """The largest share of time that processes in `foreign` kept multiprocessors busy; samples are (pid, percent)."""
+    """The largest percentage in `samples`, (pid, percent), of a process in `foreign`; 0: none."""
     return max((percent for pid, percent in samples if pid in foreign), default=0)
 
 

@@ -1,4 +1,4 @@
-"""A GPU that cannot be revived is set aside for a while, with the reason, for all processes that use this folder."""
+"""A GPU on which no child starts is set aside for a while, for all processes of a data folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUARANTINE_S = 300.0
 
 
 class Quarantine:
-    """Of the GPU with that UUID."""
+    """The quarantine of the GPU `uuid`, kept in `folder` with its reason."""
 
     def __init__(
         self, folder: Path, uuid: str, target: str, now_s: Callable[[], float] = time.time
@@ -21,17 +21,17 @@ class Quarantine:
         self._path, self._target, self._now_s = folder / f"gpu-{uuid}.quarantine", target, now_s
 
     def check(self) -> None:
-        """Fault while it lasts; afterwards the GPU may be tried again."""
+        """Fault while it lasts. Afterwards the GPU may be tried again."""
         try:
-            noted = json.loads(self._path.read_text())
-            left_s, why = float(noted["until"]) - self._now_s(), str(noted["why"])
+            note = json.loads(self._path.read_text())
+            left_s, why = float(note["until"]) - self._now_s(), str(note["why"])
         except (OSError, ValueError, KeyError, TypeError):
             return
         if 0 < left_s <= QUARANTINE_S:
             raise self._fault(why, left_s)
 
     def begin(self, why: str) -> Fault:
-        """Set it aside from now on; the Fault to raise."""
+        """Set the GPU aside from now on. Returns the Fault to raise."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
         new.write_text(json.dumps({"until": self._now_s() + QUARANTINE_S, "why": why}))
@@ -45,5 +45,5 @@ class Quarantine:
         return Fault(
             f"{self._target} is set aside for {left_s:.0f} s: {why}",
             code="gpu_quarantined",
-            mend="see what `nvidia-smi` says of it; it is tried again after that time",
+            mend="see `nvidia-smi` for its state; it is tried again after that time",
         )

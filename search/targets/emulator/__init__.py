@@ -1,1 +1,1 @@
-"""CUDA on the CPU: CUDA source, compiled by the host's C++ compiler and executed one fiber a thread."""
+"""CUDA on the CPU: CUDA source, built by the host's C++ compiler; a fiber per thread runs it."""

@@ -1,16 +1,17 @@
-"""How often each instruction of a PTX entry is executed, without executing it whole.
+"""How often each instruction of a PTX entry is executed, without executing all of it.
 
-Loops and branches of a kernel mostly follow from thread indices and arguments. So only the instructions that decide
-branches are evaluated, on integers, for all threads of some blocks at once; everything else is passed by and counted.
-Threads that part meet again as they do on the GPU: loops are gone through before what follows them, and both sides of
-a branch before their join. What memory, floats or votes decide is not known here: such a branch is counted as not
-jumping, and said so.
+Loops and branches of a kernel mostly depend on thread indices and arguments. So only the
+instructions that decide branches are evaluated, on integers, for all threads of some blocks at
+once. All others are counted only. Diverged threads join again as on the GPU: a loop runs to its end
+before the code behind it, and both sides of a branch before their join. A branch that depends on
+memory, floats or votes is undecided here: it is counted as not taken, and reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,13 +33,13 @@ JUMPING = ("bra", "brx", *LEAVING)
 
 @dataclass(frozen=True)
 class Executions:
-    """Warp executions over the blocks that were followed."""
+    """Warp executions in the blocks that were followed."""
 
     by_instruction: tuple[int, ...]  # in the entry's order
-    by_block: tuple[tuple[int, ...], ...]  # the same of each block, in the order of `blocks`
+    by_block: tuple[tuple[int, ...], ...]  # the same per block, in the order of `blocks`
     blocks: int
     branches: int  # conditional ones
-    undecided: int  # of these: data decide, counted as not jumping
+    undecided: int  # those that depend on data, counted as not taken
 
 
 def executions(
@@ -49,9 +50,10 @@ def executions(
     blocks: Sequence[int],
     cluster: tuple[int, int, int] = (1, 1, 1),
 ) -> Executions:
-    """Follow `blocks`, numbers in the grid with x fastest. `arguments` are in the entry's order, None: a null pointer.
+    """Follow `blocks`, numbered in the grid with x fastest.
 
-    Fault when the walk does not come to its end.
+    `arguments` are in the entry's order; None is a null pointer.
+    Fault when the walk does not end within MOST_VISITS.
     """
     values = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     lanes = Lanes(grid, block, blocks, values, cluster)
@@ -70,7 +72,7 @@ def executions(
 
 @dataclass(frozen=True)
 class _Span:
-    """A basic block: instructions first to last - 1; `deciding` are those that are evaluated."""
+    """A basic block: instructions first to last - 1, of which `deciding` are evaluated."""
 
     first: int
     last: int
@@ -80,22 +82,22 @@ class _Span:
 
 
 class _Walk:
-    """Where each thread stands, and how often warps came to each span."""
+    """The span that each thread is at, and the number of warps' visits to each span."""
 
     def __init__(self, entry: Entry, lanes: Lanes, blocks: int) -> None:
         self.entry, self.lanes, self.blocks = entry, lanes, blocks
         self.spans = _spans(entry)
         self.done = len(self.spans)
         order = _ordered([self.done, *range(self.done)], _successors(self.spans))
-        self.order = np.array(order)  # spans as they are gone through
-        self.rank = np.argsort(self.order)  # of each span in it
+        self.order = np.array(order)  # of execution: span numbers
+        self.rank = np.argsort(self.order)  # of each span in `order`
         self.at = np.where(lanes.exists, self.rank[0], self.rank[self.done])
         self.visits = np.zeros((self.done, blocks), np.int64)
         self.registers: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.steps = self.branches = self.undecided = 0
 
     def step(self) -> bool:
-        """Take the threads that are furthest behind through their span; False when all have left."""
+        """Move the threads that are furthest behind through a span; False when all have left."""
         rank = int(self.at.min())
         number = int(self.order[rank])
         if number == self.done:
@@ -110,8 +112,8 @@ class _Walk:
         warps = here.reshape(self.blocks, -1, WARP).any(axis=2).sum(axis=1)
         span = self.spans[number]
         self.visits[number] += warps
-        for one in span.deciding:
-            evaluate(one, self.lanes, self.registers, here)
+        for instruction in span.deciding:
+            evaluate(instruction, self.lanes, self.registers, here)
         self.at[here] = self.rank[number + 1]
         if span.jump is not None:
             jumps = (
@@ -126,28 +128,31 @@ class _Walk:
         value, known = self.registers.get(jump.guard, self.lanes.unknown)
         self.branches += warps
         self.undecided += int((here & ~known).reshape(-1, WARP).any(axis=1).sum())
-        return known & ((value == 0) if jump.negated else (value != 0))
+        taken: np.ndarray = known & ((value == 0) if jump.negated else (value != 0))
+        return taken
 
     def by_block(self) -> np.ndarray:
-        """Warp executions: a row a block, a column an instruction."""
+        """Warp executions, [block, instruction]."""
         counts = np.zeros((self.blocks, len(self.entry.instructions)), np.int64)
-        for span, visits in zip(self.spans, self.visits):
+        for span, visits in zip(self.spans, self.visits, strict=True):
             counts[:, span.first : span.last] = visits[:, np.newaxis]
         return counts
 
 
 def _spans(entry: Entry) -> tuple[_Span, ...]:
-    """The entry cut at labels and behind jumps."""
+    """The entry, cut before labels and after jumps."""
     instructions = entry.instructions
     cuts = {0, len(instructions), *entry.labels.values()}
-    cuts |= {number + 1 for number, one in enumerate(instructions) if one.name in JUMPING}
+    cuts |= {
+        number + 1 for number, instruction in enumerate(instructions) if instruction.name in JUMPING
+    }
     edges = sorted(cuts)
     number_at = {position: number for number, position in enumerate(edges)}
     needed = _deciding_registers(instructions)
-    found = []
-    for first, last in zip(edges, edges[1:]):
+    spans = []
+    for first, last in pairwise(edges):
         jump = instructions[last - 1] if instructions[last - 1].name in JUMPING else None
-        to = last  # a branch by a table is taken to go on
+        to = last  # a branch by a table is assumed to fall through
         if jump is not None and jump.name != "brx":
             to = len(instructions) if jump.name in LEAVING else entry.labels[jump.operands[0]]
         deciding = tuple(
@@ -155,25 +160,25 @@ def _spans(entry: Entry) -> tuple[_Span, ...]:
             for instruction in instructions[first:last]
             if written_by(instruction) & needed
         )
-        found.append(_Span(first, last, deciding, jump, number_at[to]))
-    return tuple(found)
+        spans.append(_Span(first, last, deciding, jump, number_at[to]))
+    return tuple(spans)
 
 
 def _successors(spans: Sequence[_Span]) -> dict[int, set[int]]:
-    """By span; the number behind the last one stands for the end."""
-    found: dict[int, set[int]] = {len(spans): set()}
+    """The successors of each span; number len(spans) is the end."""
+    successors: dict[int, set[int]] = {len(spans): set()}
     for number, span in enumerate(spans):
-        found[number] = {span.target} if span.jump is not None else set()
+        successors[number] = {span.target} if span.jump is not None else set()
         if span.jump is None or span.jump.guard or span.jump.name == "brx":
-            found[number].add(number + 1)
-    return found
+            successors[number].add(number + 1)
+    return successors
 
 
 def _ordered(nodes: Sequence[int], successors: Mapping[int, set[int]]) -> list[int]:
-    """The nodes so that each loop stands together behind its head, and a join behind all that it joins.
+    """The nodes in an order that keeps a loop together behind its head, and a join last.
 
-    A weak topological order (Bourdoncle 1993): strongly connected components in order, and each of them, but for its
-    head, ordered in the same way.
+    A weak topological order (Bourdoncle 1993): strongly connected components in order, and each of
+    them, without its head, ordered in the same way.
     """
     inside = set(nodes)
     before: dict[int, set[int]] = {node: set() for node in nodes}
@@ -194,44 +199,44 @@ def _ordered(nodes: Sequence[int], successors: Mapping[int, set[int]]) -> list[i
 def _postorder(
     starts: Sequence[int], successors: Mapping[int, set[int]], inside: set[int]
 ) -> list[int]:
-    """What can be reached from the starts, each node behind its successors (but for loops)."""
+    """The nodes reachable from the starts, each after its successors (except in loops)."""
     seen: set[int] = set()
-    found: list[int] = []
+    order: list[int] = []
     for start in starts:
         path = [] if start in seen else [(start, iter(sorted(successors[start] & inside)))]
         seen.add(start)
         while path:
             node, rest = path[-1]
-            following = next((one for one in rest if one not in seen), None)
+            following = next((successor for successor in rest if successor not in seen), None)
             if following is None:
-                found.append(node)
+                order.append(node)
                 path.pop()
             else:
                 seen.add(following)
                 path.append((following, iter(sorted(successors[following] & inside))))
-    return found
+    return order
 
 
 def _deciding_registers(instructions: Sequence[Instruction]) -> frozenset[str]:
-    """Registers that branches depend on, through whatever is evaluated."""
+    """The registers that branches depend on, directly or through evaluated instructions."""
     writers: dict[str, list[Instruction]] = {}
     for instruction in instructions:
         for register in written_by(instruction):
             writers.setdefault(register, []).append(instruction)
-    open_ones = [
+    pending = [
         instruction.guard
         for instruction in instructions
         if instruction.name in JUMPING and instruction.guard
     ]
     needed: set[str] = set()
-    while open_ones:
-        register = open_ones.pop()
+    while pending:
+        register = pending.pop()
         if register in needed:
             continue
         needed.add(register)
-        for one in writers.get(register, ()):
-            if one.guard:
-                open_ones.append(one.guard)
-            if is_evaluated(one):
-                open_ones += registers_in(one)
+        for writer in writers.get(register, ()):
+            if writer.guard:
+                pending.append(writer.guard)
+            if is_evaluated(writer):
+                pending += registers_in(writer)
     return frozenset(needed)

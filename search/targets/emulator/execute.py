@@ -1,19 +1,16 @@
-"""Runs kernel libraries in gf-emulate processes: killable, limited, and believed only on a private pipe.
+"""Runs kernel libraries in gf-emulate processes, which can be killed and are limited.
 
-The job file is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `check`,
-`outputs`, its `buffer`s, `argument`s and `launch`es. Reports come back as JSON lines with the job's nonce.
+Reports come back on a private pipe as JSON lines with the job's nonce. Other output is ignored,
+because the process runs candidate code.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import secrets
 import selectors
 import signal
-import struct
 import subprocess
 import tempfile
 import threading
@@ -26,15 +23,14 @@ import numpy as np
 
 from greenfast.search.children import kill_group
 from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
-from greenfast.search.errors import Fault, UsageError
-from greenfast.search.targets.emulator.answers import run_result
+from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.job import check_run, job_lines, output_prefix
+from greenfast.search.targets.emulator.results import run_result
 from greenfast.search.targets.emulator.runs import (
-    Argument,
     Buffer,
     CanaryDamage,
     Counters,
-    Index3,
     Launch,
     LineCounters,
     NullArgument,
@@ -65,11 +61,6 @@ EXIT_CRASH = 80
 EXIT_OURS = 81
 LOADING_GRACE_S = 20.0
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
-SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
-LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
-LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
 
 def execute(
@@ -83,22 +74,25 @@ def execute(
     on_result: Callable[[RunResult], None] | None = None,
     wall_guard_s: float | None = None,
 ) -> tuple[RunResult, ...]:
-    """One result a run, in order. `deadline_s` is each run's; after one that outlasts it the rest is not run.
+    """One result per run, in order. A run that kills its process costs no other run.
 
-    The deadline is processor time, of the run's busiest thread. A run that does not get it within `wall_guard_s` is
-    repeated without other children beside it, and is then a Fault.
-    A run that kills its process costs no other run. `memory_bytes` limits a process's address space: buffers,
-    stacks (128 KiB a thread and worker) and some 200 MB of libraries. Raises UsageError for a run that makes
-    no sense and Fault when the emulator itself could not do its work.
+    `deadline_s` holds for each run and is processor time of the run's busiest thread. The runs
+    after one that exceeds it are `not_run`. A run that does not get that much processor time
+    within `wall_guard_s` is repeated without other children beside it.
+    `memory_bytes` limits a process's address space: buffers, stacks (128 KiB a thread and worker)
+    and some 200 MB of libraries.
+
+    UsageError for a run that cannot be executed. Fault when the emulator itself failed, or got too
+    little processor time twice.
     """
     build.prepare()
     for run in runs:
-        _check(module, run)
+        check_run(module, run)
     deadline = (
         Deadline.of(deadline_s) if wall_guard_s is None else Deadline(deadline_s, wall_guard_s)
     )
     results: list[RunResult] = []
-    interrupts = _interrupts
+    interrupts = _interrupts.count
 
     def deliver(result: RunResult) -> None:
         results.append(result)
@@ -106,7 +100,7 @@ def execute(
             on_result(result)
 
     def execute_pending() -> bool:
-        if interrupts != _interrupts:
+        if interrupts != _interrupts.count:
             raise Fault("the emulator was interrupted", code="interrupted")
         with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
             batch = _Batch(build, module, runs[len(results) :], Path(work))
@@ -124,17 +118,24 @@ def execute(
 
 
 def interrupt() -> None:
-    """Kill every run in progress in this process: their `execute` calls raise Fault, later ones work."""
-    global _interrupts
-    _interrupts += 1
+    """Kill every run in progress in this process.
+
+    Their `execute` calls raise Fault; later calls work.
+    """
+    _interrupts.count += 1
     with _live_lock:
         for batch in _live:
             batch.kill()
 
 
-# The processes under way, for `interrupt`, which has no handle on the calls that wait for them.
+@dataclass
+class _Interrupts:
+    count: int = 0
+
+
+# The running processes, for `interrupt`, which has no handle on the calls that wait for them.
 _live: set[_Batch] = set()
-_interrupts = 0
+_interrupts = _Interrupts()
 _live_lock = threading.Lock()
 
 
@@ -146,13 +147,14 @@ class _Batch:
     module: Module
     runs: Sequence[Run]
     work: Path
-    process: subprocess.Popen | None = None
+    process: subprocess.Popen[bytes] | None = None
     report_fd: int = -1
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
         job = self.work / "job"
-        job.write_text("".join(f"{line}\n" for line in self._job_lines()))
+        lines = job_lines(self.module, self.runs, self.work, self.nonce)
+        job.write_text("".join(f"{line}\n" for line in lines))
         self.report_fd, write_fd = os.pipe()
         cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
         try:
@@ -187,12 +189,12 @@ class _Batch:
             kill_group(self.process)
 
     def follow(self, deadline: Deadline, deliver: Callable[[RunResult], None]) -> bool:
-        """Deliver results until the process ends; True when the run at work outlasted its deadline.
+        """Deliver results until the process ends; True when a run exceeded its deadline.
 
         Starved when it got too little of the processor.
         """
         done = 0
-        begun = False  # the run `done`; before that, whatever happens is ours
+        begun = False  # whether run number `done` has: before that, any failure is ours
         open_faults: list[dict[str, Any]] = []  # and findings
         for event in self._events(deadline):
             run = self.runs[done]
@@ -200,9 +202,9 @@ class _Batch:
                 self.kill()
                 if not begun:
                     raise Fault(
-                        f"the emulator did not come to run {run.name!r}", code="emulator_stalled"
+                        f"the emulator did not begin run {run.name!r}", code="emulator_stalled"
                     )
-                late = RunFault("timeout", f"the run was not over after {deadline.cpu_s:g} s")
+                late = RunFault("timeout", f"the run did not end within {deadline.cpu_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
             if event["event"] == "ours":
@@ -233,11 +235,17 @@ class _Batch:
             self.report_fd = -1
 
     def _watch(self, deadline: Deadline) -> Watch:
-        since = threads_s(self.process.pid)
-        return Watch(deadline, lambda: busiest_s(self.process.pid, since))
+        pid = self._started().pid
+        since = threads_s(pid)
+        return Watch(deadline, lambda: busiest_s(pid, since))
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            raise Fault("gf-emulate has not been started", code="emulator_start")
+        return self.process
 
     def _events(self, deadline: Deadline) -> Iterator[dict[str, Any] | None]:
-        """Events of our nonce as they come; None when a run's deadline passed."""
+        """Events with our nonce as they arrive; None when a run's deadline passed."""
         buffered = b""
         watch = self._watch(Deadline(deadline.cpu_s + LOADING_GRACE_S, deadline.wall_s))
         with selectors.DefaultSelector() as selector:
@@ -265,7 +273,7 @@ class _Batch:
         return event if isinstance(event, dict) and event.get("nonce") == self.nonce else None
 
     def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:
-        returncode = self.process.wait()
+        returncode = self._started().wait()
         if begun and returncode == EXIT_CRASH and open_faults:
             return self._lost(run, open_faults, "crash", None)
         if begun and returncode < 0 and -returncode not in OUTSIDE_SIGNALS:
@@ -274,10 +282,11 @@ class _Batch:
                 run,
                 open_faults,
                 "crash",
-                RunFault("device_fault", f"the run's process died of {name}"),
+                RunFault("device_fault", f"{name} ended the run's process"),
             )
         raise Fault(
-            f"gf-emulate ended with {returncode} while it ran {run.name!r}", code="emulator_lost"
+            f"gf-emulate ended with exit code {returncode} during run {run.name!r}",
+            code="emulator_lost",
         )
 
     def _lost(
@@ -291,118 +300,7 @@ class _Batch:
         outputs = {}
         for buffer in self.runs[index].buffers:
             if buffer.role == "output":
-                path = self.work / f"out{index}_{buffer.name}"
+                path = Path(output_prefix(self.work, index) + buffer.name)
                 outputs[buffer.name] = np.fromfile(path, dtype=np.uint8)
                 path.unlink()
         return outputs
-
-    def _job_lines(self) -> Iterator[str]:
-        images: dict[int, Path] = {}
-        yield f"nonce {self.nonce}"
-        yield f"module {self.module.path}"
-        for index, run in enumerate(self.runs):
-            yield f"run {index}"
-            yield f"order {run.order.replace(':', ' ')}"
-            yield f"count {int(run.count)}"
-            if run.check:
-                yield "check 1"
-            yield f"outputs {self.work}/out{index}_"
-            for buffer in run.buffers:
-                words = self._fill_words(buffer, images)
-                yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {words}"
-            for argument in run.arguments:
-                yield f"argument {_argument_words(argument, run.buffers)}"
-            for launch in run.launches:
-                yield (
-                    f"launch {launch.entry} {' '.join(map(str, (*launch.grid, *launch.block)))} "
-                    f"{launch.smem_dynamic_bytes} {' '.join(map(str, _cluster(self.module, launch)))}"
-                )
-                if launch.sample:
-                    yield f"sample {' '.join(map(str, _sample(self.module, launch)))}"
-                if launch.arguments is not None:
-                    yield "own_arguments"
-                for argument in launch.arguments or ():
-                    yield f"launch_argument {_argument_words(argument, run.buffers)}"
-
-    def _fill_words(self, buffer: Buffer, images: dict[int, Path]) -> str:
-        if buffer.filled != "image":
-            return buffer.filled
-        key = id(buffer.image)  # one file for an array that several runs share
-        if key not in images:
-            images[key] = self.work / f"image{len(images)}"
-            np.ascontiguousarray(buffer.image).tofile(images[key])
-        return f"image {images[key]}"
-
-
-def _cluster(module: Module, launch: Launch) -> Index3:
-    """What the kernel's text says goes before the launch."""
-    return dict(module.clusters).get(launch.entry, launch.cluster)
-
-
-def _sample(module: Module, launch: Launch) -> list[int]:
-    """Without those that a grid has no more, once the kernel's text makes clusters of its blocks."""
-    clusters = math.prod(launch.grid) // math.prod(_cluster(module, launch))
-    return [number for number in launch.sample if number < clusters]
-
-
-def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
-    if isinstance(argument, NullArgument):
-        return "null"
-    if isinstance(argument, PointerArgument):
-        index = next(i for i, buffer in enumerate(buffers) if buffer.name == argument.buffer)
-        return f"pointer {index} {argument.offset_bytes}"
-    raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
-    return f"scalar {int.from_bytes(raw, 'little')}"
-
-
-def _check(module: Module, run: Run) -> None:
-    def refuse(message: str) -> None:
-        raise UsageError(f"run {run.name!r}: {message}", code="emulator_run")
-
-    names = [buffer.name for buffer in run.buffers]
-    if len(set(names)) != len(names) or not all(_NAME.fullmatch(name) for name in names):
-        refuse(
-            f"buffer names must be different words of letters, digits, '_', '.' and '-', not {names}"
-        )
-    if not _ORDER.fullmatch(run.order):
-        refuse(f"unknown order {run.order!r}; known: forward, reverse, seeded:<n>")
-    if run.count and module.flavour != "counted":
-        refuse("counters need a module of flavour counted")
-    if run.check and module.flavour != "checked":
-        refuse("checks need a module of flavour checked")
-    for buffer in run.buffers:
-        if buffer.role not in ("input", "output", "workspace") or buffer.filled not in (
-            "image",
-            "poison",
-            "zero",
-        ):
-            refuse(f"buffer {buffer.name!r} has role {buffer.role!r} and fill {buffer.fill!r}")
-    own = (one for launch in run.launches for one in launch.arguments or ())
-    for argument in (*run.arguments, *own):
-        if isinstance(argument, PointerArgument) and argument.buffer not in names:
-            refuse(f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}")
-        if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
-            refuse(f"unknown scalar type {argument.ctype!r}; known: {', '.join(SCALAR_FORMATS)}")
-    for launch in run.launches:
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        if launch.entry not in module.entries:
-            refuse(f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}")
-        if not 1 <= threads <= 1024 or min(*launch.grid, *launch.block) < 1:
-            refuse(
-                f"{launch.entry}: grid {launch.grid}, block {launch.block}; a block has 1 to 1024 threads"
-            )
-        cluster = _cluster(module, launch)
-        if launch.cluster not in ((1, 1, 1), cluster):
-            refuse(
-                f"{launch.entry}: a cluster {launch.cluster}, but the kernel's __cluster_dims__ are {cluster}"
-            )
-        if min(cluster) < 1 or math.prod(cluster) > LARGEST_CLUSTER_BLOCKS:
-            refuse(
-                f"{launch.entry}: a cluster {cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks"
-            )
-        if any(blocks % size for blocks, size in zip(launch.grid, cluster, strict=True)):
-            refuse(f"{launch.entry}: the cluster {cluster} does not divide the grid {launch.grid}")
-        if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
-            refuse(
-                f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory"
-            )

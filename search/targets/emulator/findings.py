@@ -1,4 +1,4 @@
-"""From gf-emulate's findings to Finding: lines for addresses, one sentence each, each pair of lines once."""
+"""From gf-emulate's findings to Finding: one sentence each, and each pair of lines once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from greenfast.search.text import file_line
 
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
+Key = tuple[str, Frame | None, Frame | None]  # kind, where, other_where
 KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
-NO_READING_FENCE = "no fence on the reading side"  # as native/findings.h says it
+NO_READING_FENCE = "no fence on the reading side"  # the text in native/findings.h
 VERBS = {
     "read": "reads",
     "write": "writes",
@@ -43,12 +44,14 @@ def addresses(events: Sequence[Event]) -> Iterator[int]:
             yield event["other"]["site"]
 
 
-def findings(
+def findings_of(
     events: Sequence[Event], counts: Sequence[int], faults: Sequence[RunFault], frames: Frames
 ) -> tuple[Finding, ...]:
-    """`counts`: how often each event was met; missing when the run's process died. What stopped the run is a
-    finding too."""
-    merged: dict[tuple, Finding] = {}
+    """The findings of a run. A fault that stopped it is a finding, too.
+
+    `counts` has the number of occurrences of each event, and is empty when the run's process died.
+    """
+    merged: dict[Key, Finding] = {}
     for number, event in enumerate(events):
         _add(merged, _finding(event, counts[number] if number < len(counts) else 1, frames))
     for fault in faults:
@@ -70,10 +73,10 @@ def findings(
     return tuple(merged.values())[:MOST_FINDINGS]
 
 
-def _add(merged: dict[tuple, Finding], one: Finding) -> None:
-    key = (one.kind, one.where, one.other_where)
-    known = merged.setdefault(key, replace(one, count=0))
-    merged[key] = replace(known, count=known.count + one.count)
+def _add(merged: dict[Key, Finding], finding: Finding) -> None:
+    key = (finding.kind, finding.where, finding.other_where)
+    first = merged.setdefault(key, replace(finding, count=0))
+    merged[key] = replace(first, count=first.count + finding.count)
 
 
 def _finding(event: Event, count: int, frames: Frames) -> Finding:
@@ -105,13 +108,19 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
     action, memory = event["party"]["action"], event["memory"]
     name = "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
     into = "into" if action == "copy" else "of"
-    access = f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at {event['offset']:+d} ({place})"
+    access = (
+        f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at "
+        f"{event['offset']:+d} ({place})"
+    )
     if event["kind"] == "out_of_bounds":
         return f"{access}: {event['detail']}"
     if event["kind"] == "uninitialised":
         return f"{access}, which nobody has written"
     if event["kind"] == "unwaited_copy":
-        return f"{thread} ends without having waited for its asynchronous copy of {event['bytes']} bytes ({place})"
+        return (
+            f"{thread} ends without having waited for its asynchronous copy of "
+            f"{event['bytes']} bytes ({place})"
+        )
     noun = NOUNS[event["other"]["action"]] if event["other"] else ""
     if event["detail"] == "in flight":
         whose = (
@@ -122,27 +131,27 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
         return f"{access} while {whose} to it is under way: it has not been waited for"
     if event["kind"] == "in_flight_read":
         return (
-            f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered before it: "
-            f"no barrier between that thread's wait and this read"
+            f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered "
+            "before it: no barrier between that thread's wait and this read"
         )
     unordered = f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it"
     if event["detail"] == NO_READING_FENCE:
         return (
-            f"{unordered}: the reading side has no fence between the atomic by which it learnt of that {noun} "
-            f"and this access"
+            f"{unordered}: the reading side has no fence between the atomic by which it learnt of "
+            f"that {noun} and this access"
         )
     return f"{unordered}: no {_missing(event)} between them"
 
 
 def _missing(event: Event) -> str:
-    """What could have ordered the two."""
+    """The operations that could have ordered the two accesses."""
     if event["memory"] == "shared" or event["party"]["block"] == event["other"]["block"]:
         return "barrier"
     return "fence and atomic"
 
 
 def _thread(party: Event, beside: Event | None = None) -> str:
-    """`beside`: the block is named when it is another than that party's."""
+    """A thread's name, with its block when that is not the block of `beside`."""
     x, y, z = party["thread"]
     name = f"thread {x}" if y == z == 0 else f"thread ({x}, {y}, {z})"
     if beside is not None and party["block"] != beside["block"]:

@@ -1,4 +1,4 @@
-"""The C++ compiler that turns CUDA source into code for this machine's own processor."""
+"""The C++ compiler that builds CUDA source for this machine's processor."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from greenfast.search.errors import Fault
 
 NAMES = ("g++", "clang++")
 OVERRIDE = "GREENFAST_CXX"
-# What -march=x86-64-v3 presumes, in /proc/cpuinfo's words.
+# The features that -march=x86-64-v3 requires, as named in /proc/cpuinfo.
 X86_64_V3 = frozenset(("avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"))
 
 
 class CompilerMissing(Fault):
-    """No usable host compiler: the emulator cannot be built."""
+    """There is no usable host compiler, so the emulator cannot be built."""
 
     code = "host_compiler_missing"
 
@@ -29,25 +29,28 @@ class HostCompiler:
     path: str
     kind: str  # 'g++' | 'clang++'
     version: str  # the first line of --version
-    machine_flags: tuple[str, ...]  # what this processor allows
+    machine_flags: tuple[str, ...]  # for this processor
 
     @property
     def digest(self) -> str:
-        """Changes with the compiler and with the code it may produce here."""
+        """Names the compiler, its version and its flags for this processor."""
         identity = "\n".join((self.path, self.version, *self.machine_flags))
         return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def find_host_compiler() -> HostCompiler:
-    """The compiler that GREENFAST_CXX names, else the first of g++ and clang++ on the PATH."""
-    wanted = os.environ.get(OVERRIDE)
-    for name in (wanted,) if wanted else NAMES:
+    """The compiler that GREENFAST_CXX names, else the first of g++ and clang++ on PATH.
+
+    CompilerMissing when there is none.
+    """
+    override = os.environ.get(OVERRIDE)
+    for name in (override,) if override else NAMES:
         path = shutil.which(name)
         if path is not None:
             return _describe(path)
     missing = (
-        f"{OVERRIDE} names {wanted!r}, which is no program"
-        if wanted
+        f"{OVERRIDE} names {override!r}, which is no program"
+        if override
         else "neither g++ nor clang++ is on the PATH"
     )
     raise CompilerMissing(
@@ -57,7 +60,7 @@ def find_host_compiler() -> HostCompiler:
 
 def _describe(path: str) -> HostCompiler:
     try:
-        answer = subprocess.run(
+        ended = subprocess.run(
             [path, "--version"],
             capture_output=True,
             text=True,
@@ -66,10 +69,8 @@ def _describe(path: str) -> HostCompiler:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerMissing(
-            f"{path} --version does not answer", mend="apt-get install g++"
-        ) from error
-    version = answer.stdout.splitlines()[0] if answer.stdout else ""
+        raise CompilerMissing(f"`{path} --version` failed", mend="apt-get install g++") from error
+    version = ended.stdout.splitlines()[0] if ended.stdout else ""
     kind = "clang++" if "clang" in version.lower() else "g++"
     return HostCompiler(path=path, kind=kind, version=version, machine_flags=_machine_flags())
 

@@ -1,4 +1,7 @@
-"""What warps issue, by class: how often each PTX instruction is executed, times what the assembler makes of it."""
+"""The machine instructions that warps issue, by class.
+
+Each PTX instruction is counted as often as it is executed, times its expansion by the assembler.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,12 @@ CLASSES = (
 )
 BUFFER_ADDRESS = 1 << 24  # any that is not null
 
-# What the assembler makes of a PTX instruction, where it is not one of its own class; the first match counts.
-# Read from ptxas 13.5's output for sm_90, and for fragments from PTX ISA, "Matrix Fragments for wmma".
+# The machine instructions of a PTX instruction, where it is not a single one of its own class. The
+# first match counts. Sources: ptxas 13.5's output for sm_90, and for fragments PTX ISA, "Matrix
+# Fragments for wmma".
 EXPANSIONS = tuple(
-    (re.compile(pattern), made)
-    for pattern, made in (
+    (re.compile(pattern), counts)
+    for pattern, counts in (
         (r"(mov|cvta|ld\.param|pragma)\b", {}),  # registers are renamed, parameters are operands
         (r"(add|sub|shl|shr|neg|mul\.lo|mad\.lo)\.[busf]64$", {"int": 2}),
         (r"(and|or|xor|not|selp|min|max)\.[bus]64$", {"int": 2}),
@@ -45,20 +49,17 @@ EXPANSIONS = tuple(
         (r"(rcp|sqrt)\.r[nzpm]\.f32$", {"special": 1, "fp32": 4, "control": 2}),
         (r"div\.r[nzpm]\.f32$", {"special": 1, "fp32": 7, "control": 2}),
         (r"div\.(full|approx)\.", {"special": 1, "fp32": 2}),
-        (
-            r"(ex2|lg2|rsqrt|sqrt|rcp)\.approx\.f32$",
-            {"special": 1, "fp32": 3},
-        ),  # subnormals are scaled; not with .ftz
+        # Subnormals are scaled (not with .ftz).
+        (r"(ex2|lg2|rsqrt|sqrt|rcp)\.approx\.f32$", {"special": 1, "fp32": 3}),
         (r"(sin|cos)\.approx", {"special": 1, "fp32": 1}),
         (r"cvt\.[usb](16|32|64)\.[usb](16|32|64)$", {"int": 0.5}),
-        (
-            r"wmma\.(load\.c|store\.d)\..*row.*\.shared\.f32$",
-            {"shared": 4},
-        ),  # eight floats of a lane, in pairs
+        # A lane's eight floats, in pairs.
+        (r"wmma\.(load\.c|store\.d)\..*row.*\.shared\.f32$", {"shared": 4}),
         (r"wmma\.(load\.c|store\.d)\..*\.shared\.f32$", {"shared": 8}),
         (r"wmma\.(load|store)\.\w\..*\.global\.", {"global": 4}),
         (r"wmma\.mma\..*m(16n16|32n8|8n32)k16", {"mma": 2}),  # HMMA.16816 computes 16 x 8
-        # Shared memory adds integers, but no floats: those are a loop of load, addition, ATOMS.CAST.SPIN and branch.
+        # Shared memory adds integers but not floats: those need a loop of load, addition,
+        # ATOMS.CAST.SPIN and branch.
         (
             r"(atom|red)\.(\w+\.)*shared(::cta)?\.add\.(noftz\.)?b?f\d",
             {"shared": 1, "fp32": 1, "shared float atomic": 1, "control": 1},
@@ -66,17 +67,17 @@ EXPANSIONS = tuple(
         (r"(atom|red)\.((?!global)[\w:]+\.)*add\.(noftz\.)?b?f\d", {"generic float atomic": 1}),
     )
 )
-# Hopper has no warp-level products of fp8: they are taken apart into fp16.
+# Hopper has no warp-level products of fp8: they are converted to fp16.
 FP8_PRODUCT = re.compile(r"mma\.sync\..*m16n8k32.*\.e[45]m[23]\.")
 FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
 
 
 @dataclass(frozen=True)
 class InstructionMix:
-    """One block's warp instructions, or their average over the blocks that were followed."""
+    """One block's warp instructions, or their average over several blocks."""
 
     by_class: tuple[tuple[str, float], ...]  # of CLASSES, in their order
-    undecided: float  # of the conditional branches, the share that data decide
+    undecided: float  # the share of conditional branches that depend on data
 
     @property
     def total(self) -> float:
@@ -94,9 +95,12 @@ def instruction_mix(
     blocks: Sequence[int],
     cluster: tuple[int, int, int] = (1, 1, 1),
 ) -> InstructionMix:
-    """The average of `blocks`, numbers in the grid. Fault when the entry's branches cannot be followed to their end."""
-    found = executions(entry, arguments, grid, block, blocks, cluster)
-    return _mix(entry, found.by_instruction, found.blocks, found)
+    """The average mix of `blocks`, numbered in the grid.
+
+    Fault when the entry's branches cannot be followed to their end.
+    """
+    followed = executions(entry, arguments, grid, block, blocks, cluster)
+    return _mix(entry, followed.by_instruction, followed.blocks, followed)
 
 
 def block_mixes(
@@ -107,37 +111,42 @@ def block_mixes(
     blocks: Sequence[int],
     cluster: tuple[int, int, int] = (1, 1, 1),
 ) -> tuple[InstructionMix, ...]:
-    """The same of each block by itself."""
-    found = executions(entry, arguments, grid, block, blocks, cluster)
-    return tuple(_mix(entry, counts, 1, found) for counts in found.by_block)
+    """The mix of each block. Fault as for `instruction_mix`."""
+    followed = executions(entry, arguments, grid, block, blocks, cluster)
+    return tuple(_mix(entry, counts, 1, followed) for counts in followed.by_block)
 
 
-def _mix(entry: Entry, counts: Sequence[int], blocks: int, found: Executions) -> InstructionMix:
+def _mix(entry: Entry, counts: Sequence[int], blocks: int, followed: Executions) -> InstructionMix:
     sums: dict[str, float] = defaultdict(float)
-    for instruction, count in zip(entry.instructions, counts):
-        for name, made in expansion(instruction, entry.sm) if count else ():
-            sums[name] += count * made
+    for instruction, count in zip(entry.instructions, counts, strict=True):
+        for name, machine_instructions in expansion(instruction, entry.sm) if count else ():
+            sums[name] += count * machine_instructions
     return InstructionMix(
         tuple((name, sums[name] / blocks) for name in CLASSES),
-        found.undecided / found.branches if found.branches else 0.0,
+        followed.undecided / followed.branches if followed.branches else 0.0,
     )
 
 
-def expansion(one: Instruction, sm: int) -> tuple[tuple[str, float], ...]:
+def expansion(instruction: Instruction, sm: int) -> tuple[tuple[str, float], ...]:
     """(class, machine instructions) of a PTX instruction."""
-    return FP8_ON_HOPPER if sm == 90 and FP8_PRODUCT.match(one.opcode) else _expansion(one.opcode)
+    if sm == 90 and FP8_PRODUCT.match(instruction.opcode):
+        return FP8_ON_HOPPER
+    return _expansion(instruction.opcode)
 
 
 @cache
 def _expansion(opcode: str) -> tuple[tuple[str, float], ...]:
-    for pattern, made in EXPANSIONS:
+    for pattern, counts in EXPANSIONS:
         if pattern.match(opcode):
-            return tuple(made.items())
+            return tuple(counts.items())
     return ((class_of(opcode), 1.0),)
 
 
 def class_of(opcode: str) -> str:
-    """Which of CLASSES. `generic` are accesses of any memory: how a block reaches another one's of its cluster."""
+    """One of CLASSES.
+
+    `generic` accesses may reach any memory, also that of another block in the cluster.
+    """
     name, *modifiers = opcode.split(".")
     parts = frozenset(modifiers)
     if "mma" in parts or name in ("mma", "wgmma"):

@@ -1,24 +1,28 @@
-"""Integer PTX on all threads of some blocks at once: what decides branches, and no more.
+"""Integer PTX on all threads of some blocks at once: the subset that decides branches.
 
-A value is (bits, known), an array each with one element a thread: bits as int64, those of narrower types with zeros
-above. Source: PTX ISA, "Integer Arithmetic Instructions", "Comparison and Selection", "Special Registers".
+A value is (bits, known), two arrays with one element per thread. Bits are int64; narrower types are
+zero-extended. Source: PTX ISA, "Integer Arithmetic Instructions", "Comparison and Selection",
+"Special Registers".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from greenfast.search.toolchain.ptx import Instruction
 
 WARP = 32
-Value = tuple[np.ndarray, np.ndarray]
+Value = tuple[np.ndarray, np.ndarray]  # bits, known
+Operation = Callable[..., np.ndarray]  # on the bits of its operands
+Evaluate = Callable[[Sequence[Value]], Value]
+Kinds = Callable[[int], tuple[str, ...]]  # from the number of operands to the type of each
 _REGISTER = re.compile(r"%[a-zA-Z_$][\w$]*(?:\.[xyz])?")
 _TYPE = re.compile(r"(?P<kind>[usb])(?P<width>8|16|32|64)|(?P<pred>pred)")
-_COMPARISONS: dict[str, Callable] = {
+_COMPARISONS: dict[str, Operation] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -30,11 +34,11 @@ _COMPARISONS: dict[str, Callable] = {
     "hi": np.greater,
     "hs": np.greater_equal,
 }
-_ADDRESS = 1 << 24  # where symbols and buffers lie, for comparisons with null
+_ADDRESS = 1 << 24  # of any symbol or buffer: not null
 
 
 class Lanes:
-    """The threads of `blocks` (numbers in the grid, x fastest), each block filled up to whole warps."""
+    """The threads of `blocks` (numbered in the grid, x fastest), padded to whole warps."""
 
     def __init__(
         self,
@@ -57,15 +61,15 @@ class Lanes:
         self.special = {"%laneid": thread % WARP, "%warpid": thread // WARP}
         for name, sizes, index in (("tid", block, thread), ("ctaid", grid, of_block)):
             x, y = sizes[0], sizes[1]
-            for axis, at in zip("xyz", (index % x, index // x % y, index // (x * y))):
+            for axis, at in zip("xyz", (index % x, index // x % y, index // (x * y)), strict=True):
                 self.special[f"%{name}.{axis}"] = at
-            for axis, size in zip("xyz", sizes):
+            for axis, size in zip("xyz", sizes, strict=True):
                 self.special[f"%n{name}.{axis}"] = np.full(self.count, size, np.int64)
         self._name_clusters(grid, cluster)
 
     def _name_clusters(self, grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
         rank, step = np.zeros(self.count, np.int64), 1
-        for axis, size, blocks in zip("xyz", cluster, grid):
+        for axis, size, blocks in zip("xyz", cluster, grid, strict=True):
             at = self.special[f"%ctaid.{axis}"]
             rank, step = rank + at % size * step, step * size
             self.special |= {
@@ -83,21 +87,24 @@ class Lanes:
         return np.full(self.count, value, np.int64), self.all
 
     def argument(self, operand: str) -> Value:
-        """`[name]` or `[name+8]`; a pointer is some address, a float is not known."""
+        """The value of `[name]`: a pointer has an arbitrary address; a float is unknown."""
         name = operand.strip("[]")
-        if name not in self.arguments or isinstance(self.arguments[name], float):
+        if name not in self.arguments:
             return self.unknown
         value = self.arguments[name]
+        if isinstance(value, float):
+            return self.unknown
         return self.constant(0 if value is None else value)
 
 
-def registers_in(one: Instruction) -> list[str]:
+def registers_in(instruction: Instruction) -> list[str]:
     """The registers that an instruction reads."""
-    return [name for operand in one.operands[1:] for name in _REGISTER.findall(operand)]
+    return [name for operand in instruction.operands[1:] for name in _REGISTER.findall(operand)]
 
 
-def written_by(one: Instruction) -> frozenset[str]:
-    return _written(one.name, one.operands[0] if one.operands else "")
+def written_by(instruction: Instruction) -> frozenset[str]:
+    """The registers that an instruction writes."""
+    return _written(instruction.name, instruction.operands[0] if instruction.operands else "")
 
 
 @cache
@@ -118,46 +125,53 @@ def _written(name: str, first: str) -> frozenset[str]:
     return frozenset(_REGISTER.findall(first))
 
 
-def is_evaluated(one: Instruction) -> bool:
-    return _evaluator(one.opcode) is not None and not any(
-        text.startswith(("{", "0f", "0d")) for text in one.operands
+def is_evaluated(instruction: Instruction) -> bool:
+    """Whether its result can be known: not with vector or float operands."""
+    return _evaluator(instruction.opcode) is not None and not any(
+        text.startswith(("{", "0f", "0d")) for text in instruction.operands
     )
 
 
-def evaluate(one: Instruction, lanes: Lanes, registers: dict[str, Value], here: np.ndarray) -> None:
-    """Carry the instruction out for the threads `here`; results that cannot be known are marked so."""
+def evaluate(
+    instruction: Instruction, lanes: Lanes, registers: dict[str, Value], here: np.ndarray
+) -> None:
+    """Execute the instruction for the threads `here`; unknown results are marked as such."""
     with np.errstate(all="ignore"):
-        values = _results(one, lanes, registers)
+        values = _results(instruction, lanes, registers)
     known_guard = None
-    if one.guard:
-        guard, known_guard = registers.get(one.guard, lanes.unknown)
-        here = here & ~known_guard | here & ((guard == 0) if one.negated else (guard != 0))
+    if instruction.guard:
+        guard, known_guard = registers.get(instruction.guard, lanes.unknown)
+        executes = (guard == 0) if instruction.negated else (guard != 0)
+        here = here & ~known_guard | here & executes
     whole = here.all()
-    for name, (bits, known) in zip(
-        one.operands[0].strip("{}").replace(",", "|").split("|"), values
-    ):
+    names = instruction.operands[0].strip("{}").replace(",", "|").split("|")
+    for name, (new_bits, new_known) in zip(names, values, strict=False):
+        bits, known = new_bits, new_known
         if known_guard is not None:
             known = known & known_guard
         if not whole:
-            before = registers.get(name, lanes.unknown)
-            bits, known = np.where(here, bits, before[0]), np.where(here, known, before[1])
+            old_bits, old_known = registers.get(name, lanes.unknown)
+            bits, known = np.where(here, bits, old_bits), np.where(here, known, old_known)
         registers[name] = (bits, known)
 
 
-def _results(one: Instruction, lanes: Lanes, registers: Mapping[str, Value]) -> list[Value]:
-    count = len(_REGISTER.findall(one.operands[0]))
-    if not is_evaluated(one):
+def _results(instruction: Instruction, lanes: Lanes, registers: Mapping[str, Value]) -> list[Value]:
+    count = len(_REGISTER.findall(instruction.operands[0]))
+    if not is_evaluated(instruction):
         return [lanes.unknown] * count
-    evaluator, read_as, write_as = _evaluator(one.opcode)
-    if one.name == "ld":
-        return [lanes.argument(one.operands[1])]
-    operands = [_read(text, lanes, registers) for text in one.operands[1:]]
-    given = [
-        (_as(bits, kind), known) for (bits, known), kind in zip(operands, read_as(len(operands)))
+    if instruction.name == "ld":
+        return [lanes.argument(instruction.operands[1])]
+    evaluator = _evaluator(instruction.opcode)
+    if evaluator is None:
+        return [lanes.unknown] * count
+    operation, read_as, write_as = evaluator
+    operands = [_read(text, lanes, registers) for text in instruction.operands[1:]]
+    typed = [
+        (_as(bits, kind), known)
+        for (bits, known), kind in zip(operands, read_as(len(operands)), strict=False)
     ]
-    found = evaluator(given)
-    bits, known = found
-    bits = bits.astype(np.int64)
+    result, known = operation(typed)
+    bits = result.astype(np.int64)
     results = [(_narrow(bits, write_as), known)]
     if count == 2:  # setp p|q: q is the opposite
         results.append((_narrow(1 - bits, write_as), known))
@@ -180,7 +194,7 @@ def _signed64(value: int) -> int:
 
 
 def _as(bits: np.ndarray, kind: str) -> np.ndarray:
-    """Bits as a type says: sign-extended, cut, or the unsigned of 64 bits."""
+    """The bits as a value of a type: sign-extended, cut, or unsigned with 64 bits."""
     match = _TYPE.fullmatch(kind)
     if match is None or match["pred"]:
         return bits
@@ -198,51 +212,60 @@ def _narrow(bits: np.ndarray, kind: str) -> np.ndarray:
 
 
 @cache
-def _evaluator(opcode: str):
-    """(function on values, types to read operands as by their number, type of the result); None: not evaluated."""
+def _evaluator(opcode: str) -> tuple[Evaluate, Kinds, str] | None:
+    """(operation, types as which operands are read, type of the result); None: not evaluated."""
     name, *modifiers = opcode.split(".")
     types = [modifier for modifier in modifiers if _TYPE.fullmatch(modifier)]
     if not types:
         return None
     kind = types[-1]
-    same = lambda count: (kind,) * count
+
+    def same(count: int) -> tuple[str, ...]:
+        return (kind,) * count
+
     if name == "ld":
-        return (None, same, kind) if "param" in modifiers else None
+        return (_first, same, kind) if "param" in modifiers else None
     if name == "cvt":
-        return (lambda one: one[0], same, types[0]) if len(types) == 2 else None
+        return (_first, same, types[0]) if len(types) == 2 else None
     if name == "setp":
         return _comparison(modifiers, kind)
     if name == "selp":
         return _select, lambda count: (kind, kind, "pred"), kind
     if name in ("shl", "shr"):
-        return (lambda one: _shift(name, kind, one)), lambda count: (kind, "u32"), kind
+        return partial(_shift, name, kind), lambda count: (kind, "u32"), kind
     if name in ("mul", "mad"):
         return _product(name, modifiers, kind)
     if name in ("and", "or") and kind == "pred":
-        return (lambda one: _logic(name, *one)), same, kind
+        return partial(_logic, name), same, kind
     plain = _PLAIN.get(name)
-    return (lambda one: _plain(plain, one), same, kind) if plain else None
+    return (partial(_plain, plain), same, kind) if plain else None
 
 
-def _plain(function: Callable, values: Sequence[Value]) -> Value:
+def _first(values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+def _plain(operation: Operation, values: Sequence[Value]) -> Value:
     known = values[0][1]
-    for _, more in values[1:]:
-        known = known & more
-    return function(*(bits for bits, _ in values)), known
+    for _, operand_known in values[1:]:
+        known = known & operand_known
+    return operation(*(bits for bits, _ in values)), known
 
 
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Towards zero, as C has it."""
+    """Rounded towards zero, as in C; a division by 0 gives a."""
     b = np.where(b == 0, np.ones_like(b), b)
-    found = np.abs(a) // np.abs(b) if a.dtype != np.uint64 else a // b
-    return np.where((a < 0) != (b < 0), -found.astype(np.int64), found.astype(np.int64))
+    quotient = np.abs(a) // np.abs(b) if a.dtype != np.uint64 else a // b
+    signed: np.ndarray = quotient.astype(np.int64)
+    return np.where((a < 0) != (b < 0), -signed, signed)
 
 
 def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a.astype(np.int64) - _quotient(a, b) * b.astype(np.int64)
+    remainder: np.ndarray = a.astype(np.int64) - _quotient(a, b) * b.astype(np.int64)
+    return remainder
 
 
-_PLAIN: dict[str, Callable] = {
+_PLAIN: dict[str, Operation] = {
     "mov": lambda a: a,
     "cvta": lambda a: a,
     "add": np.add,
@@ -260,34 +283,35 @@ _PLAIN: dict[str, Callable] = {
 }
 
 
-def _product(name: str, modifiers: Sequence[str], kind: str):
+def _product(name: str, modifiers: Sequence[str], kind: str) -> tuple[Evaluate, Kinds, str] | None:
     width = int(kind[1:])
     wide, high = "wide" in modifiers, "hi" in modifiers
-    if ((high or "hi" in modifiers) and width == 64) or (width == 64 and wide):
+    if width == 64 and (wide or high):
         return None
     result = f"{kind[0]}{2 * width}" if wide else kind
 
-    def function(a: np.ndarray, b: np.ndarray, c: np.ndarray | int = 0) -> np.ndarray:
+    def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray | int = 0) -> np.ndarray:
         product = a * b
-        return (product >> width if high else product) + c
+        total: np.ndarray = (product >> width if high else product) + c
+        return total
 
     types = (kind, kind, result)
-    return (lambda one: _plain(function, one)), lambda count: types[:count], result
+    return partial(_plain, multiply_add), lambda count: types[:count], result
 
 
 def _shift(name: str, kind: str, values: Sequence[Value]) -> Value:
-    (bits, known), (by, also) = values
+    (bits, bits_known), (by, by_known) = values
     width = int(kind[1:])
     over, by = by >= width, np.minimum(by, width - 1)
     if name == "shl":
-        found = np.where(over, 0, bits << by)
+        shifted = np.where(over, 0, bits << by)
     else:
-        found = bits >> by.astype(bits.dtype)
-        found = np.where(over & (kind[0] != "s"), 0, found.astype(np.int64))
-    return found, known & also
+        shifted = bits >> by.astype(bits.dtype)
+        shifted = np.where(over & (kind[0] != "s"), 0, shifted.astype(np.int64))
+    return shifted, bits_known & by_known
 
 
-def _comparison(modifiers: Sequence[str], kind: str):
+def _comparison(modifiers: Sequence[str], kind: str) -> tuple[Evaluate, Kinds, str] | None:
     compare = _COMPARISONS.get(modifiers[0])
     if compare is None or kind == "pred":
         return None
@@ -297,28 +321,27 @@ def _comparison(modifiers: Sequence[str], kind: str):
     if modifiers[0] in ("lo", "ls", "hi", "hs"):
         kind = "u" + kind[1:]
 
-    def function(values: Sequence[Value]) -> Value:
-        found = _plain(compare, values[:2])
+    def compared(values: Sequence[Value]) -> Value:
+        holds, known = _plain(compare, values[:2])
         if joined is None:
-            return found
-        return _logic(joined, (found[0].astype(np.int64), found[1]), values[2])
+            return holds, known
+        return _logic(joined, ((holds.astype(np.int64), known), values[2]))
 
-    return function, lambda count: (kind, kind, "pred")[:count], "pred"
+    return compared, lambda count: (kind, kind, "pred")[:count], "pred"
 
 
-def _logic(name: str, one: Value, other: Value) -> Value:
-    """Of predicates: false and anything is false, whether or not the other is known."""
-    (a, a_known), (b, b_known) = one, other
+def _logic(name: str, values: Sequence[Value]) -> Value:
+    """Of two predicates. `false and x` is false, even if x is unknown; `or` likewise."""
+    (a, a_known), (b, b_known) = values
     if name == "xor":
         return a ^ b, a_known & b_known
-    settles = 0 if name == "and" else 1
-    settled = a_known & (a == settles) | b_known & (b == settles)
-    return np.where(
-        settled, settles, a & b if name == "and" else a | b
-    ), settled | a_known & b_known
+    settling = 0 if name == "and" else 1
+    settled = a_known & (a == settling) | b_known & (b == settling)
+    joined = a & b if name == "and" else a | b
+    return np.where(settled, settling, joined), settled | a_known & b_known
 
 
 def _select(values: Sequence[Value]) -> Value:
-    (a, a_known), (b, b_known), (chosen, known) = values
-    first = chosen != 0
+    (a, a_known), (b, b_known), (selector, known) = values
+    first = selector != 0
     return np.where(first, a, b), known & np.where(first, a_known, b_known)

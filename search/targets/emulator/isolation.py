@@ -1,4 +1,4 @@
-"""What this machine's kernel offers to close candidates in with (native/sandbox.cpp uses what is there)."""
+"""The sandboxing features of this machine's kernel; native/sandbox.cpp uses those that exist."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")
 
 
 def landlock_version() -> int:
-    """The kernel's Landlock interface, from 1; 0: there is none. Source: landlock(7)."""
+    """The version of the kernel's Landlock interface, from 1; 0: none. Source: landlock(7)."""
     library = ctypes.CDLL(None, use_errno=True)
-    return max(
-        0,
-        library.syscall(
-            LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION
-        ),
+    version = library.syscall(
+        LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION
     )
+    return max(0, int(version))
 
 
 def has_seccomp() -> bool:

@@ -1,9 +1,10 @@
-"""A modelled time from counted events, the assembler's figures and device facts. Never a measured one.
+"""A modelled time from counted events, the assembler's figures and device facts.
 
-Each resource of an SM is charged the cycles that its blocks' counted events cost it, and one warp the latencies that
-it meets one after another. Resources work side by side, but not wholly: their cycles are added in a norm between sum
-and maximum. What the model does not see: the order of instructions, L2 hits, how well loads are spread in time. It
-orders candidates that differ by more than `BAND`, and nothing closer is told apart.
+Each resource of an SM is charged the cycles that the counted events of its blocks cost, and one
+warp is charged the latencies that it waits for in sequence. Resources overlap, though not
+perfectly: their cycles are combined in a norm between sum and maximum. The model does not see the
+order of instructions, L2 hits, or how loads are spread over time. It can order candidates whose
+times differ by more than a factor of `BAND`, and no closer ones.
 """
 
 from __future__ import annotations
@@ -18,34 +19,33 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.oracle.problem import LaunchPlan
 
-# NORM, FITTED, LATENCY and the cycles below it were fitted to 105 attention candidates of two templates on an H200, and
-# rounded (bench/results/gpu_check.json); CLUSTER_CYCLES to a third template, on which the others are a prediction
-# (bench/results/model_check.json, model_recorded.json). There of the pairs that the model puts twice or more apart fewer
-# than 1 % are ordered the other way, and none in the former. One kernel, one GPU: elsewhere BAND is a guess.
+# NORM, FITTED, LATENCY and the cycles below it were fitted to 105 attention candidates of two
+# templates on an H200, and rounded (bench/results/gpu_check.json). CLUSTER_CYCLES was fitted to a
+# third template, for which the others are a prediction (bench/results/model_check.json,
+# model_recorded.json). Among pairs whose modelled times differ by a factor of 2 or more, the
+# measured order is the opposite for fewer than 1 % in the latter and for none in the former.
+# One kernel, one GPU: elsewhere BAND is a guess.
 BAND = 2.0  # a factor
 NORM = 3
 FITTED = 1.1
-WARP_MMA_SHARE = {
-    90: 0.62
-}  # of the tensor peak that warp-level mma reaches; arXiv 2402.13499, table of mma.sync
-WARP_FP8_AS_FP16 = (
-    90,
-)  # where mma.sync of fp8 is products of fp16 between conversions: ptxas 13.5's output
-MMA_FORMATS = {
-    "f16": "fp16",
-    "fp8": "e4m3",
-}  # of counters, by the devices' names; others have the same
+# Share of the tensor peak that warp-level mma reaches, by sm: arXiv 2402.13499, table of mma.sync.
+WARP_MMA_SHARE = {90: 0.62}
+# Where mma.sync of fp8 is compiled to products of fp16 between conversions: ptxas 13.5's output.
+WARP_FP8_AS_FP16 = (90,)
+# From a counter's format to the devices' name for it, where they differ.
+MMA_FORMATS = {"f16": "fp16", "fp8": "e4m3"}
 GLOBAL_BYTES_PER_CYCLE = 64  # an SM's path to L2
-BLOCK_START_CYCLES = 600  # launch of a block, first loads
+BLOCK_START_CYCLES = 600  # launch of a block and its first loads
 SCHEDULERS = 4
-LAUNCH_US = 0.9  # one more node of a CUDA graph on an H200
-CLUSTER_CYCLES = 20  # of the SM, for each access by a generic address and each block of a cluster
-# Until a warp goes on that adds floats atomically, which is a loop of compare-and-swap. Warps do so side by side, so it is
-# what one of them waits. Fitted to 51 candidates that were timed on an H200, and rounded; 14 more, of the longest workload,
-# are a prediction (bench/results/model_atomics.json).
-SHARED_ATOMIC_CYCLES = 120  # to its block's shared memory, for each turn of its lanes
-CLUSTER_ATOMIC_CYCLES = 600  # to that of any block of its cluster, by a generic address
-# Cycles until a warp goes on, of an instruction between others of its kind; of a barrier with the wait for other warps.
+LAUNCH_US = 0.9  # of each further node of a CUDA graph on an H200
+CLUSTER_CYCLES = 20  # of the SM, per access by a generic address and block of a cluster
+# The wait of a warp that adds floats atomically, which is a loop of compare-and-swap. Warps wait in
+# parallel, so one warp's wait is charged. Fitted to 51 candidates timed on an H200, and rounded; 14
+# more, of the longest workload, are a prediction (bench/results/model_atomics.json).
+SHARED_ATOMIC_CYCLES = 120  # in its block's shared memory, per turn of its lanes
+CLUSTER_ATOMIC_CYCLES = 600  # in the memory of any block of its cluster, by a generic address
+# The wait of a warp for an instruction among others of its kind; a barrier's includes the wait for
+# other warps.
 LATENCY = {
     "fp32": 2,
     "fp16": 2,
@@ -67,23 +67,21 @@ WAVEFRONT_CYCLES = 1.4
 
 @dataclass(frozen=True)
 class BlockWork:
-    """What one counted block of a launch does."""
+    """The work of one counted block of a launch."""
 
     warps: float
     mma_flop: tuple[tuple[str, float], ...]  # by the input's format: f16, bf16, tf32, fp8
     shared_wavefronts: float
     global_sectors: float
     barriers: float
-    mix: Mapping[
-        str, float
-    ]  # warp instructions by class, as greenfast.search.targets.emulator.instruction_mix has them
+    mix: Mapping[str, float]  # warp instructions by class, of instruction_mix.CLASSES
     float_atomic_turns: float  # of a warp's lanes that add floats to shared memory
-    weight: float = 1.0  # blocks of the launch that it stands for
+    weight: float = 1.0  # the blocks of the launch that it represents
 
 
 @dataclass(frozen=True)
 class LaunchWork:
-    """One launch of a problem, with what the assembler says of its entry."""
+    """One launch of a problem, with the assembler's figures for its entry."""
 
     launch: LaunchPlan
     registers: int
@@ -91,20 +89,20 @@ class LaunchWork:
     blocks: tuple[BlockWork, ...]  # a sample
 
     def in_turn(self, turns: int, cost: Callable[[BlockWork], float]) -> float:
-        """The cost of `turns` blocks one after another: a block of the average each, and the heaviest last.
+        """The cost of `turns` blocks in sequence: average ones, and the most expensive one last.
 
-        Blocks are handed out as others end, so nothing takes longer than this (Graham, "Bounds on Multiprocessing
-        Timing Anomalies", 1969); where blocks are alike it is `turns` times their cost.
+        A block starts when another ends, so this is an upper bound (Graham, "Bounds on
+        Multiprocessing Timing Anomalies", 1969). For equal blocks it is `turns` times their cost.
         """
         costs = [cost(block) for block in self.blocks]
         weights = [block.weight for block in self.blocks]
-        mean = sum(map(mul, costs, weights)) / sum(weights)
+        mean: float = sum(map(mul, costs, weights)) / sum(weights)
         return (turns - 1) * mean + max(costs)
 
 
 @dataclass(frozen=True)
 class ModelledTime:
-    """`limits`: what each resource alone would take, the longest first."""
+    """A time, and in `limits` the time of each resource alone in us, the longest first."""
 
     time_us: float
     limits: tuple[tuple[str, float], ...]
@@ -115,12 +113,12 @@ class ModelledTime:
 
     @property
     def next_limits(self) -> tuple[str, ...]:
-        """The two resources behind the first."""
+        """The next two resources."""
         return tuple(name for name, _ in self.limits[1:3])
 
 
 def model(device: Device, launches: Sequence[LaunchWork], dram_bytes: float) -> ModelledTime:
-    """The time of launches one after another; `dram_bytes` is the compulsory traffic of them all."""
+    """The time of launches in sequence; `dram_bytes` is the compulsory traffic of all of them."""
     times = [model_launch(device, launch, dram_bytes / len(launches)) for launch in launches]
     sums: Counter[str] = Counter()
     for timing in times:
@@ -137,30 +135,32 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
         math.prod(launch.block),
         work.smem_static_bytes + launch.smem_dynamic_bytes,
     ).blocks_per_sm
-    blocks = math.ceil(
-        math.prod(launch.grid) / device.multiprocessors
-    )  # of the busiest SM, all in all
+    blocks = math.ceil(math.prod(launch.grid) / device.multiprocessors)  # of the busiest SM
+
+    def resource(name: str) -> Callable[[BlockWork], float]:
+        return lambda block: resource_cycles(device, block)[name]
+
     cycles = {
-        name: work.in_turn(blocks, lambda block, name=name: resource_cycles(device, block)[name])
+        name: work.in_turn(blocks, resource(name))
         for name in resource_cycles(device, work.blocks[0])
     }
     rounds = math.ceil(blocks / max(1, fit))
     cycles["latency"] = work.in_turn(rounds, _warp_cycles)
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
-    together = sum(cycle**NORM for cycle in cycles.values()) ** (1 / NORM)
+    together: float = sum(cycle**NORM for cycle in cycles.values()) ** (1 / NORM)
     us = FITTED / device.clock_max_mhz
-    limits = {name: us * one for name, one in cycles.items()}
+    limits = {name: us * cycle for name, cycle in cycles.items()}
     size = math.prod(launch.cluster)
-    reached = (
+    remote = (
         work.in_turn(blocks, lambda block: block.mix["generic"]) * CLUSTER_CYCLES * size
         if size > 1
         else 0.0
     )
-    limits["cluster memory"] = reached / device.clock_max_mhz
+    limits["cluster memory"] = remote / device.clock_max_mhz
     limits["float atomics"] = (
         work.in_turn(rounds, lambda block: _atomic_cycles(block, size > 1)) / device.clock_max_mhz
     )
-    alone = limits["cluster memory"] + limits["float atomics"]  # nothing else goes on meanwhile
+    alone = limits["cluster memory"] + limits["float atomics"]  # nothing overlaps with these
     return ModelledTime(us * together + alone + LAUNCH_US, tuple(Counter(limits).most_common()))
 
 
@@ -188,7 +188,7 @@ def resource_cycles(device: Device, work: BlockWork) -> dict[str, float]:
 
 
 def warp_mma_rate(device: Device, form: str) -> float:
-    """FLOP a cycle and SM of mma.sync on inputs of a counters' format."""
+    """FLOP per cycle and SM of mma.sync on inputs of a counter's format."""
     named = MMA_FORMATS.get(form, form)
     if named in ("e4m3", "e5m2") and device.sm in WARP_FP8_AS_FP16:
         named = "fp16"
@@ -197,17 +197,20 @@ def warp_mma_rate(device: Device, form: str) -> float:
 
 
 def _warp_cycles(work: BlockWork) -> float:
-    """One warp from its first instruction to its last, all latencies met."""
-    met = sum(LATENCY.get(name, 0) * count for name, count in work.mix.items())
+    """Cycles of one warp from its first instruction to its last, with all latencies."""
+    latency = sum(LATENCY.get(name, 0) * count for name, count in work.mix.items())
     return (
-        (met + WAVEFRONT_CYCLES * work.shared_wavefronts) / work.warps
+        (latency + WAVEFRONT_CYCLES * work.shared_wavefronts) / work.warps
         + BARRIER_CYCLES * work.barriers
         + BLOCK_START_CYCLES
     )
 
 
 def _atomic_cycles(work: BlockWork, in_cluster: bool) -> float:
-    """What one warp waits for its float additions to shared memory; those by generic addresses reach it in clusters only."""
-    reached = CLUSTER_ATOMIC_CYCLES * work.mix["generic float atomic"] if in_cluster else 0.0
-    own = SHARED_ATOMIC_CYCLES * work.mix["shared float atomic"] * work.float_atomic_turns
-    return (own + reached) / work.warps
+    """Cycles that one warp waits for its float additions to shared memory.
+
+    Those by generic addresses reach shared memory in clusters only.
+    """
+    remote = CLUSTER_ATOMIC_CYCLES * work.mix["generic float atomic"] if in_cluster else 0.0
+    local = SHARED_ATOMIC_CYCLES * work.mix["shared float atomic"] * work.float_atomic_turns
+    return (local + remote) / work.warps

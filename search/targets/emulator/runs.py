@@ -1,4 +1,4 @@
-"""What the emulator is asked to run, and what it answers."""
+"""Runs for the emulator, and their results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ class Launch:
     smem_dynamic_bytes: int = 0
     cluster: Index3 = (1, 1, 1)  # in blocks; divides the grid
     arguments: tuple[Argument, ...] | None = None  # None: the run's
-    sample: tuple[int, ...] = ()  # the clusters to execute, x first; empty: all
+    sample: tuple[int, ...] = ()  # the clusters to execute, numbered x first; empty: all
 
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Global memory of `image.nbytes` bytes that first hold `fill`: the image, 0xFF (NaN), or zeros."""
+    """Global memory of `image.nbytes` bytes.
+
+    `fill` names its contents before the run: the image, 0xFF (NaN), or zeros.
+    """
 
     name: str
     role: str  # 'input' | 'output' | 'workspace'
@@ -57,7 +60,10 @@ Argument = PointerArgument | NullArgument | ScalarArgument
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Some launches in order over one set of buffers; `arguments` are those of launches without their own."""
+    """Launches in order over one set of buffers.
+
+    `arguments` are used by launches that have none of their own.
+    """
 
     name: str
     launches: tuple[Launch, ...]
@@ -70,8 +76,11 @@ class Run:
 
 @dataclass(frozen=True)
 class RunFault:
-    """`kind`: deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout, input_changed; a note's
-    may be another word. `where` is a line of the kernel's own source."""
+    """An error of a run, or a note.
+
+    `kind` is deadlock, divergence, misaligned, out_of_bounds, device_fault, timeout or
+    input_changed; a note may have other kinds. `where` is a line of the kernel's own source.
+    """
 
     kind: str
     sentence: str
@@ -82,9 +91,14 @@ class RunFault:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a checked run saw that no right kernel does. `where` is the later access, `other_where` the earlier."""
+    """An error that the checks of a run report.
 
-    kind: str  # race, uninitialised, out_of_bounds, in_flight_read, divergence, misaligned, deadlock, unwaited_copy
+    `where` is the line of the later access, `other_where` of the earlier one.
+    """
+
+    # race, uninitialised, out_of_bounds, in_flight_read, divergence, misaligned, deadlock or
+    # unwaited_copy
+    kind: str
     sentence: str
     where: tuple[str, int] | None
     other_where: tuple[str, int] | None
@@ -101,12 +115,12 @@ class CanaryDamage:
     buffer: str
     side: str  # 'before' | 'behind'
     damaged_bytes: int
-    first_offset_bytes: int  # distance of the damaged byte from the buffer's edge
+    first_offset_bytes: int  # distance of the nearest damaged byte from the buffer's edge
 
 
 @dataclass(frozen=True)
 class LineCounters:
-    """One kind of access of one source line, over the executed blocks."""
+    """One kind of access in one source line, summed over the executed blocks."""
 
     file: str
     line: int
@@ -136,17 +150,17 @@ class Counters:
     global_store_bytes: int
     async_copy_bytes: int
     warp_memory_instructions: int
-    barriers: int  # one a block and __syncthreads
+    barriers: int  # one per block and __syncthreads
     warp_collectives: int  # shuffles, votes, reductions, __syncwarp
-    special_function_ops: int  # one a lane
-    atomics: int  # one a lane
+    special_function_ops: int  # one per lane
+    atomics: int  # one per lane
     shared_float_additions: int  # warp-wide atomic ones, among the accesses to shared memory
     shared_float_addition_wavefronts: int
     per_line: tuple[LineCounters, ...] = ()
 
     @property
     def bank_conflict_factor(self) -> float:
-        """1.0: no conflicts."""
+        """Shared memory wavefronts relative to the ideal; 1.0: no conflicts."""
         return (
             self.shared_wavefronts / self.shared_wavefronts_ideal
             if self.shared_wavefronts_ideal
@@ -155,7 +169,7 @@ class Counters:
 
     @property
     def float_addition_turns(self) -> float:
-        """In how many turns the lanes of a warp add atomically to shared memory; 1.0: all at once."""
+        """Turns that a warp's lanes take to add atomically to shared memory; 1.0: all at once."""
         if not self.shared_float_additions:
             return 1.0
         return self.shared_float_addition_wavefronts / self.shared_float_additions
@@ -163,13 +177,16 @@ class Counters:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """`status`: finished (no faults), fault (reported), crash (its process died of it), timeout, or not_run
-    (an earlier run of the batch timed out)."""
+    """The result of a run.
+
+    `status` is finished (no faults), fault (with faults), crash (its process died), timeout, or
+    not_run (an earlier run of the batch timed out).
+    """
 
     name: str
     status: str
     faults: tuple[RunFault, ...] = ()
-    notes: tuple[RunFault, ...] = ()  # worth knowing, not wrong
+    notes: tuple[RunFault, ...] = ()  # remarks that are no errors
     findings: tuple[Finding, ...] = ()  # of a checked run
     outputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # uint8
     input_changed: tuple[str, ...] = ()

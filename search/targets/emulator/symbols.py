@@ -14,18 +14,17 @@ _LOCATION = re.compile(r"^(.*):(\d+)(?: \(discriminator \d+\))?$")
 
 
 def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, tuple[Frame, ...]]:
-    """For each return address the source lines of its call, innermost first, through inlined functions.
+    """The source lines of each return address's call, innermost first, with inlined functions.
 
-    An address without line information has none; so have all, when binutils' addr2line is missing.
+    An address without line information is left out; all are, when binutils' addr2line is missing.
     """
-    wanted = sorted({one for one in return_addresses if one > 0})
+    addresses = sorted({address for address in return_addresses if address > 0})
     program = shutil.which("addr2line")
-    if program is None or not wanted:
+    if program is None or not addresses:
         return {}
-    asked = "".join(f"{one - 1:#x}\n" for one in wanted)
-    answer = subprocess.run(
+    ended = subprocess.run(
         [program, "-a", "-i", "-e", str(library)],
-        input=asked,
+        input="".join(f"{address - 1:#x}\n" for address in addresses),
         capture_output=True,
         text=True,
         errors="replace",
@@ -34,15 +33,15 @@ def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, t
     )
     frames: dict[int, list[Frame]] = {}
     current: list[Frame] = []
-    for line in answer.stdout.splitlines():
+    for line in ended.stdout.splitlines():
         if line.startswith("0x"):
             current = frames.setdefault(int(line, 16) + 1, [])
         elif (match := _LOCATION.match(line)) and int(match[2]) > 0:
             current.append((posixpath.normpath(match[1]), int(match[2])))
-    return {address: tuple(found) for address, found in frames.items()}
+    return {address: tuple(lines) for address, lines in frames.items()}
 
 
 def kernel_line(frames: tuple[Frame, ...]) -> Frame | None:
-    """The innermost frame in the kernel's own text: line markers and the text itself have relative names."""
+    """The innermost frame in the kernel's own text, whose file names are relative."""
     own = next((frame for frame in frames if not frame[0].startswith(("/", "?"))), None)
     return own or (frames[0] if frames else None)

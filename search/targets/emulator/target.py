@@ -1,6 +1,7 @@
-"""`emulator:GPU`: the same CUDA source, compiled for this machine's CPU and executed for its results.
+"""`emulator:GPU`: the same CUDA source, compiled for this machine's CPU and executed.
 
-Results are real, times are modelled (see model.py). Each run has its own schedule: forward, reverse or seeded.
+Results are real, times are modelled (model.py). Runs differ in their schedule: forward, reverse or
+seeded.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMe
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us
-from greenfast.search.targets.emulator import build
+from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
+from greenfast.search.targets.emulator.runs import Argument
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
     launch_works,
@@ -32,7 +34,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
-from greenfast.search.text import shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -44,20 +46,16 @@ from greenfast.search.verdict import (
 )
 
 CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
-FIRST_BATCH = 4  # most wrong candidates show in the first runs
+FIRST_BATCH = 4  # most wrong candidates fail in the first runs
 SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
-CHECKED_PATIENCE = (
-    4.0  # times the deadline of a plain run: slow checks are no fault of the candidate
-)
+# The deadline of a checked run, in deadlines of a plain run: slow checks are not the candidate's.
+CHECKED_PATIENCE = 4.0
 MEMORY_BYTES = 4 * 2**30
-WORKSPACE_BYTES = 2**30  # that a run may ask for: it is laid out and kept by this process, too
-WORKER_BYTES = (
-    256 * 2**20
-)  # of address space that each thread of the process takes for its heap and stacks
-_MACHINE_PATH = re.compile(
-    r"(?<![\w.])/(?:[^\s/:]+/)+"
-)  # folders of this machine are nobody's business
+WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
+WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
+LONGEST_MESSAGE = 300  # characters, of a compiler's
+_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {
     "deadlock": Reason.DEADLOCK,
@@ -72,22 +70,22 @@ REASONS = {
 
 @dataclass
 class Program:
-    """A candidate and its libraries by flavour, each compiled when it is first needed."""
+    """A candidate, and its libraries by flavour, each compiled on first use."""
 
     source: RenderedSource
     modules: dict[str, Module] = field(default_factory=dict)
 
     @cached_property
     def source_lines(self) -> dict[tuple[str, int], int]:
-        """Line of the author's file -> the first line of the source's text that came from it."""
-        found: dict[tuple[str, int], int] = {}
+        """For each line of the author's files, the first line of the source that it became."""
+        numbers: dict[tuple[str, int], int] = {}
         for number, line in enumerate(self.source.lines, 1):
-            found.setdefault((line.file, line.number), number)
-        return found
+            numbers.setdefault((line.file, line.number), number)
+        return numbers
 
 
 class EmulatorTarget(Runner):
-    """Executes on the CPU with the limits of the GPU `which`."""
+    """Executes candidates on the CPU, with the limits of the GPU `which`."""
 
     measures = False
     band = BAND
@@ -109,32 +107,24 @@ class EmulatorTarget(Runner):
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
+        self._prepared()
+
+    def _prepared(self) -> EmulatorBuild:
         with self._lock:
             if self._build is None:
-                made = EmulatorBuild(self._cache_folder, find_host_compiler(), self._include_dirs)
-                made.prepare()
-                self._build = made
+                build = EmulatorBuild(self._cache_folder, find_host_compiler(), self._include_dirs)
+                build.prepare()
+                self._build = build
+            return self._build
 
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
-        for start, stop in ((0, FIRST_BATCH), (FIRST_BATCH, len(problems))):
-            batch = problems[start:stop]
-            if not batch:
-                continue
-            orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
-            runs = [
-                emulated_run(one, order, str(number))
-                for number, (one, order) in enumerate(zip(batch, orders))
-                if no_room(one) is None
-            ]
-            results = iter(self._execute(self._module(program, "plain"), runs))
-            for one, order in zip(batch, orders):
-                failure = no_room(one)
-                yield Execution(
-                    one, order, *(({}, failure) if failure else self._outcome(one, next(results)))
-                )
+        for problem, order, result in self._run_all(program, problems, "plain"):
+            failure = result if isinstance(result, Failure) else self._failure(problem, result)
+            outputs = {} if isinstance(result, Failure) or failure else result.outputs
+            yield Execution(problem, order, outputs, failure)
 
     def measure(
         self,
@@ -156,26 +146,32 @@ class EmulatorTarget(Runner):
         return tuple(timings)
 
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
+        for problem, order, result in self._run_all(program, problems, "checked"):
+            findings: tuple[SafetyFinding, ...]
+            if isinstance(result, Failure):
+                findings = (SafetyFinding(result.reason.value, result.sentence),)
+            else:
+                findings = findings_of(result, program.source_lines)
+            yield Checked(problem, order, findings)
+
+    def _run_all(
+        self, program: Program, problems: Sequence[Problem], flavour: str
+    ) -> Iterator[tuple[Problem, str, native.RunResult | Failure]]:
+        """Each problem with its order and result; Failure: the emulator has no room for it."""
+        patience = CHECKED_PATIENCE if flavour == "checked" else 1.0
         for start, stop in ((0, FIRST_BATCH), (FIRST_BATCH, len(problems))):
             batch = problems[start:stop]
             if not batch:
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
             runs = [
-                emulated_run(one, order, str(number), check=True)
-                for number, (one, order) in enumerate(zip(batch, orders))
-                if no_room(one) is None
+                emulated_run(problem, order, str(number), check=flavour == "checked")
+                for number, (problem, order) in enumerate(zip(batch, orders, strict=True))
+                if no_room(problem) is None
             ]
-            results = iter(self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE))
-            for one, order in zip(batch, orders):
-                failure = no_room(one)
-                yield Checked(
-                    one,
-                    order,
-                    (SafetyFinding(failure.reason.value, failure.sentence),)
-                    if failure
-                    else findings_of(next(results), program.source_lines),
-                )
+            results = iter(self._execute(self._module(program, flavour), runs, patience))
+            for problem, order in zip(batch, orders, strict=True):
+                yield problem, order, no_room(problem) or next(results)
 
     def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
         if (failure := no_room(problem)) is not None:
@@ -184,16 +180,15 @@ class EmulatorTarget(Runner):
         return self._failure(problem, result) or line_costs_of(result, program.source_lines)
 
     def identity(self) -> tuple[tuple[str, str], ...]:
-        self.prepare()
         return (
             ("target", self.name),
-            ("host_compiler", self._build.compiler.version),
+            ("host_compiler", self._prepared().compiler.version),
             ("model_band", f"{BAND:g}"),
         )
 
     def interrupt(self) -> None:
         native.interrupt()
-        build.interrupt()
+        compiler_process.interrupt()
 
     def _counted(self, program: Program, problem: Problem) -> native.RunResult:
         run = emulated_run(problem, "forward", "counted", count=True)
@@ -202,17 +197,16 @@ class EmulatorTarget(Runner):
     def _module(self, program: Program, flavour: str) -> Module:
         if flavour in program.modules:
             return program.modules[flavour]
-        self.prepare()
         source = program.source
-        built = self._build.build_module(
+        built = self._prepared().build_module(
             source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
-        first = next((line for line in built.log.splitlines() if "error" in line), shortened(built.log, 200))
-        said = shortened(_MACHINE_PATH.sub("", first.strip()))
+        first = next((line for line in built.log.splitlines() if "error" in line), built.log)
+        message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise Fault(
-            f"the emulator cannot compile this source, which NVRTC accepts: {said}",
+            f"the emulator cannot compile this source, which NVRTC accepts: {message}",
             code="emulator_unsupported",
         )
 
@@ -220,7 +214,7 @@ class EmulatorTarget(Runner):
         self, module: Module, runs: list[native.Run], patience: float = 1.0
     ) -> tuple[native.RunResult, ...]:
         return native.execute(
-            self._build,
+            self._prepared(),
             module,
             runs,
             workers=self._workers,
@@ -228,14 +222,8 @@ class EmulatorTarget(Runner):
             memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES,
         )
 
-    def _outcome(
-        self, problem: Problem, result: native.RunResult
-    ) -> tuple[Mapping[str, np.ndarray], Failure | None]:
-        failure = self._failure(problem, result)
-        return ({}, failure) if failure else (result.outputs, None)
-
     def _failure(self, problem: Problem, result: native.RunResult) -> Failure | None:
-        """What a run says of the candidate; Fault when it did not run at all."""
+        """The candidate's failure in a run; None when it passed. Fault when it did not run."""
         if result.status == "not_run":
             raise Fault("an emulated run did not start", code="emulator_not_run")
         if result.status == "timeout":
@@ -266,7 +254,7 @@ class EmulatorTarget(Runner):
                 "the emulator gave no counters for a counted run", code="emulator_no_counters"
             )
         mixes = mixes_of(problem, cubin, SAMPLED_BLOCKS)
-        used = mixes or estimated_mixes(problem, counters, SAMPLED_BLOCKS)
+        used_mixes = mixes or estimated_mixes(problem, counters, SAMPLED_BLOCKS)
         note = (
             f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
             if counters.blocks_executed < counters.blocks_total
@@ -274,7 +262,7 @@ class EmulatorTarget(Runner):
         )
         if not mixes:
             note += ", the mix of instructions estimated"
-        works = launch_works(problem, counters, cubin, used, SAMPLED_BLOCKS)
+        works = launch_works(problem, counters, cubin, used_mixes, SAMPLED_BLOCKS)
         time = model(self.device, works, problem.work_bytes)
         detail = (
             ("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),
@@ -298,7 +286,7 @@ class EmulatorTarget(Runner):
 
 
 def no_room(problem: Problem) -> Failure | None:
-    """Why a run's workspaces are more than the emulator has; None where they fit."""
+    """The failure of a problem whose workspaces are too large for the emulator; None: they fit."""
     needed = sum(workspace.bytes for workspace in problem.workspaces)
     if needed <= WORKSPACE_BYTES:
         return None
@@ -312,17 +300,17 @@ def no_room(problem: Problem) -> Failure | None:
 def findings_of(
     result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
 ) -> tuple[SafetyFinding, ...]:
-    """What a checked run reports, and what stopped it; Fault when it did not run at all."""
+    """The findings of a checked run, and the faults that stopped it. Fault when it did not run."""
     if result.status == "not_run":
         raise Fault("a checked run did not start", code="emulator_not_run")
-    found = [
+    findings = [
         SafetyFinding(
             finding.kind,
             finding.sentence,
             finding.where,
             finding.other_where,
-            source_lines.get(finding.where),
-            source_lines.get(finding.other_where),
+            _source_line(source_lines, finding.where),
+            _source_line(source_lines, finding.other_where),
             finding.block,
             finding.thread,
             finding.other_thread,
@@ -332,14 +320,14 @@ def findings_of(
         )
         for finding in result.findings
     ]
-    reported = {one.kind for one in found}
-    found += [
+    reported = {finding.kind for finding in findings}
+    findings += [
         SafetyFinding(
             fault.kind if fault.kind in FINDING_REASONS else "device_fault",
             fault.sentence,
             fault.where,
             None,
-            source_lines.get(fault.where),
+            _source_line(source_lines, fault.where),
             None,
             fault.block,
             fault.thread,
@@ -347,15 +335,24 @@ def findings_of(
         for fault in result.faults
         if fault.kind not in reported
     ]
-    return tuple(found)
+    return tuple(findings)
+
+
+def _source_line(
+    source_lines: Mapping[tuple[str, int], int], where: tuple[str, int] | None
+) -> int | None:
+    return None if where is None else source_lines.get(where)
 
 
 def line_costs_of(
     result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
 ) -> tuple[LineCost, ...]:
-    """Counters by line, the dearest first: shared memory's wavefronts and global memory's sectors alike."""
+    """Counters by line, those with the most transactions first.
+
+    A transaction is a wavefront of shared memory or a sector of global memory.
+    """
     lines = result.counters.per_line if result.counters else ()
-    found = [
+    costs = [
         LineCost(
             line.file,
             line.line,
@@ -370,13 +367,15 @@ def line_costs_of(
         )
         for line in lines
     ]
-    return tuple(sorted(found, key=lambda one: (-one.transactions, one.file, one.line, one.kind)))
+    return tuple(
+        sorted(costs, key=lambda cost: (-cost.transactions, cost.file, cost.line, cost.kind))
+    )
 
 
 def emulated_run(
     problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
 ) -> native.Run:
-    """A problem as the emulator takes it; a counted run executes a sample of the blocks only."""
+    """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
     buffers = [
         native.Buffer(
             tensor.name, tensor.role, tensor.image, "poison" if tensor.starts_poisoned else "image"
@@ -415,10 +414,10 @@ def emulated_run(
     )
 
 
-def _argument(one: Tensor | Scalar | WorkspaceMemory | None):
-    match one:
+def _argument(argument: Tensor | Scalar | WorkspaceMemory | None) -> Argument:
+    match argument:
         case None:
             return native.NullArgument()
         case Scalar():
-            return native.ScalarArgument(one.dtype, one.value)
-    return native.PointerArgument(one.name, 0)
+            return native.ScalarArgument(argument.dtype, argument.value)
+    return native.PointerArgument(argument.name, 0)

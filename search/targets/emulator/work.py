@@ -1,17 +1,23 @@
-"""What the blocks of a problem's launches do: the emulator's counters, shared out by the mix of instructions.
+"""The work of the blocks of a problem's launches: counters, divided by the mix of instructions.
 
-The emulator counts over all blocks of all launches of a run. A block has that part of the wavefronts, sectors, products
-and barriers that it has of the warp instructions which make them.
+The emulator's counters cover all blocks of all launches of a run. A block's share of the
+wavefronts, sectors, products and barriers is its share of the warp instructions that cause them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import LaunchPlan, Problem, Scalar
+from greenfast.search.oracle.problem import (
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+)
 from greenfast.search.targets.emulator.execute import Counters
 from greenfast.search.targets.emulator.instruction_mix import (
     BUFFER_ADDRESS,
@@ -24,14 +30,17 @@ from greenfast.search.targets.emulator.sample import SampledCluster, sampled_clu
 from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.ptx import read_entries
 
-MADE_BY = {"wavefronts": "shared", "sectors": "global", "products": "mma", "barriers": "barrier"}
+CAUSES = {"wavefronts": "shared", "sectors": "global", "products": "mma", "barriers": "barrier"}
 
 
 LaunchMixes = tuple[InstructionMix, ...]  # of each sampled block of a launch
 
 
 def mixes_of(problem: Problem, cubin: Cubin, sampled: int) -> tuple[LaunchMixes, ...]:
-    """By launch, of about so many of its blocks; empty when the compiler's PTX cannot be followed."""
+    """The mixes of about `sampled` blocks of each launch.
+
+    Empty when the compiler's PTX cannot be followed.
+    """
     try:
         entries = read_entries(cubin.ptx)
         return tuple(
@@ -50,18 +59,19 @@ def mixes_of(problem: Problem, cubin: Cubin, sampled: int) -> tuple[LaunchMixes,
 
 
 def estimated_mixes(problem: Problem, counters: Counters, sampled: int) -> tuple[LaunchMixes, ...]:
-    """In place of `mixes_of`: what was counted, and the arithmetic that the operation needs at least; blocks alike."""
+    """A substitute for `mixes_of`, from counters and the arithmetic that the operation requires.
+
+    All blocks have the same mix.
+    """
     share = 1 / max(1, counters.blocks_executed)
     mma = sum(flop for _, flop in counters.mma_flop) * share
-    blocks = sum(math.prod(one.grid) for one in problem.launches)
+    blocks = sum(math.prod(launch.grid) for launch in problem.launches)
     counts = {
         "fp32": max(0.0, problem.work_flop / blocks - mma) / 64,
         "mma": mma / 4096,
         "special": counters.special_function_ops * share / 32,
-        "shared": sum(one.count for one in counters.per_line if one.kind.startswith("shared"))
-        * share,
-        "global": sum(one.count for one in counters.per_line if one.kind.startswith("global"))
-        * share,
+        "shared": _accesses(counters, "shared") * share,
+        "global": _accesses(counters, "global") * share,
         "shared float atomic": counters.shared_float_additions * share,
         "shuffle": counters.warp_collectives * share,
         "barrier": counters.barriers * counters.warps_per_block * share,
@@ -70,17 +80,20 @@ def estimated_mixes(problem: Problem, counters: Counters, sampled: int) -> tuple
     return tuple((mix,) * len(sampled_blocks(launch, sampled)) for launch in problem.launches)
 
 
+def _accesses(counters: Counters, memory: str) -> int:
+    return sum(line.count for line in counters.per_line if line.kind.startswith(memory))
+
+
 def launch_works(
     problem: Problem, counters: Counters, cubin: Cubin, mixes: Sequence[LaunchMixes], sampled: int
 ) -> tuple[LaunchWork, ...]:
-    """What the model needs of each launch."""
+    """The model's input for each launch."""
     totals = _totals(counters, sum(map(len, mixes)))
     everything = [mix for launch_mixes in mixes for mix in launch_mixes]
     shares = {
-        name: iter(_shares([mix[made_by] for mix in everything]))
-        for name, made_by in MADE_BY.items()
+        name: iter(_shares([mix[cause] for mix in everything])) for name, cause in CAUSES.items()
     }
-    found = []
+    works = []
     for launch, launch_mixes in zip(problem.launches, mixes, strict=True):
         blocks = []
         for mix, weight in zip(launch_mixes, block_weights(launch, sampled), strict=True):
@@ -102,23 +115,24 @@ def launch_works(
                     weight,
                 )
             )
-        entry = next(one for one in cubin.entries if one.entry == launch.entry)
-        found.append(LaunchWork(launch, entry.registers, entry.smem_static_bytes, tuple(blocks)))
-    return tuple(found)
+        figures = next(entry for entry in cubin.entries if entry.entry == launch.entry)
+        works.append(
+            LaunchWork(launch, figures.registers, figures.smem_static_bytes, tuple(blocks))
+        )
+    return tuple(works)
 
 
 def whole_mix(
     problem: Problem, mixes: Sequence[LaunchMixes], sampled: int
 ) -> tuple[tuple[str, float], ...]:
-    """Warp instructions by class of all launches' blocks, the most frequent first."""
-    sums: Mapping[str, float] = defaultdict(float)
+    """Warp instructions of all launches by class, the most frequent first."""
+    sums: dict[str, float] = defaultdict(float)
     for launch, launch_mixes in zip(problem.launches, mixes, strict=True):
         for mix, weight in zip(launch_mixes, block_weights(launch, sampled), strict=True):
             for name, count in mix.by_class:
                 sums[name] += count * weight
-    return tuple(
-        sorted(((name, count) for name, count in sums.items() if count), key=lambda one: -one[1])
-    )
+    counts = ((name, count) for name, count in sums.items() if count)
+    return tuple(sorted(counts, key=lambda item: -item[1]))
 
 
 def sampled_blocks(launch: LaunchPlan, sampled: int) -> tuple[int, ...]:
@@ -131,7 +145,7 @@ def sampled_blocks(launch: LaunchPlan, sampled: int) -> tuple[int, ...]:
 
 
 def block_weights(launch: LaunchPlan, sampled: int) -> tuple[float, ...]:
-    """Of each sampled block, the blocks of the launch that it stands for."""
+    """The blocks of the launch that each sampled block represents."""
     size = math.prod(launch.cluster)
     return tuple(cluster.weight for cluster in _sample(launch, sampled) for _ in range(size))
 
@@ -163,16 +177,22 @@ def _block_of(launch: LaunchPlan, cluster: int, rank: int) -> int:
 
 
 def arguments_of(problem: Problem, launch: LaunchPlan) -> tuple[int | float | None, ...]:
-    """Values of the entry's parameters; a pointer is any address but null."""
-    given = problem.arguments if launch.arguments is None else launch.arguments
-    return tuple(
-        None if one is None else one.value if isinstance(one, Scalar) else BUFFER_ADDRESS
-        for one in given
-    )
+    """The values of the entry's parameters. Every pointer has one address, which is not null."""
+    arguments = problem.arguments if launch.arguments is None else launch.arguments
+    return tuple(map(_value, arguments))
+
+
+def _value(argument: Tensor | Scalar | WorkspaceMemory | None) -> int | float | None:
+    if isinstance(argument, Scalar):
+        return argument.value
+    return None if argument is None else BUFFER_ADDRESS
 
 
 def _totals(counters: Counters, sampled: int) -> dict[str, float]:
-    """What `sampled` blocks made, should the kernel's text have made clusters of them and others been executed."""
+    """Totals over `sampled` blocks.
+
+    More or fewer may have been executed, when the kernel's text makes clusters of its blocks.
+    """
     scale = sampled / max(1, counters.blocks_executed)
     return {
         "wavefronts": counters.shared_wavefronts * scale,
@@ -182,7 +202,7 @@ def _totals(counters: Counters, sampled: int) -> dict[str, float]:
     }
 
 
-def _shares(made: Sequence[float]) -> list[float]:
-    """Of each executed block, of a total over all of them; alike where none made any."""
-    whole = sum(made)
-    return [one / whole if whole else 1 / len(made) for one in made]
+def _shares(counts: Sequence[float]) -> list[float]:
+    """Each block's share of the total; equal shares when the total is 0."""
+    total = sum(counts)
+    return [count / total if total else 1 / len(counts) for count in counts]

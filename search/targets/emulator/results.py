@@ -1,15 +1,19 @@
-"""From gf-emulate's events to a RunResult: lines for addresses, sentences for faults, sums for counters."""
+"""From gf-emulate's events to a RunResult.
+
+Addresses become source lines, faults sentences, and counters sums.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from greenfast.search.targets.emulator import findings as found
 from greenfast.search.targets.emulator.build import Module
+from greenfast.search.targets.emulator.findings import addresses, findings_of
 from greenfast.search.targets.emulator.runs import (
     CanaryDamage,
     Counters,
@@ -35,24 +39,26 @@ def run_result(
     end: Event | None,
     outputs: Mapping[str, np.ndarray],
 ) -> RunResult:
-    """`events`: faults and findings. `end` is the run's last event, None for a run whose process did not live
-    to send it."""
+    """The result of a run whose faults and findings are `events`.
+
+    `end` is the run's last event; None: its process ended before it was sent.
+    """
     fault_events = [event for event in events if event["event"] == "fault"]
     finding_events = [event for event in events if event["event"] == "finding"]
     frames = source_frames(
-        module.path, (*_addresses(run, fault_events, end), *found.addresses(finding_events))
+        module.path, (*_addresses(run, fault_events, end), *addresses(finding_events))
     )
     faults = [_fault(event, frames) for event in fault_events if not event["note"]]
     notes = tuple(_fault(event, frames) for event in fault_events if event["note"])
     if end is None:
-        findings = found.findings(finding_events, (), faults, frames) if run.check else ()
+        findings = findings_of(finding_events, (), faults, frames) if run.check else ()
         return RunResult(run.name, "crash", tuple(faults), notes, findings)
     canary = tuple(
         CanaryDamage(name, "before" if before else "behind", damaged, first)
         for name, before, damaged, first in end["canary"]
     )
     changed = tuple(end["input_changed"])
-    faults += [_canary_fault(one) for one in canary]
+    faults += [_canary_fault(damage) for damage in canary]
     faults += [
         RunFault("input_changed", f"the kernel wrote to its input '{name}'") for name in changed
     ]
@@ -61,9 +67,7 @@ def run_result(
         status="fault" if faults else "finished",
         faults=tuple(faults),
         notes=notes,
-        findings=found.findings(finding_events, end["findings"], faults, frames)
-        if run.check
-        else (),
+        findings=findings_of(finding_events, end["findings"], faults, frames) if run.check else (),
         outputs=outputs,
         input_changed=changed,
         canary=canary,
@@ -78,7 +82,7 @@ def run_result(
 def _addresses(run: Run, fault_events: Sequence[Event], end: Event | None) -> Iterator[int]:
     for event in fault_events:
         yield event["site"]
-        yield from (one["site"] for one in event["waiting"])
+        yield from (thread["site"] for thread in event["waiting"])
     if end is not None and run.count:
         yield from (site[0] for site in end["sites"])
 
@@ -92,12 +96,14 @@ def _fault(event: Event, frames: Frames) -> RunFault:
 
 
 def _waiting(waiting: Sequence[Event], frames: Frames) -> str:
-    """Threads that stand at the same call, named together."""
+    """The waiting threads, grouped by the call in which they wait."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for one in waiting:
-        mask = f" with mask {one['mask']:#010x}" if one["mask"] else ""
-        at = f"in {one['operation']}{mask} at {_place(kernel_line(frames.get(one['site'], ())))}"
-        groups[at].append("(" + ", ".join(map(str, one["thread"])) + ")")
+    for thread in waiting:
+        mask = f" with mask {thread['mask']:#010x}" if thread["mask"] else ""
+        place = _place(kernel_line(frames.get(thread["site"], ())))
+        groups[f"in {thread['operation']}{mask} at {place}"].append(
+            "(" + ", ".join(map(str, thread["thread"])) + ")"
+        )
     return "; ".join(f"threads {', '.join(threads)} {at}" for at, threads in groups.items())
 
 
@@ -113,7 +119,8 @@ def _canary_fault(damage: CanaryDamage) -> RunFault:
     )
     return RunFault(
         "out_of_bounds",
-        f"{damage.damaged_bytes} bytes outside '{damage.buffer}' were written, the nearest {place} it",
+        f"{damage.damaged_bytes} bytes outside '{damage.buffer}' were written, "
+        f"the nearest {place} it",
     )
 
 
@@ -122,17 +129,15 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
     float_additions = float_addition_wavefronts = 0
     for site, kind, *sums in end["sites"]:
         file, line = kernel_line(frames.get(site, ())) or ("?", 0)
-        total = lines[file, line, SITE_KINDS[kind]]
-        total[:] = [one + other for one, other in zip(total, sums, strict=True)]
+        line_sums = lines[file, line, SITE_KINDS[kind]]
+        line_sums[:] = map(add, line_sums, sums)
         if kind == FLOAT_ADDITION:
-            float_additions, float_addition_wavefronts = (
-                float_additions + sums[0],
-                float_addition_wavefronts + sums[2],
-            )
+            float_additions += sums[0]
+            float_addition_wavefronts += sums[2]
     per_line = tuple(LineCounters(*key, *sums) for key, sums in sorted(lines.items()))
 
     def total(member: str, *kinds: str) -> int:
-        return sum(getattr(one, member) for one in per_line if one.kind in kinds)
+        return sum(getattr(line, member) for line in per_line if line.kind in kinds)
 
     shared, globals_ = ACCESS_KINDS[:2], ACCESS_KINDS[2:]
     events = end["events"]

@@ -1,0 +1,84 @@
+"""The compiler flags of the emulator and of kernel libraries."""
+
+from __future__ import annotations
+
+COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
+NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
+# Native sources that run once per run or launch: compiled with little optimisation, in parallel
+# with the rest.
+SELDOM_RUN = frozenset(
+    f"{name}.cpp"
+    for name in (
+        "findings",
+        "global_memory",
+        "global_shadow",
+        "job",
+        "memory_map",
+        "order",
+        "program",
+        "report",
+        "run",
+        "sandbox",
+        "shared_memory",
+        "signals",
+        "worker_pool",
+    )
+)
+KERNEL_FLAGS = (
+    "-g1",
+    "-gdwarf-4",  # line tables for reports; from version 5 binutils 2.40 names the wrong file
+    "-w",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",  # CUDA code puns types
+    "-ffp-contract=fast",  # nvcc contracts a * b + c
+    "-fno-plt",
+    "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
+    "-fstack-clash-protection",  # a large frame must meet its stack's guard page
+    # Ubuntu's g++ turns it on, but not with -nostdlib: the precompiled prelude would not match.
+    "-fno-stack-protector",
+    "-fsanitize=alignment",
+    "-fno-sanitize-recover=alignment",  # the runtime handles a failed check and stops the block
+)
+# A thread's own arrays live in registers or on its stack, where no hook sees them, so their indices
+# are checked instead, also in a struct's last member. The bounds check accepts the address one past
+# the end, which assigning an element of a class (fp16) takes; there g++ checks the object's size.
+CHECKED_FLAGS = {
+    "g++": (
+        "-fsanitize=bounds-strict,object-size",
+        "-fno-sanitize-recover=bounds-strict",
+        "-fsanitize-recover=object-size",
+    ),
+    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds"),
+}
+# Hooks at loads and stores only.
+HOOK_FLAGS = {
+    "g++": (
+        "-fsanitize=thread",
+        "--param=tsan-instrument-func-entry-exit=0",
+        "--param=tsan-distinguish-volatile=1",
+    ),
+    "clang++": (
+        "-fsanitize=thread",
+        "-mllvm",
+        "-tsan-instrument-func-entry-exit=0",
+        "-mllvm",
+        "-tsan-distinguish-volatile=1",
+    ),
+}
+# Nearly every device function is inlined, as by nvcc. The compiler then sees that arrays passed by
+# reference are the thread's own, and they need no hooks.
+INLINING_FLAGS = {
+    "g++": (
+        "-fwhole-program",
+        "--param=max-inline-insns-auto=400",
+        "--param=inline-unit-growth=400",
+        "--param=large-function-growth=2000",
+    ),
+    "clang++": (),
+}
+# Scalar replacement would split a 16-byte access before the hooks go in: it would count as four.
+WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
+FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
+ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}

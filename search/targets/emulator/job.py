@@ -1,0 +1,178 @@
+"""The job file that gf-emulate reads, and the checks on runs before it is written.
+
+It is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `check`,
+`outputs`, its `buffer`s, `argument`s and `launch`es.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from greenfast.search.errors import UsageError
+from greenfast.search.targets.emulator.build import Module
+from greenfast.search.targets.emulator.runs import (
+    Argument,
+    Buffer,
+    Index3,
+    Launch,
+    NullArgument,
+    PointerArgument,
+    Run,
+    ScalarArgument,
+)
+
+SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
+ROLES = ("input", "output", "workspace")
+FILLS = ("image", "poison", "zero")
+LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
+LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
+MOST_THREADS = 1024  # of a block
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_ORDER = re.compile(r"forward|reverse|seeded:\d+")
+
+
+def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> Iterator[str]:
+    """The lines of the job file for `runs`. Images are written to files in the folder `work`."""
+    images: dict[int, Path] = {}
+    yield f"nonce {nonce}"
+    yield f"module {module.path}"
+    for index, run in enumerate(runs):
+        yield f"run {index}"
+        yield f"order {run.order.replace(':', ' ')}"
+        yield f"count {int(run.count)}"
+        if run.check:
+            yield "check 1"
+        yield f"outputs {output_prefix(work, index)}"
+        for buffer in run.buffers:
+            fill = _fill_words(buffer, images, work)
+            yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}"
+        for argument in run.arguments:
+            yield f"argument {_argument_words(argument, run.buffers)}"
+        for launch in run.launches:
+            yield from _launch_lines(module, run, launch)
+
+
+def output_prefix(work: Path, index: int) -> str:
+    """The path of the output files of run number `index`, without the buffer's name."""
+    return f"{work}/out{index}_"
+
+
+def _launch_lines(module: Module, run: Run, launch: Launch) -> Iterator[str]:
+    sizes = (*launch.grid, *launch.block, launch.smem_dynamic_bytes, *_cluster(module, launch))
+    yield f"launch {launch.entry} {' '.join(map(str, sizes))}"
+    if launch.sample:
+        yield f"sample {' '.join(map(str, _sample(module, launch)))}"
+    if launch.arguments is not None:
+        yield "own_arguments"
+    for argument in launch.arguments or ():
+        yield f"launch_argument {_argument_words(argument, run.buffers)}"
+
+
+def _fill_words(buffer: Buffer, images: dict[int, Path], work: Path) -> str:
+    if buffer.filled != "image":
+        return buffer.filled
+    key = id(buffer.image)  # runs that share an array share its file
+    if key not in images:
+        images[key] = work / f"image{len(images)}"
+        np.ascontiguousarray(buffer.image).tofile(images[key])
+    return f"image {images[key]}"
+
+
+def _cluster(module: Module, launch: Launch) -> Index3:
+    """The cluster that the kernel's text declares, else the launch's."""
+    return dict(module.clusters).get(launch.entry, launch.cluster)
+
+
+def _sample(module: Module, launch: Launch) -> list[int]:
+    """The launch's sample, without numbers beyond the clusters that the kernel's text makes."""
+    clusters = math.prod(launch.grid) // math.prod(_cluster(module, launch))
+    return [number for number in launch.sample if number < clusters]
+
+
+def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
+    if isinstance(argument, NullArgument):
+        return "null"
+    if isinstance(argument, PointerArgument):
+        names = [buffer.name for buffer in buffers]
+        return f"pointer {names.index(argument.buffer)} {argument.offset_bytes}"
+    raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
+    return f"scalar {int.from_bytes(raw, 'little')}"
+
+
+def check_run(module: Module, run: Run) -> None:
+    """UsageError for a run that gf-emulate cannot execute."""
+    _check_buffers(run)
+    if not _ORDER.fullmatch(run.order):
+        raise _refusal(run, f"unknown order {run.order!r}; known: forward, reverse, seeded:<n>")
+    if run.count and module.flavour != "counted":
+        raise _refusal(run, "counters need a module of flavour counted")
+    if run.check and module.flavour != "checked":
+        raise _refusal(run, "checks need a module of flavour checked")
+    _check_arguments(run)
+    for launch in run.launches:
+        problem = _misfit(module, launch)
+        if problem:
+            raise _refusal(run, problem)
+
+
+def _refusal(run: Run, message: str) -> UsageError:
+    return UsageError(f"run {run.name!r}: {message}", code="emulator_run")
+
+
+def _check_buffers(run: Run) -> None:
+    names = [buffer.name for buffer in run.buffers]
+    if len(set(names)) != len(names) or not all(_NAME.fullmatch(name) for name in names):
+        raise _refusal(
+            run,
+            "buffer names must be different words of letters, digits, '_', '.' and '-', "
+            f"not {names}",
+        )
+    for buffer in run.buffers:
+        if buffer.role not in ROLES or buffer.filled not in FILLS:
+            raise _refusal(
+                run, f"buffer {buffer.name!r} has role {buffer.role!r} and fill {buffer.fill!r}"
+            )
+
+
+def _check_arguments(run: Run) -> None:
+    names = [buffer.name for buffer in run.buffers]
+    launches = (argument for launch in run.launches for argument in launch.arguments or ())
+    for argument in (*run.arguments, *launches):
+        if isinstance(argument, PointerArgument) and argument.buffer not in names:
+            raise _refusal(
+                run, f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}"
+            )
+        if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
+            known = ", ".join(SCALAR_FORMATS)
+            raise _refusal(run, f"unknown scalar type {argument.ctype!r}; known: {known}")
+
+
+def _misfit(module: Module, launch: Launch) -> str:
+    """Why a launch is impossible; empty when it is possible."""
+    if launch.entry not in module.entries:
+        return f"unknown entry {launch.entry!r}; known: {', '.join(module.entries)}"
+    threads = math.prod(launch.block)
+    if not 1 <= threads <= MOST_THREADS or min(*launch.grid, *launch.block) < 1:
+        return (
+            f"{launch.entry}: grid {launch.grid}, block {launch.block}; "
+            f"a block has 1 to {MOST_THREADS} threads"
+        )
+    cluster = _cluster(module, launch)
+    if launch.cluster not in ((1, 1, 1), cluster):
+        return (
+            f"{launch.entry}: a cluster {launch.cluster}, "
+            f"but the kernel's __cluster_dims__ are {cluster}"
+        )
+    if min(cluster) < 1 or math.prod(cluster) > LARGEST_CLUSTER_BLOCKS:
+        return f"{launch.entry}: a cluster {cluster}; it has 1 to {LARGEST_CLUSTER_BLOCKS} blocks"
+    if any(blocks % size for blocks, size in zip(launch.grid, cluster, strict=True)):
+        return f"{launch.entry}: the cluster {cluster} does not divide the grid {launch.grid}"
+    if not 0 <= launch.smem_dynamic_bytes <= LARGEST_DYNAMIC_SHARED_BYTES:
+        return f"{launch.entry} asks for {launch.smem_dynamic_bytes} bytes of dynamic shared memory"
+    return ""
