@@ -25,8 +25,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import derived_cases, workload_case
-from greenfast.search.oracle.problem import Scalar, Tensor, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Scalar, Tensor, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
@@ -140,7 +140,7 @@ def on_gpu(out: Path) -> None:
                 workload_case(kernel.workload(WORKLOAD), 0),
             ]
             for case in cases:
-                made = problem(kernel, template, point, case, answer(kernel, case))
+                made = lay_out(kernel, template, point, case, case_data(kernel, case))
                 images, launch = _upload(cupy, made, function)
                 launch()
                 cupy.cuda.Device().synchronize()
@@ -244,7 +244,7 @@ def modelled(rows: list[dict], workload: str = WORKLOAD):
         workload_case(kernel.workload(workload), 0),
         kernel.workload(workload).compile_time(kernel),
     )
-    reference = answer(kernel, case)
+    reference = case_data(kernel, case)
     with tempfile.TemporaryDirectory() as folder:
         toolchain = Toolchain(Path(folder), 1)
         target = open_target(
@@ -267,7 +267,7 @@ def modelled(rows: list[dict], workload: str = WORKLOAD):
                 sys.exit(
                     f"the source of {row['template']} {row['parameters']} is another one now: measure it again"
                 )
-            made = problem(kernel, template, point, case, reference, optional_outputs=False)
+            made = lay_out(kernel, template, point, case, reference, optional_outputs=False)
             cubin = toolchain.compile(source, "sm_90")
             yield target.measure(target.load(source, cubin), cubin, [made])[0]
         toolchain.close()

@@ -35,8 +35,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Scalar, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Scalar, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
@@ -59,7 +59,7 @@ def candidates(catalogue):
     """(candidate, source, its problem on the workload)."""
     kernel = catalogue.kernel("attention")
     case = workload_case(kernel.workload(WORKLOAD), 0)
-    reference, compiled = answer(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
+    reference, compiled = case_data(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
     rows = [row for row in json.loads(RESULTS.read_text())["rows"] if "candidate" in row][
         ::FITTED_TO
     ]
@@ -87,7 +87,7 @@ def candidates(catalogue):
         yield (
             candidate,
             source,
-            problem(kernel, template, point, case, reference, optional_outputs=False),
+            lay_out(kernel, template, point, case, reference, optional_outputs=False),
         )
 
 

@@ -33,8 +33,8 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec, Workload
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
@@ -158,11 +158,11 @@ class Models:
         template, case = self.kernel.template(candidate.template), workload_case(workload, SEED)
         point = resolve(template, candidate.parameters, workload.compile_time(self.kernel))
         reference = (
-            self.target.answer(self.kernel, case)
+            self.target.case_data(self.kernel, case)
             if self.target.measures
-            else answer(self.kernel, case)
+            else case_data(self.kernel, case)
         )
-        return problem(self.kernel, template, point, case, reference, optional_outputs=False)
+        return lay_out(self.kernel, template, point, case, reference, optional_outputs=False)
 
     def close(self) -> None:
         self.toolchain.close()

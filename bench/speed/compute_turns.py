@@ -28,7 +28,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.reference import _computed
+from greenfast.search.oracle.reference import compute_case_data
 from greenfast.search.space.space import Space
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "compute_turns.json"
@@ -66,7 +66,7 @@ def measured(threads: int, at_once: int) -> dict[str, float]:
 
     def compute(which: int) -> None:
         while not stop.is_set():
-            _computed(kernel, cases[done[which] % len(cases)], None)
+            compute_case_data(kernel, cases[done[which] % len(cases)], None)
             done[which] += 1
 
     for which in range(threads):

@@ -14,7 +14,7 @@ from greenfast.search.devices.clusters import ALONE, misfit
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import Answer
+from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.space import Resolved
 
 DTYPES = {
@@ -109,12 +109,12 @@ class Problem:
     mode: str = "auto"  # how a measured time finds the caches: "auto" | "hot" | "cold"
 
 
-def problem(
+def lay_out(
     kernel: KernelSpec,
     template: TemplateSpec,
     point: Resolved,
     case: Case,
-    answer: Answer,
+    answer: CaseData,
     *,
     optional_outputs: bool = True,
 ) -> Problem:
@@ -182,7 +182,7 @@ def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
     return tuple(found)
 
 
-def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) -> Tensor:
+def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: CaseData) -> Tensor:
     options = dict(case.options)
     dtype = DTYPES[str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype]
     shape = tuple(int(dict(case.dims)[name]) for name in argument.shape)

@@ -63,7 +63,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CaseData:
     """Inputs by argument name (logical order, storage dtype) and the expected outputs."""
 
     inputs: dict[str, np.ndarray]
@@ -92,7 +92,7 @@ Arrays = dict[str, dict[str, np.ndarray | None]]  # output -> the fields of Expe
 Compute = Callable[[KernelSpec, Case], Arrays | None]
 
 
-class Answers:
+class CaseDataCache:
     """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
 
     def __init__(self, kept_bytes: int, children: ReferenceChildren = ReferenceChildren(0)) -> None:
@@ -103,26 +103,26 @@ class Answers:
             children,
         )
         # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
-        self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
+        self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[CaseData]]] = OrderedDict()
 
-    def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
+    def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
         key = id(kernel), case
         with self._lock:
             _, future = self._futures.get(key, (None, None))
             if future is not None:
                 self._futures.move_to_end(key)
             else:
-                mine: Future[Answer] = Future()
+                mine: Future[CaseData] = Future()
                 self._futures[key] = kernel, mine
         if future is None:
-            future = self._settled(key, mine, lambda: _computed(kernel, case, compute))
+            future = self._settled(key, mine, lambda: compute_case_data(kernel, case, compute))
         return future.result()
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
         """Have what is missing and small computed by a child, all at once, where there are children."""
         if not self.children.count:
             return
-        mine: dict[Case, Future[Answer]] = {}
+        mine: dict[Case, Future[CaseData]] = {}
         with self._lock:
             for case in cases:
                 if (id(kernel), case) not in self._futures and _size_bytes(
@@ -143,15 +143,15 @@ class Answers:
                     (id(kernel), case),
                     future,
                     lambda: (
-                        _computed(kernel, case, None)
+                        compute_case_data(kernel, case, None)
                         if arrays is None
                         else _answer(kernel, case, *arrays)
                     ),
                 )
 
     def _settled(
-        self, key: Hashable, future: Future[Answer], compute: Callable[[], Answer]
-    ) -> Future[Answer]:
+        self, key: Hashable, future: Future[CaseData], compute: Callable[[], CaseData]
+    ) -> Future[CaseData]:
         """Computed, or failed and forgotten."""
         try:
             found = compute()
@@ -164,7 +164,7 @@ class Answers:
         self._count(found)
         return future
 
-    def _count(self, found: Answer) -> None:
+    def _count(self, found: CaseData) -> None:
         """Give up what was used least recently; what is still being computed stays. Nothing is walked while there is room."""
         with self._lock:
             self._bytes += found.nbytes
@@ -177,30 +177,30 @@ class Answers:
                 self._bytes -= self._futures.pop(oldest)[1].result().nbytes
 
 
-_ANSWERS = Answers(KEPT_BYTES)
+_CACHE = CaseDataCache(KEPT_BYTES)
 
 
-def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> Answer:
+def case_data(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> CaseData:
     """Inputs and expected outputs of `case`; SpecError when reference.py does not keep its contract.
 
     `compute` gives what the kernel's `reference` would, from elsewhere; None from it: `reference` itself is called.
     """
-    return _ANSWERS.get(kernel, case, compute)
+    return _CACHE.get(kernel, case, compute)
 
 
 def use_children() -> None:
     """For many candidates, where there are cores to spare: from now on children compute what `expect` names. One candidate
     is done before a child has started."""
-    if not _ANSWERS.children.count:
-        _ANSWERS.children = ReferenceChildren(children_for(usable_cores()))
+    if not _CACHE.children.count:
+        _CACHE.children = ReferenceChildren(children_for(usable_cores()))
 
 
-def expect(kernel: KernelSpec, cases: Iterable[Case]) -> None:
+def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
     """All of these will be asked for: where children are used, one computes what is missing."""
-    _ANSWERS.fill(kernel, cases)
+    _CACHE.fill(kernel, cases)
 
 
-def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
+def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
     module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
     try:
@@ -227,7 +227,9 @@ def _size_bytes(kernel: KernelSpec, case: Case) -> int:
     )
 
 
-def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found: Arrays) -> Answer:
+def _answer(
+    kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found: Arrays
+) -> CaseData:
     """What reference.py gave, held to its contract."""
     dims = dict(case.dims)
     try:
@@ -248,7 +250,7 @@ def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found
                 raise _failed(
                     kernel, f"case {case.name}: the reference of {argument.name} holds NaN"
                 )
-    return Answer(inputs, outputs)
+    return CaseData(inputs, outputs)
 
 
 def _failed(kernel: KernelSpec, what: str) -> SpecError:

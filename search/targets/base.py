@@ -13,7 +13,7 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import Answer, answer
+from greenfast.search.oracle.reference import CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
@@ -104,9 +104,9 @@ class Target(ABC):
     def prepare(self) -> None:
         """Build or claim what runs need, once. Fault with a mend when something is missing."""
 
-    def answer(self, kernel: KernelSpec, case: Case) -> Answer:
+    def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
-        return answer(kernel, case)
+        return case_data(kernel, case)
 
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin) -> Any:
