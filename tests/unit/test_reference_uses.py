@@ -114,17 +114,17 @@ def test_what_is_built_on_is_part_of_every_identity(kernels):
         (
             ("user",),
             "nested_reference",
-            "names 'user', whose reference.py builds on another itself",
+            "names 'user', whose reference.py uses another",
         ),
         (
             ("back",),
             "nested_reference",
-            "names 'back', whose reference.py builds on another itself",
+            "names 'back', whose reference.py uses another",
         ),
         (
             ("attention_fp8",),
             "nested_reference",
-            "names 'attention_fp8', whose reference.py builds on another itself",
+            "names 'attention_fp8', whose reference.py uses another",
         ),
     ],
 )
