@@ -1,4 +1,4 @@
-"""Installing a CUDA toolkit of greenfast's own: beside the environment's packages, not into them."""
+"""Installing a CUDA toolkit for greenfast alone, beside the packages of the environment."""
 
 from __future__ import annotations
 
