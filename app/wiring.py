@@ -39,6 +39,7 @@ from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
 from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.toolchain import Toolchain
+from greenfast.search.toolchain.toolkit import toolkit_place
 from greenfast.search.verdict import Trial
 
 LARGEST_SEED = 2**31 - 1
@@ -81,7 +82,11 @@ class Services:
     @cached_property
     def toolchain(self) -> Toolchain:
         self.settings.prepare_data()
-        return Toolchain(self.settings.cache, max(self.settings.window, usable_cores()))
+        return Toolchain(
+            self.settings.cache,
+            max(self.settings.window, usable_cores()),
+            place=toolkit_place(self.settings.data.absolute()),
+        )
 
     def target(
         self,

@@ -19,7 +19,7 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import Case, workload_case
-from greenfast.search.oracle.problem import Problem, problem
+from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import Target, TargetSettings, open_target
@@ -102,4 +102,4 @@ def workload_problem(
     template = context.kernel.template(candidate.template)
     point = resolve(template, candidate.parameters, context.compiled)
     case = case or workload_case(context.workloads[0], context.seed)
-    return problem(context.kernel, template, point, case, reference, optional_outputs=False)
+    return lay_out(context.kernel, template, point, case, reference, optional_outputs=False)

@@ -1,6 +1,15 @@
 """greenfast: search for the fastest CUDA kernel that is also correct.
 
-The public API. Importing it loads nothing heavy: `Client` and its HTTP library come with their first use.
+This is the public API:
+
+    Client              talks to a running service (`greenfast serve`)
+    GreenfastError      base of all errors: `code`, `message`, `mend`
+      SpecError         a kernel's files are invalid
+      UsageError        the caller's mistake
+      Fault             a failure of greenfast or of its machine
+      ServiceError      the service refused a request: also `status`
+
+Importing greenfast is cheap. `Client` and its HTTP library are imported on first use.
 """
 
 from __future__ import annotations
@@ -26,6 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import the names that need an HTTP library on first use."""
     if name in ("Client", "ServiceError"):
         from greenfast import client
 

@@ -1,4 +1,4 @@
-"""A small client of the service: submit, wait, download."""
+"""A client of the service: submit a search, wait for it, download its winner."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.status import ENDED
 
 JSON = dict[str, Any]
-LOOK_S = 0.5
+LOOK_S = 0.5  # between two looks at a search
 
 
 class ServiceError(GreenfastError):
-    """The service said no: its own code, sentence and mend, and the HTTP status."""
+    """The service refused a request.
+
+    `status` is the HTTP status; `code`, `message` and `mend` are those of the response.
+    """
 
     def __init__(self, status: int, problem: JSON) -> None:
         super().__init__(
@@ -30,11 +33,20 @@ class ServiceError(GreenfastError):
 
 
 class Client:
-    """Talks to one service; `token` when it asks for one."""
+    """A connection to one service; also a context manager that closes it.
+
+    Methods return the JSON of the REST API, whose fields `/api/v1/openapi.json` describes. They
+    raise ServiceError when the service refuses a request, and `httpx.TransportError` when it cannot
+    be reached.
+    """
 
     def __init__(self, url: str, token: str = "", *, timeout_s: float = 60.0) -> None:
+        """`url`: `http://127.0.0.1:8741`. `token`: the service's GREENFAST_TOKEN, if it has one.
+
+        `timeout_s`: seconds to wait for a connection, and for each part of a response.
+        """
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        # A proxy of the environment is not asked: the service is this machine's, or named on purpose.
+        # The environment's proxies are ignored: the service is usually on this machine.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
 
     def __enter__(self) -> Client:
@@ -49,10 +61,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Close the connection; the client cannot be used afterwards."""
         self._http.close()
 
     def wait_until_ready(self, deadline_s: float) -> None:
-        """Until the service answers; UsageError when it does not."""
+        """Return when the service is ready; UsageError when it is not within `deadline_s`."""
         end = time.monotonic() + deadline_s
         while True:
             try:
@@ -68,15 +81,19 @@ class Client:
             time.sleep(0.1)
 
     def submit(self, kernel: str, **fields: Any) -> JSON:
-        """Queue a search; fields as in POST /api/v1/searches."""
+        """Queue a search and return it; `fields` as in POST /api/v1/searches.
+
+        For example `submit("attention", workloads=["mission"], budget={"trials": 40})`.
+        """
         return self._json("POST", "/api/v1/searches", json={"kernel": kernel, **fields})
 
     def search(self, search_id: str) -> JSON:
+        """A search with its plan, status, counts and best candidate."""
         return self._json("GET", f"/api/v1/searches/{search_id}")
 
-    def control(self, search_id: str, wanted: str) -> JSON:
-        """`pause`, `resume` or `cancel`."""
-        return self._json("POST", f"/api/v1/searches/{search_id}/{wanted}")
+    def control(self, search_id: str, action: str) -> JSON:
+        """`pause`, `resume` or `cancel` a search and return it."""
+        return self._json("POST", f"/api/v1/searches/{search_id}/{action}")
 
     def wait(
         self,
@@ -84,7 +101,11 @@ class Client:
         on_progress: Callable[[JSON], None] = lambda detail: None,
         deadline_s: float | None = None,
     ) -> JSON:
-        """Until the search has ended; `on_progress` is called whenever another trial is done."""
+        """The search once it is completed, cancelled or failed.
+
+        `on_progress` receives the search when its status or number of trials has changed. Raises
+        UsageError after `deadline_s` seconds; the search goes on.
+        """
         end = None if deadline_s is None else time.monotonic() + deadline_s
         seen = None
         while True:
@@ -102,17 +123,22 @@ class Client:
             time.sleep(LOOK_S)
 
     def trials(self, search_id: str, **query: Any) -> list[JSON]:
-        """All trials, over all pages; filters and sort as in the API."""
+        """All trials of a search; filters and order as in the API (`verdict="accepted"`)."""
         return self._all(f"/api/v1/searches/{search_id}/trials", query)
 
     def trial(self, search_id: str, number: int) -> JSON:
+        """A trial with the evidence of every gate; `number` counts from 0."""
         return self._json("GET", f"/api/v1/searches/{search_id}/trials/{number}")
 
     def negatives(self, **query: Any) -> list[JSON]:
+        """All valid negatives: ideas that were tried and did not help, with their evidence."""
         return self._all("/api/v1/negatives", query)
 
     def promote(self, search_id: str, number: int, *, replace: bool = False) -> JSON:
-        """Make the confirmed winner the champion of its scope."""
+        """Make a confirmed winner the champion of its scope and return the champion.
+
+        `replace`: even if it was not timed against the present champion.
+        """
         return self._json(
             "POST",
             f"/api/v1/searches/{search_id}/trials/{number}/promote",
@@ -120,15 +146,19 @@ class Client:
         )
 
     def champions(self, **query: Any) -> list[JSON]:
+        """All champions; filters as in the API."""
         return self._all("/api/v1/champions", query)
 
     def best(self, search_id: str) -> JSON:
+        """The fastest correct candidate so far; ServiceError `no_best` while there is none."""
         return self._json("GET", f"/api/v1/searches/{search_id}/best")
 
     def source(self, digest: str) -> str:
+        """The CUDA source of that digest; at least its first eight digits."""
         return self._get(f"/api/v1/sources/{digest}").text
 
     def download_bundle(self, search_id: str, path: Path) -> None:
+        """Write the best candidate's bundle, a zip file, to `path`."""
         path.write_bytes(self._get(f"/api/v1/searches/{search_id}/bundle").content)
 
     def _all(self, url: str, query: JSON) -> list[JSON]:
@@ -147,7 +177,8 @@ class Client:
         return _checked(self._http.get(url))
 
     def _json(self, method: str, url: str, **arguments: Any) -> JSON:
-        return _checked(self._http.request(method, url, **arguments)).json()
+        value: JSON = _checked(self._http.request(method, url, **arguments)).json()
+        return value
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

@@ -1,6 +1,7 @@
-"""The domain: kernels, candidates, gates, strategies and the search loop. Knows no database and no web."""
+"""The domain: kernels, candidates, gates, strategies and the search loop; no database, no web."""
 
 import os
 
-# Many threads work on small matrices at a time here: a BLAS that starts threads of its own for each only makes them wait.
+# Many threads work on small matrices at once. A BLAS that starts threads of its own for each
+# matrix only makes them wait.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,8 +1,8 @@
-"""Killable children: candidate code and compilers run only in these.
+"""Child processes that can be killed; candidate code and compilers run only in these.
 
-A child is its own process group with an allow-listed environment and resource limits. The parent holds the
-deadline and kills the whole group. Requests and replies are length-prefixed JSON on a private pipe, never stdout,
-and never pickle: a child that ran candidate code is not believed.
+A child is a process group with an allow-listed environment and resource limits. The parent
+enforces the deadline and kills the whole group. Requests and replies are length-prefixed JSON on
+private pipes: never stdout, and never pickle, since a child that ran candidate code is not trusted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -42,7 +43,7 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use. None: no limit of ours."""
+    """Resource limits of a child. None: not limited."""
 
     cpu_s: int | None = None
     memory_bytes: int | None = None
@@ -51,7 +52,10 @@ class Limits:
 
 
 class ChildDied(Exception):
-    """The child ended by itself; `signal_number` when a signal ended it."""
+    """The child ended by itself. `tail` is the end of its stderr.
+
+    `signal_number` is the signal that ended it, or 0.
+    """
 
     def __init__(self, returncode: int, tail: str) -> None:
         super().__init__(f"the child ended with {returncode}")
@@ -61,11 +65,11 @@ class ChildDied(Exception):
 
 
 class ChildTimeout(Exception):
-    """The deadline passed and the child's group was killed."""
+    """The child exceeded its deadline, and its group was killed."""
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The allow-listed part of our environment: no secret of the service reaches a child."""
+    """The allow-listed part of the environment; no secret of the service reaches a child."""
     kept = {name: os.environ[name] for name in ENVIRONMENT_ALLOWED if name in os.environ}
     return {
         **kept,
@@ -77,10 +81,9 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def safe_path() -> dict[str, str]:
-    """Variables that keep a Python child from importing out of its current folder, where a user's app.py may lie."""
-    entries = [
-        entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
-    ]  # "" is the folder, too
+    """Variables that keep a Python child from importing files of the current folder."""
+    # An empty entry of PYTHONPATH means the current folder.
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {
         "PYTHONSAFEPATH": "1",
         **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in os.environ else {}),
@@ -88,25 +91,26 @@ def safe_path() -> dict[str, str]:
 
 
 def limit(pid: int, limits: Limits) -> None:
-    """Put `limits` on a child that has not been given any work yet."""
-    wanted = [
+    """Set the limits of a child that has no work yet."""
+    values = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits.cpu_s),
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NPROC, limits.processes),
     ]
-    for kind, value in wanted:
+    for kind, value in values:
         if value is not None:
             resource.prlimit(pid, kind, (value, value))
 
 
-def kill_group(process: subprocess.Popen) -> bool:
-    """End the child and everything it started; False when it is not gone by `KILL_WAIT_S`: a driver holds it."""
-    try:
+def kill_group(process: subprocess.Popen[bytes]) -> bool:
+    """Kill the child and all processes it started.
+
+    Returns False when it still exists after `KILL_WAIT_S`, as when a driver holds it.
+    """
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     try:
         process.wait(KILL_WAIT_S)
     except subprocess.TimeoutExpired:
@@ -115,12 +119,15 @@ def kill_group(process: subprocess.Popen) -> bool:
 
 
 class Child:
-    """A Python child that answers requests, one at a time: `python -P -m module READ_FD WRITE_FD`."""
+    """A Python child that serves one request at a time: `python -P -m module READ_FD WRITE_FD`.
+
+    Raises Fault when it cannot be started.
+    """
 
     def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
-        self._errors: BinaryIO = tempfile.TemporaryFile()
+        self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  `close` closes it
         try:
             self.process = subprocess.Popen(
                 [
@@ -142,8 +149,8 @@ class Child:
             )
             limit(self.process.pid, limits)
         except OSError as error:
-            for one in (request_read, request_write, reply_read, reply_write):
-                os.close(one)
+            for fd in (request_read, request_write, reply_read, reply_write):
+                os.close(fd)
             raise Fault(
                 f"a child for {module} cannot be started: {error.strerror}", code="child_start"
             ) from error
@@ -154,9 +161,10 @@ class Child:
         os.set_blocking(self._read, False)
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
-        """Send `request`, wait for the reply. A number of seconds is wall time, for children that wait for a device.
+        """Send `request` and return the reply.
 
-        ChildDied, ChildTimeout and Starved leave a dead child behind: make a new one.
+        A number of seconds is wall time, for children that wait for a device. Raises ChildDied,
+        ChildTimeout or Starved; the child is then dead and must be replaced.
         """
         is_over = self._clock(deadline_s)
         body = json.dumps(request).encode()
@@ -168,20 +176,21 @@ class Child:
         if length > LARGEST_MESSAGE_BYTES:
             self.close()
             raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
-        return json.loads(self._receive(length, is_over))
+        reply: dict[str, Any] = json.loads(self._receive(length, is_over))
+        return reply
 
     @property
     def alive(self) -> bool:
         return not self._killed and self.process.poll() is None
 
     def kill(self) -> None:
-        """End the child from another thread: the call in progress sees it die and cleans up."""
+        """Kill the child from another thread; the call in progress raises ChildDied."""
         self._killed = True
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> bool:
-        """End it; False when it could not be ended."""
+        """End the child; False when it still exists."""
         gone = self.process.returncode is not None or kill_group(self.process)
         for name in ("_read", "_write"):
             if getattr(self, name, -1) >= 0:
@@ -223,10 +232,8 @@ class Child:
             raise ChildTimeout
 
     def _died(self) -> None:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            pass
         kill_group(self.process)
         self._errors.seek(0)
         tail = self._errors.read()[-4000:].decode(errors="replace")
@@ -236,12 +243,12 @@ class Child:
 
 
 def serve_requests(
-    answer: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int
+    handle: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int
 ) -> None:
-    """The child's side: answer requests until the parent closes the pipe."""
+    """The child's side: handle requests until the parent closes the pipe."""
     with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
         while head := requests.read(_LENGTH.size):
-            body = json.dumps(answer(json.loads(requests.read(_LENGTH.unpack(head)[0])))).encode()
+            body = json.dumps(handle(json.loads(requests.read(_LENGTH.unpack(head)[0])))).encode()
             replies.write(_LENGTH.pack(len(body)) + body)
             replies.flush()
 

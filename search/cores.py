@@ -1,4 +1,4 @@
-"""How many cores there are to work with."""
+"""The number of usable cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on: fewer than the machine has under taskset or in a container with a cpuset."""
-    if hasattr(os, "sched_getaffinity"):  # not on every system
+    """Cores that this process may run on; taskset and a container's cpuset can reduce them."""
+    if hasattr(os, "sched_getaffinity"):  # missing on some systems
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

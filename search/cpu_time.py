@@ -1,6 +1,6 @@
-"""Processor time that children have used: it decides whether one has outlasted its deadline.
+"""Processor time of children, by which they are held to their deadlines.
 
-Wall time does not: where many processes share few cores, it passes for those that wait as for those that work.
+Wall time would not do: where many processes share few cores, it also passes for a child that waits.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TypeVar
 
 from greenfast.search.errors import Fault
 
-LOOK_S = 0.1  # between two looks at a child's clocks
-WALL_FACTOR = 10.0  # a child may wait so many times its deadline for its share of the processor
+LOOK_S = 0.1  # between two readings of a child's clocks
+WALL_FACTOR = 10.0  # wall time that a child may take, in multiples of its processor time
 SHORTEST_GUARD_S = 60.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 
 
 class Starved(Exception):
-    """The wall time that guards a deadline passed, and the child had not used the processor time that it may."""
+    """A child reached its limit of wall time before it had used its processor time."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """`cpu_s` is what the child may use; `wall_s` only ends one that does not get it."""
+    """`cpu_s` of processor time; `wall_s` only ends a child that does not get it."""
 
     cpu_s: float
     wall_s: float
@@ -40,18 +40,19 @@ class Deadline:
 
 
 class Watch:
-    """A child's deadline, from now on. `used_s` reads the processor time that the child has used since then."""
+    """A child's deadline, which begins now.
+
+    `used_s` returns the processor time that the child has used since then.
+    """
 
     def __init__(self, deadline: Deadline, used_s: Callable[[], float]) -> None:
         self._deadline, self._used_s, self._begun = deadline, used_s, time.monotonic()
 
     def is_over(self) -> bool:
-        """Whether the processor time is used up. Starved when only the wall time is."""
+        """Whether the processor time is used up; raises Starved when only the wall time is."""
         waited_s = time.monotonic() - self._begun
-        if waited_s < min(
-            self._deadline.cpu_s, self._deadline.wall_s
-        ):  # then the clocks need no look
-            return False
+        if waited_s < min(self._deadline.cpu_s, self._deadline.wall_s):
+            return False  # without reading the clocks, which takes longer
         if self._used_s() >= self._deadline.cpu_s:
             return True
         if waited_s >= self._deadline.wall_s:
@@ -60,7 +61,7 @@ class Watch:
 
 
 def group_s(group: int) -> float:
-    """Of every process of a group, with those that ended and were waited for."""
+    """Processor time of a process group, including children that were waited for."""
     return (
         sum(
             sum(map(int, fields[11:15]))
@@ -72,12 +73,12 @@ def group_s(group: int) -> float:
 
 
 def process_s(process: int) -> float:
-    """Of one process, with its children that ended and were waited for; 0 when it is gone."""
+    """Processor time of a process and its children that were waited for; 0 when it is gone."""
     return sum(map(int, _fields(_PROC / str(process) / "stat")[11:15])) / _TICKS_A_SECOND
 
 
 def threads_s(process: int) -> dict[str, float]:
-    """Of each thread of a process; empty when it is gone."""
+    """Processor time of each thread of a process; empty when it is gone."""
     return {
         path.parent.name: sum(map(int, fields[11:13])) / _TICKS_A_SECOND
         for path in _PROC.glob(f"{process}/task/*/stat")
@@ -86,22 +87,25 @@ def threads_s(process: int) -> dict[str, float]:
 
 
 def busiest_s(process: int, since: Mapping[str, float]) -> float:
-    """Of the thread that used the most since then: on an idle machine about the wall time, however many threads work."""
+    """Processor time of the busiest thread since `since` (`threads_s`).
+
+    On an idle machine this is about the wall time, however many threads work.
+    """
     return max(
         (used - since.get(thread, 0.0) for thread, used in threads_s(process).items()), default=0.0
     )
 
 
 def _fields(path: Path) -> list[str]:
-    """From the process's state on (proc(5), field 3); empty when the process is gone."""
+    """The fields of a stat file from the third on, the state (proc(5)); empty when it is gone."""
     try:
         return path.read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
 
 
-class _Company:
-    """Children that run side by side in this process, or one that runs by itself."""
+class _Occupancy:
+    """The running children of this process: several side by side, or one alone."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -122,7 +126,7 @@ class _Company:
     @contextmanager
     def alone(self) -> Iterator[None]:
         with self._changed:
-            self._waiting += 1  # those that come now wait until nobody is or wants to be alone
+            self._waiting += 1  # from now on `shared` waits
             self._changed.wait_for(lambda: not self._running)
             self._running += 1
         try:
@@ -134,30 +138,29 @@ class _Company:
                 self._changed.notify_all()
 
 
-_company = _Company()
+_occupancy = _Occupancy()
 MACHINE_BUSY = "machine_busy"
 T = TypeVar("T")
 
 
-def beside_others(work: Callable[[], T], what: str) -> T:
-    """`work`, which runs a child, beside other children of this process; once more without them when it was starved.
+def beside_others(work: Callable[[], T], name: str) -> T:
+    """Run `work`, which runs a child, beside other children; when starved, once more alone.
 
-    A second time is a Fault: a machine that gives a child no time has said nothing of the child. Work in `work` must
-    not come here again.
+    Raises Fault when it is starved again, because that tells nothing about the child. `name` is
+    the subject of that sentence. `work` must not call this function.
     """
     try:
-        with _company.shared():
+        with _occupancy.shared():
             return work()
     except Starved:
         pass
     try:
-        with _company.alone():
+        with _occupancy.alone():
             return work()
     except Starved:
         raise Fault(
-            f"{what} got too little processor time to come to an end, also when nothing else of greenfast's ran "
-            "beside it",
+            f"{name} got too little processor time to finish, even without another child of "
+            "greenfast beside it",
             code=MACHINE_BUSY,
-            mend="give greenfast more of this machine, or fewer candidates at "
-            "a time (GREENFAST_WINDOW)",
+            mend="run fewer other programs, or fewer candidates at a time (GREENFAST_WINDOW)",
         ) from None

@@ -1,8 +1,8 @@
 """Identity: the SHA-256 of a value's canonical JSON, over *all* fields of frozen dataclasses.
 
-A field stays out of a digest only by being named in its class's `DIGEST_EXCLUDES`, and a test changes each
-other field and sees the digest change. One named in `DIGEST_WHEN_SET` stays out while it has its default, so that what
-does without it keeps the name that it had before there was such a field.
+A class leaves a field out of its digest only by naming it in `DIGEST_EXCLUDES`. It leaves out a
+field named in `DIGEST_WHEN_SET` while the field has its default, so that values from before the
+field existed keep their digests.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from typing import Any
 
 
 def canonical(value: Any) -> Any:
-    """`value` as plain JSON data with one spelling: dataclasses carry their class name, mappings sorted keys."""
+    """`value` as JSON data with exactly one spelling.
+
+    Dataclasses carry their class name, and mappings have sorted keys. Raises TypeError for a type
+    that has no canonical form.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        excluded, when_set = (
-            getattr(value, name, frozenset()) for name in ("DIGEST_EXCLUDES", "DIGEST_WHEN_SET")
-        )
+        excluded: frozenset[str] = getattr(value, "DIGEST_EXCLUDES", frozenset())
+        when_set: frozenset[str] = getattr(value, "DIGEST_WHEN_SET", frozenset())
         fields = {
-            f.name: canonical(getattr(value, f.name))
-            for f in dataclasses.fields(value)
-            if f.name not in excluded
-            and not (f.name in when_set and getattr(value, f.name) == f.default)
+            field.name: canonical(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name not in excluded
+            and not (field.name in when_set and getattr(value, field.name) == field.default)
         }
         return {"type": type(value).__name__, "fields": fields}
     if isinstance(value, Enum):
@@ -34,9 +37,9 @@ def canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): canonical(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, (tuple, list)):
-        return [canonical(one) for one in value]
+        return [canonical(item) for item in value]
     if isinstance(value, frozenset):
-        return sorted(canonical(one) for one in value)
+        return sorted(canonical(item) for item in value)
     if isinstance(value, (str, bool, int, type(None))):
         return value
     if isinstance(value, float):
@@ -49,7 +52,7 @@ def canonical(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """64 hexadecimal digits that name `value`."""
+    """The identity of `value`: 64 hexadecimal digits."""
     text = json.dumps(
         canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -57,5 +60,5 @@ def digest(value: Any) -> str:
 
 
 def text_digest(text: str) -> str:
-    """64 hexadecimal digits that name a text by its bytes: what `sha256sum` prints for the saved file."""
+    """The SHA-256 of a text's UTF-8 bytes, as `sha256sum` prints it for the saved file."""
     return hashlib.sha256(text.encode()).hexdigest()

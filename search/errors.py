@@ -1,11 +1,11 @@
-"""What can go wrong, and whose it is.
+"""The errors that greenfast raises, by who can correct them.
 
     GreenfastError            code, message, mend
-    ├── SpecError             the author's: a kernel.toml, template or reference that does not hold together
-    ├── UsageError            the caller's: an unknown name, a value out of range, a budget of 0
-    └── Fault                 ours: the compiler is missing, a child was lost, the disk is full
+    ├── SpecError             the author: an invalid kernel.toml, template or reference.py
+    ├── UsageError            the caller: an unknown name, a value out of range, a budget of 0
+    └── Fault                 neither: no compiler, a child process died, the disk is full
 
-A bad *candidate* is no exception at all: it is a verdict (search/verdict.py).
+A bad *candidate* raises nothing. It gets a verdict (search/verdict.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from difflib import get_close_matches
 
 
 class GreenfastError(Exception):
-    """One clear sentence for a person, a stable `code` for programs, and a `mend` when one is known."""
+    """Base of all errors.
+
+    `message` is one sentence for people, `code` a stable word for programs, and `mend` the
+    remedy, empty when none is known.
+    """
 
     code = "error"
 
@@ -31,19 +35,23 @@ class GreenfastError(Exception):
 
 
 class SpecError(GreenfastError):
-    """The author's: something under kernel_templates/ does not hold together."""
+    """A kernel's files are invalid or contradict each other; its author can correct them."""
 
     code = "spec_error"
 
 
 class UsageError(GreenfastError):
-    """The caller's: exit code 2 on the command line, a 4xx over REST."""
+    """The caller's mistake: exit code 2 on the command line, a 4xx status over REST."""
 
     code = "usage_error"
 
 
 class Fault(GreenfastError):
-    """Ours: retried, then reported as ours. Never a verdict on a candidate, never told to a strategy."""
+    """A failure of greenfast or of its machine: exit code 3, or 2 where the caller can help.
+
+    It is retried and then reported. It is never a verdict on a candidate, and strategies never
+    learn of it.
+    """
 
     code = "fault"
 
@@ -51,8 +59,8 @@ class Fault(GreenfastError):
 def unknown_name(
     kind: str, name: object, known: Iterable[object], *, where: str = ""
 ) -> UsageError:
-    """The refusal of an unknown name, with the known ones and the closest of them."""
-    names = sorted(str(one) for one in known)
+    """A UsageError that lists the known names and suggests the closest; `where` is their owner."""
+    names = sorted(str(name) for name in known)
     close = get_close_matches(str(name), names, n=1)
     place = f" of {where}" if where else ""
     hint = f"did you mean {close[0]!r}? " if close else ""

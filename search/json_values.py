@@ -1,4 +1,4 @@
-"""The JSON that leaves greenfast: RFC 8259 has no NaN and no infinities, so these are strings."""
+"""JSON output. RFC 8259 has no NaN and no infinities, so they are written as strings."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Any
 
 
 def number_name(value: float) -> str:
-    """`NaN`, `Infinity` or `-Infinity`, the names that ECMAScript and Python give to what is not finite."""
+    """`NaN`, `Infinity` or `-Infinity`, as ECMAScript and Python name them."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def json_values(value: Any) -> Any:
-    """`value` with a string for each float that is not finite, an enumeration's member as its value, tuples as lists."""
+    """`value` as JSON data.
+
+    Floats that are not finite become strings, enumeration members their values, tuples lists.
+    """
     if isinstance(value, Enum):
         return json_values(value.value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else number_name(value)
     if isinstance(value, Mapping):
-        return {key: json_values(each) for key, each in value.items()}
-    return [json_values(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: json_values(item) for key, item in value.items()}
+    return [json_values(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def json_text(value: Any, *, sort_keys: bool = False) -> str:

@@ -1,8 +1,8 @@
-"""A candidate's text: the template rendered strictly, its `gf/` headers flattened in, and a map back to its lines.
+"""A candidate's text: the rendered template, with its `gf/` headers, and the origin of each line.
 
-The *source* is what is digested, stored, compiled by NVRTC and downloaded: it holds the device form of the
-primitives and no line markers. The *unit* is the same text before flattening, with `#line` markers: what the
-emulator compiles, where the same header names resolve to their emulated form.
+The *source* is digested, stored, compiled by NVRTC and downloaded. It contains the headers in their
+device form, and no line markers. The *unit* is the text before the headers are inserted, with
+`#line` markers. The emulator compiles it with its own form of the headers.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _SYSTEM_INCLUDE = re.compile(r"\s*#\s*include\s+<[^>]+>\s*$")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 _COMMENT = re.compile(r"//.*")
-# Marks carry a template line through Jinja: private-use characters that no template holds.
+# Marks carry line numbers through Jinja. They use private-use characters, which no template has.
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 @dataclass(frozen=True)
 class RenderedSource:
-    """A candidate's text in the forms that compilers need. `digest` names it everywhere."""
+    """A candidate's text in the forms that compilers need; `digest` identifies it."""
 
     text: str
     digest: str
-    lines: tuple[Line, ...]  # of `text`, line by line
-    unit: str  # before flattening, with #line markers
+    lines: tuple[Line, ...]  # the origin of each line of `text`
+    unit: str  # before the headers are inserted, with #line markers
     entries: tuple[str, ...]
-    raw_asm: bool  # the template itself holds inline assembly
+    raw_asm: bool  # the template itself contains inline assembly
 
     def marked(self) -> str:
-        """`text` with `#line` markers, for compiling only: messages then point into the template."""
+        """`text` with `#line` markers, so that compiler messages name the template's lines."""
         return with_markers(self.text.splitlines(), self.lines)
 
 
@@ -65,9 +65,11 @@ def render(
     include_dirs: tuple[Path, ...],
     probe: str = "",
 ) -> RenderedSource | RenderFailed:
-    """Render `candidate`; `point` gives every name that the template may use, and but for two no other name exists.
+    """Render `candidate`.
 
-    With a `probe` the text also writes that stage's result, to one more argument of every entry.
+    The template may use the names of `point`, and `probe` and `probe_parameter`. With a `probe` the
+    text also writes that stage's result, to an additional argument of every entry. Raises SpecError
+    for a header that does not exist.
     """
     try:
         body = _render_marked(template, {**point.values, **_probe_values(kernel, probe)})
@@ -89,36 +91,38 @@ def render(
 
 def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
     """`probe`, and `probe_parameter` for the end of a parameter list; both empty without one."""
-    writes = any(one.name == probe and one.writes for one in kernel.probes)
+    writes = any(each.name == probe and each.writes for each in kernel.probes)
     return {"probe": probe, "probe_parameter": ", float* __restrict__ probe_out" if writes else ""}
 
 
 def assemble(
     body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...]
 ) -> RenderedSource:
-    """The source of a text whose lines know where they came from; SpecError for a `gf/` header that is not there."""
+    """The source of a text with the origin of each line.
+
+    Raises SpecError for a `gf/` header that does not exist.
+    """
     flat = tuple(_flatten(body, include_dirs, set()))
-    text = "\n".join(one for one, _ in flat) + "\n"
+    text = "\n".join(text for text, _ in flat) + "\n"
     return RenderedSource(
         text=text,
         digest=text_digest(text),
         lines=tuple(line for _, line in flat),
-        unit=with_markers([one for one, _ in body], [line for _, line in body]),
+        unit=with_markers([text for text, _ in body], [line for _, line in body]),
         entries=tuple(dict.fromkeys(entries)),
-        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", one)) for one, _ in body),
+        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
     )
 
 
 def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
-    """The text with a `#line` marker wherever the origin does not simply go on by one."""
-    result, expected = [], None
-    for text, line in zip(texts, lines):
+    """The text, with a `#line` marker wherever the origin does not continue by one line."""
+    result: list[str] = []
+    expected: Line | None = None
+    for text, line in zip(texts, lines, strict=True):
         if line != expected and text.strip():
             result.append(f'#line {line.number} "{line.file}"')
-        if text.strip() or line == expected:
-            expected = Line(line.file, line.number + 1)
-        else:
-            expected = None
+        follows = bool(text.strip()) or line == expected
+        expected = Line(line.file, line.number + 1) if follows else None
         result.append(text)
     return "\n".join(result) + "\n"
 
@@ -131,32 +135,35 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    # Only the candidate's own names and `range` (the sandbox's, which is bounded).
+    # Nothing but `range` (the sandbox's, which is bounded) beside the candidate's own names.
     environment.globals = {"range": environment.globals["range"]}
     return environment
 
 
 @lru_cache(maxsize=64)
 def _jinja_template(text: str) -> jinja2.Template:
-    """Made once a template: nine tenths of what rendering a candidate would take."""
+    """Compiled once for each template: this takes nine times as long as rendering."""
     environment = _environment()
     return environment.from_string(_mark_lines(environment, text))
 
 
 def _render_marked(template: TemplateSpec, values: dict[str, object]) -> list[tuple[str, Line]]:
-    """Rendered lines with the template line each came from."""
+    """Rendered lines, each with the template's line that it comes from."""
     result: list[tuple[str, Line]] = []
     number = 1
     for rendered in _jinja_template(template.text).render(values).splitlines():
-        if found := _MARK.search(rendered):
-            number = int(found.group(1))
+        if mark := _MARK.search(rendered):
+            number = int(mark.group(1))
         result.append((_MARK.sub("", rendered).rstrip(), template.origin(number)))
         number += 1
     return _without_blank_runs(result)
 
 
 def _mark_lines(environment: jinja2.Environment, text: str) -> str:
-    """Put a mark before the first visible character of each line of plain text, where Jinja's own rules see none."""
+    """Mark each line of plain text, before its first visible character.
+
+    There a mark does not change how Jinja trims white space.
+    """
     plain = jinja2.Environment(keep_trailing_newline=True)
     result, number = [], 1
     for _, kind, value in plain.lexer.tokeniter(text, None):
@@ -168,8 +175,9 @@ def _mark_lines(environment: jinja2.Environment, text: str) -> str:
         for index, piece in enumerate(pieces):
             if piece.strip():
                 indent = len(piece) - len(piece.lstrip())
-                piece = f"{piece[:indent]}\ue000{number}\ue001{piece[indent:]}"
-            result.append(piece)
+                result.append(f"{piece[:indent]}\ue000{number}\ue001{piece[indent:]}")
+            else:
+                result.append(piece)
             if index < len(pieces) - 1:
                 result.append("\n")
                 number += 1
@@ -177,24 +185,27 @@ def _mark_lines(environment: jinja2.Environment, text: str) -> str:
 
 
 def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]:
-    """At most one blank line in a row: what a switched-off branch leaves behind is not part of the design."""
-    return [one for index, one in enumerate(lines) if one[0] or (index and lines[index - 1][0])]
+    """The lines with at most one blank line in a row; inactive branches leave several."""
+    return [line for index, line in enumerate(lines) if line[0] or (index and lines[index - 1][0])]
 
 
 def _flatten(
     lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str]
 ) -> Iterable[tuple[str, Line]]:
-    """Replace each `#include "gf/..."` by the header's text, once; `#include <...>` stays where it comes first."""
+    """Replace the first `#include "gf/..."` of each header by its text, and drop the others.
+
+    Of equal `#include <...>` lines only the first is kept.
+    """
     for text, line in lines:
-        found = _INCLUDE.match(text)
-        if not found and not _SYSTEM_INCLUDE.match(text):
+        include = _INCLUDE.match(text)
+        if not include and not _SYSTEM_INCLUDE.match(text):
             yield text, line
             continue
-        name = found.group(1) if found else "".join(text.split())
+        name = include.group(1) if include else "".join(text.split())
         if name in done:
             continue
         done.add(name)
-        if not found:
+        if not include:
             yield text, line
             continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
@@ -208,17 +219,17 @@ def _flatten(
 
 @lru_cache(maxsize=256)
 def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], ...]:
-    """A header's lines, read once while its file stays as it is."""
+    """A header's lines, cached until its file changes."""
     lines = [
-        (one.rstrip(), Line(name, number))
-        for number, one in enumerate(path.read_text().splitlines(), 1)
-        if not _PRAGMA_ONCE.match(one)
+        (text.rstrip(), Line(name, number))
+        for number, text in enumerate(path.read_text().splitlines(), 1)
+        if not _PRAGMA_ONCE.match(text)
     ]
     return tuple(_without_blank_runs(lines))
 
 
 def _line_of(error: BaseException) -> int | None:
-    """The template line that a rendering error came from, which Jinja puts into the traceback."""
+    """The template's line that raised a rendering error, from Jinja's traceback."""
     number, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":

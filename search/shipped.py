@@ -1,4 +1,4 @@
-"""Where the data lies that ships with the package: in a checkout, an editable install or a wheel."""
+"""Folders of the data that ships with the package, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 

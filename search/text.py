@@ -1,20 +1,15 @@
-"""Text for people: made harmless for terminals and logs, and kept short."""
+"""Text for people, made harmless for terminals and logs."""
 
 from __future__ import annotations
 
 import unicodedata
 
-HIDDEN_CATEGORIES = (
-    "Cc",
-    "Cf",
-    "Cs",
-    "Zl",
-    "Zp",
-)  # controls, direction marks, lone surrogates, odd line ends
+# Controls, direction marks, lone surrogates, unusual line ends.
+HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def visible(text: object) -> str:
-    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
+    """`text` with control characters written as escapes; line feeds and tabs are kept."""
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
@@ -24,7 +19,7 @@ def visible(text: object) -> str:
 
 
 def one_line(text: object) -> str:
-    """`text` made visible, on a single line."""
+    """`visible(text)` on a single line, with runs of white space as single spaces."""
     return " ".join(visible(text).split())
 
 

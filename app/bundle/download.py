@@ -25,8 +25,8 @@ from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, Scalar, Tensor, problem
-from greenfast.search.oracle.reference import Answer
+from greenfast.search.oracle.problem import Problem, Scalar, Tensor, lay_out
+from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name
@@ -201,7 +201,7 @@ def laid_out_workload(
         for argument in kernel.arguments
         if argument.kind == "input"
     }
-    return problem(kernel, template, point, case, Answer(zeros, {}))
+    return lay_out(kernel, template, point, case, CaseData(zeros, {}))
 
 
 def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import runner
 from greenfast.search.toolchain import CompileFailed
@@ -58,8 +58,8 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         raise SpecError(subject.sentence, code=subject.reason.value)
     _refuse_assembly(subject.source, f"template {template.name}")
     case = workload_case(context.workloads[0], plan.seed)
-    counted = problem(
-        kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False
+    counted = lay_out(
+        kernel, template, subject.point, case, case_data(kernel, case), optional_outputs=False
     )
     report = _compiled(
         services,

@@ -29,6 +29,7 @@ from greenfast.app.cli.profile import add_profile_commands
 from greenfast.app.cli.record import add_record_commands
 from greenfast.app.cli.search import add_search_commands
 from greenfast.app.cli.service import add_service_commands
+from greenfast.app.cli.toolkit import add_toolkit_commands
 from greenfast.app.cli.trial import add_trial_commands
 from greenfast.app.cli.verify import add_verify_commands
 from greenfast.app.service.worker import PREPARING
@@ -45,6 +46,7 @@ MENDED_BY_THE_CALLER = (
     "toolchain_missing",
     "toolchain_mixed",
     "toolchain_wrong",
+    "toolkit_not_installed",
     "database_locked",
     "database_readonly",
 )
@@ -75,6 +77,7 @@ def make_app() -> typer.Typer:
         add_profile_commands,
         add_probe_commands,
         add_doctor_commands,
+        add_toolkit_commands,
         add_champion_commands,
     ):
         add(made)

@@ -244,7 +244,15 @@ def show_search(detail: SearchDetailOut) -> None:
     out.print(
         table(
             ("search", "status", "trials", "took", ""),
-            [(detail.id, styled(detail.status), detail.trials_done, duration(detail.spent_s), queue or cause)],
+            [
+                (
+                    detail.id,
+                    styled(detail.status),
+                    detail.trials_done,
+                    duration(detail.spent_s),
+                    queue or cause,
+                )
+            ],
         )
     )
     rows = [("baseline", detail.baseline_trial), ("best", detail.best)]

@@ -31,8 +31,8 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import Items, KernelSpec
 from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.oracle.cases import derived_cases, workload_case
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
@@ -136,7 +136,7 @@ def gpu_row(
     workload = workload_case(kernel.workload(WORKLOAD), 0)
     try:
         for case in (*derived_cases(kernel, compiled, point.tiles, 0), workload):
-            laid_out = problem(kernel, template, point, case, answer(kernel, case))
+            laid_out = lay_out(kernel, template, point, case, case_data(kernel, case))
             loaded = LoadedProblem(source, laid_out)
             row.setdefault("registers", loaded.registers)
             row.setdefault("compile_s", round(time.perf_counter() - started, 3))

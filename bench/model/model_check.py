@@ -44,8 +44,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.recordings import file
 from greenfast.search.recordings.rules import time_us
 from greenfast.search.render import RenderedSource, render
@@ -70,7 +70,7 @@ def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource
     """Each candidate with its source and its problem on the workload."""
     kernel = catalogue.kernel("attention")
     case = workload_case(kernel.workload(WORKLOAD), 0)
-    reference, compiled = answer(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
+    reference, compiled = case_data(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
     fitted = [row for row in read_result("gpu_check")["rows"] if "candidate" in row]
     chosen = [sampled_candidate(kernel.name, row) for row in fitted[::FITTED_PERIOD]]
     for name, count in FRESH.items():
@@ -88,7 +88,7 @@ def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource
         yield (
             candidate,
             source,
-            problem(kernel, template, point, case, reference, optional_outputs=False),
+            lay_out(kernel, template, point, case, reference, optional_outputs=False),
         )
 
 

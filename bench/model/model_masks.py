@@ -37,7 +37,7 @@ from greenfast.search.gates.performance import bound_of
 from greenfast.search.kernels.spec import KernelSpec, Workload
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.verdict import Rejected
@@ -116,7 +116,7 @@ def timed(session: Session, workload: Workload, candidate: Candidate) -> Row:
     if any(entry.spill_bytes for entry in subject.cubin.entries):  # searches refuse them untimed
         return {**row, "failed": "spills"}
     case = workload_case(workload, SEED)
-    reference = target.answer(kernel, case) if target.measures else answer(kernel, case)
+    reference = target.case_data(kernel, case) if target.measures else case_data(kernel, case)
     laid_out = workload_problem(context, candidate, reference, case)
     timings = target.measure(subject.program, subject.cubin, [laid_out])
     if not isinstance(timings, tuple):

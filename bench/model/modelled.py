@@ -9,7 +9,7 @@ from bench.session import open_session, workload_problem
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.verdict import Timing
 
@@ -35,7 +35,7 @@ def modelled(rows: list[Row], workload: str = WORKLOAD) -> Iterator[Timing]:
     ) as session:
         kernel = session.catalogue.kernel("attention")
         context = session.context(kernel, kernel.workload(workload))
-        reference = answer(kernel, workload_case(context.workloads[0], 0))
+        reference = case_data(kernel, workload_case(context.workloads[0], 0))
         for row in rows:
             candidate = sampled_candidate(kernel.name, row)
             source = context.render(candidate)

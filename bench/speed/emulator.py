@@ -16,8 +16,8 @@ from bench.results import Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
@@ -51,7 +51,7 @@ def measure(
     point = resolve(template, candidate.parameters, compiled)
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     case = workload_case(workload, 0)
-    laid_out = problem(kernel, template, point, case, answer(kernel, case))
+    laid_out = lay_out(kernel, template, point, case, case_data(kernel, case))
     module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)
     run = emulated_run(laid_out, "forward", "bench", check=flavour == "checked")
     results = [

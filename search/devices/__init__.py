@@ -1,1 +1,1 @@
-"""Facts about GPUs, and what follows from them for a launch: clusters, occupancy."""
+"""Facts about GPUs, and the limits that they set on launches: clusters, occupancy."""

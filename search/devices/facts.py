@@ -1,4 +1,4 @@
-"""Facts about GPUs, read from targets/devices/*.toml. Each fact's source stands in its file."""
+"""Facts about GPUs, read from the .toml files beside this one, which name their sources."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from greenfast.search.kernels.tables import Table
 
 TENSOR_FORMATS = ("fp16", "bf16", "tf32", "e4m3", "e5m2", "int8")
 FOLDER = Path(__file__).parent
+KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU model. Per-SM and per-block limits are CUDA's; rates are the architecture's peaks."""
+    """A GPU model. Limits are CUDA's; rates are the architecture's peaks."""
 
     name: str
     title: str
@@ -25,7 +26,7 @@ class Device:
     registers_per_sm: int
     registers_per_block: int
     registers_per_thread: int
-    register_unit_per_warp: int  # registers are handed out to a warp in these
+    register_unit_per_warp: int  # a warp gets a multiple of this many registers
     threads_per_sm: int
     threads_per_block: int
     blocks_per_sm: int
@@ -38,7 +39,7 @@ class Device:
     fp32_flop_per_cycle_per_sm: int
     special_function_per_cycle_per_sm: int
     shared_bytes_per_cycle_per_sm: int
-    tensor_bf16_flop_per_cycle_per_sm: int = 0  # dense; 0: it has no such products, or nobody said
+    tensor_bf16_flop_per_cycle_per_sm: int = 0  # dense; 0: no such products, or unknown
     tensor_tf32_flop_per_cycle_per_sm: int = 0
     tensor_e4m3_flop_per_cycle_per_sm: int = 0
     tensor_e5m2_flop_per_cycle_per_sm: int = 0
@@ -47,14 +48,15 @@ class Device:
 
     @property
     def arch(self) -> str:
-        """The name that compilers know it by."""
+        """The compilers' name of the architecture: `sm_90`."""
         return f"sm_{self.sm}"
 
     def tensor_flop_per_cycle_per_sm(self, form: str) -> int:
-        """Of a format of TENSOR_FORMATS; 0: this GPU has no such products."""
+        """The rate for a format of TENSOR_FORMATS; 0 when the GPU has no such products."""
         if form not in TENSOR_FORMATS:
             raise unknown_name("tensor format", form, TENSOR_FORMATS)
-        return getattr(self, f"tensor_{form}_flop_per_cycle_per_sm")
+        rate: int = getattr(self, f"tensor_{form}_flop_per_cycle_per_sm")
+        return rate
 
 
 def device_names() -> tuple[str, ...]:
@@ -63,14 +65,11 @@ def device_names() -> tuple[str, ...]:
 
 @cache
 def device(name: str) -> Device:
-    """The facts of `h200`, `l4` ...; UsageError with the known ones."""
+    """The facts of a GPU by its name (`h200`, `l4`); UsageError when it is unknown."""
     if name not in device_names():
         raise unknown_name("device", name, device_names())
     table = Table.read(FOLDER / f"{name}.toml", f"devices/{name}.toml")
-    values = {}
-    for field in fields(Device):
-        kind = {"str": str, "int": int, "float": (int, float)}[str(field.type)]
-        values[field.name] = table.get(field.name, kind)
+    values = {field.name: table.get(field.name, KINDS[str(field.type)]) for field in fields(Device)}
     table.get("sources", list)
     table.finish()
     return Device(**values)

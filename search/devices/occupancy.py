@@ -1,7 +1,7 @@
-"""How many blocks of a kernel one SM holds, and what stops it from holding more.
+"""Occupancy: the number of a kernel's blocks that an SM holds, and the resource that limits it.
 
-Source: CUDA C++ Programming Guide, "Hardware Multithreading": registers are handed out to warps in units, shared
-memory to blocks with a reserved part each.
+Source: CUDA C++ Programming Guide, "Hardware Multithreading". Warps get registers in units, and
+each block of shared memory has a reserved part.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ SMEM_UNIT_BYTES = 128
 
 @dataclass(frozen=True)
 class Occupancy:
+    """Blocks of a kernel on an SM."""
+
     blocks_per_sm: int
     share: float  # resident threads / the SM's threads
     limited_by: str
 
 
 def occupancy(device: Device, registers: int, threads_per_block: int, smem_bytes: int) -> Occupancy:
-    """`smem_bytes`: static and dynamic of one block. 0 blocks when one does not fit."""
+    """The occupancy of a kernel; 0 blocks when none fits.
+
+    `registers` are per thread; `smem_bytes` is a block's static and dynamic shared memory.
+    """
     warps = -(-threads_per_block // 32)
     unit = device.register_unit_per_warp
     per_warp = max(unit, -(-registers * 32 // unit) * unit)

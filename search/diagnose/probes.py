@@ -21,7 +21,7 @@ from greenfast.search.kernels.probe_spec import ProbeSpec
 from greenfast.search.kernels.spec import KernelSpec, tile_names
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.oracle.cases import Case, derived_cases
-from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
 from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
@@ -211,8 +211,8 @@ def _tiles(subject: Subject, case: Case) -> dict[str, int]:
 
 def _problem(subject: Subject, stage: ProbeSpec | None, case: Case) -> Problem:
     """The case laid out, with the probe's output as the last argument."""
-    answer = subject.target.answer(subject.kernel, case)
-    laid_out = problem(subject.kernel, subject.template, subject.point, case, answer)
+    data = subject.target.case_data(subject.kernel, case)
+    laid_out = lay_out(subject.kernel, subject.template, subject.point, case, data)
     if stage is None or not stage.writes:
         return laid_out
     values = _values(subject, stage, case)
@@ -236,7 +236,7 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     if not callable(getattr(module, stage.reference, None)):
         raise SpecError(f"{where}: there is no such function", code="reference_failed")
     own = {tile: values[tile] for tile in (*_tiles(subject, case), *dict(stage.values))}
-    inputs = subject.target.answer(subject.kernel, case).inputs
+    inputs = subject.target.case_data(subject.kernel, case).inputs
     written = _written(tensor, execution.outputs[tensor.name])
     try:
         right = getattr(module, stage.reference)(
@@ -332,7 +332,7 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     """The candidate's own outputs, as the correctness gate sees them."""
     case = execution.problem.case
     checks, reason = compare_output(subject, execution)
-    right = subject.target.answer(subject.kernel, case).outputs
+    right = subject.target.case_data(subject.kernel, case).outputs
     wrong = round(
         sum(right[check.output].value.size * (check.share_out_of_bound or 0.0) for check in checks)
     )

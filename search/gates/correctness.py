@@ -17,8 +17,8 @@ from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
-from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
-from greenfast.search.oracle.reference import Expected, expect, frobenius_norm
+from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
+from greenfast.search.oracle.reference import Expected, frobenius_norm, precompute
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (
@@ -125,11 +125,12 @@ def _lengths(case: Case) -> Hashable:
 
 def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
     cases = list(cases)
-    expect(subject.kernel, cases)
-    answers = [(case, subject.target.answer(subject.kernel, case)) for case in cases]
-    with compute_turns.turn(max((one.nbytes for _, one in answers), default=0)):
+    precompute(subject.kernel, cases)
+    data = [subject.target.case_data(subject.kernel, case) for case in cases]
+    with compute_turns.turn(max((each.nbytes for each in data), default=0)):
         return [
-            problem(subject.kernel, subject.template, subject.point, *answer) for answer in answers
+            lay_out(subject.kernel, subject.template, subject.point, case, each)
+            for case, each in zip(cases, data, strict=True)
         ]
 
 
@@ -165,7 +166,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     if execution.failure is not None:
         sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
-    right = subject.target.answer(subject.kernel, case)
+    right = subject.target.case_data(subject.kernel, case)
     images = [
         (one, execution.outputs[one.name])
         for one in execution.problem.tensors

@@ -14,7 +14,7 @@ from greenfast.search.acceptance import (
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, problem
+from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.targets.base import Execution, Failure, Rival
 from greenfast.search.verdict import (
     Failed,
@@ -89,12 +89,12 @@ def timed_problems(subject: Subject) -> tuple[Problem, ...]:
     cases = [workload_case(workload, subject.seed) for workload in subject.workloads]
     return tuple(
         replace(
-            problem(
+            lay_out(
                 subject.kernel,
                 subject.template,
                 subject.point,
                 case,
-                subject.target.answer(subject.kernel, case),
+                subject.target.case_data(subject.kernel, case),
                 optional_outputs=False,
             ),
             mode=subject.conditions.mode,

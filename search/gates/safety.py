@@ -8,8 +8,8 @@ from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.oracle.cases import Case, derived_cases
-from greenfast.search.oracle.problem import Problem, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.targets.base import Checked, Runner
 from greenfast.search.text import file_line
 from greenfast.search.verdict import (
@@ -139,7 +139,9 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
     }
     return [
-        problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+        lay_out(
+            subject.kernel, subject.template, subject.point, case, case_data(subject.kernel, case)
+        )
         for case in reversed(cases.values())
     ]
 

@@ -1,1 +1,1 @@
-"""What authors write: kernels and their templates, read, checked and kept as frozen values."""
+"""The files that authors write: kernels and their templates, read, checked and frozen."""

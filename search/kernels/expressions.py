@@ -1,13 +1,14 @@
-"""The expressions that kernel.toml and template files may hold: arithmetic over names, nothing else.
+"""The expressions in kernel.toml and template files: arithmetic over names, and nothing else.
 
-They are parsed under an allow-list of syntax (no attributes, no calls but the few listed, powers only to small
-constants), and only then compiled: a space asks for some of them a hundred thousand times.
+They are parsed under an allow-list of syntax: no attributes, calls of a few listed functions only,
+and powers to small constants only. Then they are compiled, since a space evaluates some of them a
+hundred thousand times.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
@@ -67,14 +68,14 @@ _ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functi
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression; `names` are the free names it needs, `where` the file and key it stands at."""
+    """A checked expression; `names` are its free names, `where` its file and key."""
 
     text: str
     names: frozenset[str]
     where: str = ""
 
     def __call__(self, values: Mapping[str, Value]) -> Any:
-        """Its value; SpecError for a division by zero, a missing name or a mismatch of types."""
+        """The value; SpecError for a division by zero, a missing name or unsuitable types."""
         try:
             return eval(_compiled(self.text), {"__builtins__": {}, **_FUNCTIONS}, values)
         except NameError as error:
@@ -86,7 +87,7 @@ class Expression:
 
 
 def expression(text: str | int | float | bool, where: str) -> Expression:
-    """Parse and check `text`; `where` names the file and key for the author. SpecError when it is not allowed."""
+    """Parse and check `text`, from the file and key `where`; SpecError when it is invalid."""
     text = str(text)
     if len(text) > LONGEST_EXPRESSION:
         raise SpecError(
@@ -105,19 +106,19 @@ def expression(text: str | int | float | bool, where: str) -> Expression:
     return Expression(text, frozenset(names), where)
 
 
-def require_names(found: Expression, known: set[str] | frozenset[str]) -> None:
-    """Refuse, at load, an expression over names that will not be there."""
-    missing = sorted(found.names - known)
+def require_names(checked: Expression, known: Set[str]) -> None:
+    """SpecError when the expression uses a name that is not among `known`."""
+    missing = sorted(checked.names - known)
     if missing:
         raise SpecError(
-            f"{found.where}: {found.text!r} uses the unknown name {missing[0]!r}",
+            f"{checked.where}: {checked.text!r} uses the unknown name {missing[0]!r}",
             code="unknown_name",
             mend="known: " + ", ".join(sorted(known)),
         )
 
 
 def _refusal(node: ast.AST) -> str:
-    """Why this piece of syntax may not stand in an expression; empty when it may."""
+    """The reason why an expression must not contain this node; empty when it may."""
     if not isinstance(node, _NODES):
         return f"{type(node).__name__} is not allowed"
     if isinstance(node, ast.Call) and (
@@ -141,7 +142,7 @@ def _refusal(node: ast.AST) -> str:
 
 
 def _power_refusal(node: ast.BinOp) -> str:
-    """Powers stay small: a constant exponent, and no power inside a power."""
+    """The reason why a power may become too large; empty when it cannot."""
     exponent = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
     if (
         not isinstance(exponent, ast.Constant)

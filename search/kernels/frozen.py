@@ -1,8 +1,8 @@
-"""The files that a search ran with: what rendering, checking, bundling and verifying read.
+"""The files that a search ran with, for rendering, checking, bundling and verifying later.
 
-They are laid out as a template root is (`attention/kernel.toml`, `include/gf/mma.cuh`), so that a
-frozen kernel loads like any other. A reference.py of another kernel that this one builds on lies
-beside its own, as it does in a bundle.
+They are laid out like a template root (`attention/kernel.toml`, `include/gf/mma.cuh`), so that a
+frozen kernel loads like any other. The texts of other references that it imports are beside its
+own, as in a bundle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INCLUDE = "include"
 
 @dataclass(frozen=True)
 class KernelFiles:
-    """Texts by their path below a template root, in the order of the paths."""
+    """(path below a template root, text) of each file, in the order of the paths."""
 
     files: tuple[tuple[str, str], ...]
 
@@ -43,16 +43,16 @@ class KernelFiles:
         return digest(self.manifest)
 
     def parts(self) -> tuple[KernelFiles, KernelFiles]:
-        """The kernel's folder, and the headers, which most kernels share."""
+        """The kernel's folder, and the headers, which kernels share."""
         headers = tuple(file for file in self.files if file[0].startswith(f"{INCLUDE}/"))
         kernel = tuple(file for file in self.files if file not in headers)
         return KernelFiles(kernel), KernelFiles(headers)
 
 
 def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFiles:
-    """The files of a kernel as they are now.
+    """The current files of a kernel.
 
-    UsageError when its reference.py was changed since `kernel` was loaded.
+    Raises UsageError when its reference.py changed after `kernel` was loaded.
     """
     name, folder = kernel.folder.name, kernel.folder
     paths = {
@@ -73,7 +73,7 @@ def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFile
 
 
 def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
-    """The `gf/` headers; of two with one name that of the earlier folder, as rendering does."""
+    """The `gf/` headers by path. Like rendering, it prefers earlier folders."""
     texts: dict[str, str] = {}
     for folder in include_dirs:
         for path in (folder / HEADERS).rglob("*"):
@@ -84,11 +84,11 @@ def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
 
 
 def frozen_catalogue(files: KernelFiles, cache: Path) -> Catalogue:
-    """A catalogue of the frozen kernel alone. Its files are written below `cache`, once a content.
+    """A catalogue of the frozen kernel alone; its files are written below `cache`.
 
-    Its reference.py is run like that of any kernel on the template path: it comes from our own
-    database, which is trusted as the data folder is. What lies in the cache is compared with the
-    database each time, and written again if it differs.
+    Its reference.py runs like any other: it comes from greenfast's database, which is as trusted as
+    the data folder. Files in the cache are compared with `files` each time and rewritten when they
+    differ. Raises Fault when they cannot be written.
     """
     kernel, headers = (_written(part, cache) for part in files.parts())
     return Catalogue([kernel], [headers / INCLUDE])
@@ -118,7 +118,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _write(folder: Path, files: KernelFiles) -> None:
-    """Whole or not at all; another process may write the same at the same time."""
+    """Write all files or none; another process may write the same ones at the same time."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=folder.parent))

@@ -1,7 +1,7 @@
-"""What a kernel says of its probes, and a template of those that it has; read from TOML.
+"""The probes of a kernel, and which of them a template has; read from TOML.
 
-A *probe* is a template rendered once more so that it also writes the result of one of its stages, which is compared
-with a reference of that stage. Probes stand in the order of the stages.
+A *probe* is a template rendered once more, so that it also writes the result of one of its stages.
+That result is compared with a reference of the stage. Probes are in the order of the stages.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class ProbeSpec:
     name: str
     doc: str
     bound: str  # of the error, in words
-    suspect: str  # where to look when this stage is the first that is wrong
+    suspect: str  # where to look when this is the first wrong stage
     reference: str  # a function of the kernel's reference.py
-    of: str  # the kernel's output that is compared; "": one of the probe's own, float32
+    of: str  # the kernel's output that is compared; "": the probe's own output, float32
     shape: tuple[Expression, ...]  # of the probe's own output
     axes: tuple[str, ...]  # names, for the report
-    tiles: Named  # axes that are tiled: how many elements a tile
-    values: Named  # names that a template may define otherwise
-    labels: tuple[tuple[str, tuple[str, ...]], ...]  # names of an axis's positions
+    tiles: Named  # elements a tile, for each tiled axis
+    values: Named  # defaults of names that a template may redefine
+    labels: tuple[tuple[str, tuple[str, ...]], ...]  # by axis: names of its positions
 
     @property
     def writes(self) -> bool:
-        """Whether the entries take one more argument, `float* probe_out`."""
+        """Whether the entries take an additional argument, `float* probe_out`."""
         return not self.of
 
 
 @dataclass(frozen=True)
 class TemplateProbe:
-    """A probe that a template has, for the parameters for which `when` holds."""
+    """A probe that a template has for parameters for which `when` holds."""
 
     name: str
     when: Expression | None
@@ -48,14 +48,17 @@ class TemplateProbe:
 
 
 def read_probes(table: Table, known: Set[str]) -> tuple[ProbeSpec, ...]:
-    """[probes.NAME] of a kernel.toml; `known` are the names of its dims, options, constants and tiles."""
-    return tuple(_probe(name, one, known) for name, one in table.named("probes"))
+    """[probes.NAME] of a kernel.toml.
+
+    `known` are the names of its dims, options, constants and tiles.
+    """
+    return tuple(_probe(name, entry, known) for name, entry in table.named("probes"))
 
 
 def _probe(name: str, table: Table, known: Set[str]) -> ProbeSpec:
     of = table.get("of", str, "")
     axes = table.strings("axes")
-    found = ProbeSpec(
+    probe = ProbeSpec(
         name,
         table.get("doc", str),
         table.get("bound", str),
@@ -69,20 +72,21 @@ def _probe(name: str, table: Table, known: Set[str]) -> ProbeSpec:
         tuple((key, tuple(texts)) for key, texts in table.table("labels").items()),
     )
     table.finish()
-    if bool(of) == bool(found.shape):
+    if bool(of) == bool(probe.shape):
         raise SpecError(
-            f"{table.where}: a shape, or `of` with the name of an output", code="bad_spec"
-        )
-    strange = {key for key, _ in (*found.tiles, *found.labels)} - set(axes)
-    for one in (*(size for _, size in (*found.tiles, *found.values)), *found.shape):
-        require_names(one, known | {key for key, _ in found.values})
-    if strange:
-        raise SpecError(
-            f"{table.where}: {min(strange)!r} is none of the axes",
+            f"{table.where}: give either a shape, or `of` with the name of an output",
             code="bad_spec",
-            mend=", ".join(axes),
         )
-    return found
+    for size in (*(size for _, size in (*probe.tiles, *probe.values)), *probe.shape):
+        require_names(size, known | {key for key, _ in probe.values})
+    unknown = {key for key, _ in (*probe.tiles, *probe.labels)} - set(axes)
+    if unknown:
+        raise SpecError(
+            f"{table.where}: {min(unknown)!r} is none of the axes",
+            code="bad_spec",
+            mend="known: " + ", ".join(axes),
+        )
+    return probe
 
 
 def _named(table: Table) -> Named:
@@ -92,42 +96,42 @@ def _named(table: Table) -> Named:
 def read_template_probes(
     table: Table, known: Set[str], run_known: Set[str]
 ) -> tuple[tuple[TemplateProbe, ...], Expression | None]:
-    """[probes] of a template: the probes that it has, and `warp_rows`, the rows of a tile that one warp owns."""
-    warp_rows = table.expression("warp_rows", None)
+    """[probes] of a template: its probes, and `warp_rows`, the rows of a tile that a warp owns."""
+    warp_rows = table.optional_expression("warp_rows")
     if warp_rows is not None:
         require_names(warp_rows, known)
-    found = []
+    probes = []
     for name, data in table.items():
         if name == "warp_rows":
             continue
-        one = Table(data, f"{table.where} {name}")
-        when = one.expression("when", None)
+        entry = Table(data, f"{table.where} {name}")
+        when = entry.optional_expression("when")
         if when is not None:
             require_names(when, known)
-        values = tuple((key, value) for key, value in _named(one) if key != "when")
+        values = tuple((key, value) for key, value in _named(entry) if key != "when")
         for _, value in values:
             require_names(value, run_known)
-        found.append(TemplateProbe(name, when, values))
-    return tuple(found), warp_rows
+        probes.append(TemplateProbe(name, when, values))
+    return tuple(probes), warp_rows
 
 
 def check_template_probes(
-    where: str, having: tuple[TemplateProbe, ...], probes: tuple[ProbeSpec, ...]
+    where: str, template_probes: tuple[TemplateProbe, ...], probes: tuple[ProbeSpec, ...]
 ) -> None:
-    """SpecError for a probe, or a value of one, that the kernel does not know."""
+    """SpecError for a probe, or a probe's value, that the kernel does not define."""
     known = {probe.name: probe for probe in probes}
-    for one in having:
-        if one.name not in known:
+    for probe in template_probes:
+        if probe.name not in known:
             raise SpecError(
-                f"{where}, [probes]: unknown probe {one.name!r}",
+                f"{where}, [probes]: unknown probe {probe.name!r}",
                 code="unknown_probe",
                 mend="known: " + ", ".join(known),
             )
-        names = [name for name, _ in known[one.name].values]
-        for name, _ in one.values:
+        names = [name for name, _ in known[probe.name].values]
+        for name, _ in probe.values:
             if name not in names:
                 raise SpecError(
-                    f"{where}, [probes] {one.name}: unknown value {name!r}",
+                    f"{where}, [probes] {probe.name}: unknown value {name!r}",
                     code="unknown_name",
                     mend="known: " + ", ".join(names),
                 )

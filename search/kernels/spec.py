@@ -1,7 +1,8 @@
-"""What a kernel and its templates say of themselves, as frozen values (read from TOML by search/kernels/catalogue.py).
+"""The specifications of kernels and templates, as frozen values.
 
-A *kernel* is an operation (`attention`): dims, options, arguments, workloads, checks. A *template* is one way to
-write it: parameters, constraints, launches, presets. Sizes are elements unless a name says bytes.
+A *kernel* is an operation (`attention`): dims, options, arguments, workloads, checks. A *template*
+is one way to write it: parameters, constraints, launches, presets. Sizes are in elements unless a
+name ends in `bytes`. kernel_file.py and template_file.py read them from TOML.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.template_text import Line
 
 Items = tuple[tuple[str, Value], ...]
+ONE = Expression("1", frozenset())
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Dim:
-    """A size. `compile` dims are baked into a candidate's text, `run` dims are arguments of the launch."""
+    """A size of the operation.
+
+    `compile` dims are constants in a candidate's text; `run` dims are arguments of the launch.
+    """
 
     name: str
     time: str  # "compile" | "run"
@@ -45,19 +50,18 @@ class Argument:
 
     name: str
     kind: str  # "input" | "output" | "scalar"
-    dtype: str  # "fp16" | "bf16" | "float32" | "int32" | "int64" | "uint8"; "dtype": the option's value
+    dtype: str  # fp16 | bf16 | float32 | int32 | int64 | uint8; "dtype": the option's value
     shape: tuple[str, ...]  # names of dims; empty for scalars
-    value: Expression | None  # scalars: over dims, constants
-    stride_of: (
-        tuple[str, int] | None
-    )  # scalars written stride(q, 0): element stride of an argument's axis
+    value: Expression | None  # of scalars, over dims and constants
+    # Of scalars written as stride(q, 0): the argument and axis whose element stride it is.
+    stride_of: tuple[str, int] | None
     optional: bool
-    contiguous: bool  # never given padded or permuted strides
+    contiguous: bool  # its strides are never padded or permuted
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One named shape and option set; every dim and option has its value."""
+    """A named shape and option set; every dim and option has a value."""
 
     name: str
     title: str
@@ -65,14 +69,14 @@ class Workload:
     options: Items
 
     def compile_time(self, kernel: KernelSpec) -> Items:
-        """The values that a candidate's text is rendered for: compile-time dims, then options."""
+        """The values that a candidate's text contains: compile-time dims, then options."""
         compiled = {dim.name for dim in kernel.dims if dim.time == "compile"}
-        return tuple(one for one in self.dims if one[0] in compiled) + self.options
+        return tuple(item for item in self.dims if item[0] in compiled) + self.options
 
 
 @dataclass(frozen=True)
 class Check:
-    """A case that every candidate is checked on; sizes may depend on its tiles."""
+    """A case on which every candidate is checked; sizes may depend on its tiles."""
 
     name: str
     dims: tuple[tuple[str, Expression], ...]
@@ -95,11 +99,11 @@ class Parameter:
     values: tuple[Value, ...]
     default: Value
     doc: str
-    numerics_same: bool  # results are bit for bit the same whatever the value
-    when: Expression | None  # active only then; otherwise it takes its default
+    numerics_same: bool  # results are bit for bit the same for all values
+    when: Expression | None  # it is active only when this holds; else it has its default
 
     def parse(self, text: str) -> Value:
-        """The value that a person wrote on a command line; UsageError with the allowed ones."""
+        """The value that `text` names on a command line; UsageError when there is none."""
         for value in self.values:
             if str(value).lower() == text.strip().lower():
                 return value
@@ -120,12 +124,9 @@ class LaunchSpec:
     grid: tuple[Expression, Expression, Expression]
     block: tuple[Expression, Expression, Expression]
     smem_dynamic_bytes: Expression
-    cluster: tuple[Expression, Expression, Expression] = (
-        Expression("1", frozenset()),
-    ) * 3  # in blocks
-    when: Expression | None = (
-        None  # over parameters and locals: the entry exists, and is launched, only then
-    )
+    cluster: tuple[Expression, Expression, Expression] = (ONE, ONE, ONE)  # in blocks
+    # Over parameters and locals: the entry exists, and is launched, only when this holds.
+    when: Expression | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Workspace:
     name: str
     bytes: Expression
     zero_fill: bool
-    when: Expression | None = None  # over parameters and locals: an argument only then
+    when: Expression | None = None  # over parameters and locals: it exists only when this holds
 
 
 @dataclass(frozen=True)
@@ -164,55 +165,56 @@ class TemplateSpec:
     workspaces: tuple[Workspace, ...]
     presets: tuple[Preset, ...]
     deterministic: bool
-    text: str  # the .cu.j2 itself with its parts, so that an identity covers it
-    lines: tuple[Line, ...]  # where each line of the text stands
+    text: str  # the .cu.j2 with its parts, so that an identity covers it
+    lines: tuple[Line, ...]  # the origin of each line of the text
     path: Path
     probes: tuple[TemplateProbe, ...] = ()
-    deterministic_when: Expression | None = (
-        None  # over parameters: two runs of other points may differ in last bits
-    )
-    warp_rows: Expression | None = (
-        None  # rows of a tile that one warp owns, where a report may name warps
-    )
+    # Over parameters: two runs of points for which it does not hold may differ in their last bits.
+    deterministic_when: Expression | None = None
+    # Rows of a tile that a warp owns, so that a report can name warps.
+    warp_rows: Expression | None = None
 
     DIGEST_EXCLUDES = frozenset({"path", "lines"})
 
     @property
     def files(self) -> dict[str, Path]:
-        """The template's file and its parts, by the names that messages call them by."""
+        """The template's file and its parts, by the names that messages use."""
         return {
             name: self.path.parent.parent / name
             for name in dict.fromkeys(line.file for line in self.lines)
         }
 
     def origin(self, number: int) -> Line:
-        """Where line `number` of the text stands, from 1; the last line for what follows it."""
+        """The origin of line `number` of the text, from 1; the last line's for larger numbers."""
         return self.lines[min(number, len(self.lines)) - 1]
 
     def parameter(self, name: str) -> Parameter:
-        for one in self.parameters:
-            if one.name == name:
-                return one
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
         raise unknown_name(
-            "parameter", name, [p.name for p in self.parameters], where=f"template {self.name}"
+            "parameter",
+            name,
+            [parameter.name for parameter in self.parameters],
+            where=f"template {self.name}",
         )
 
     def preset(self, name: str) -> Preset:
-        for one in self.presets:
-            if one.name == name:
-                return one
+        for preset in self.presets:
+            if preset.name == name:
+                return preset
         raise unknown_name(
-            "preset", name, [p.name for p in self.presets], where=f"template {self.name}"
+            "preset", name, [preset.name for preset in self.presets], where=f"template {self.name}"
         )
 
     def launched(self, values: Mapping[str, Value]) -> tuple[LaunchSpec, ...]:
-        """The launches that a point has; `values` are its parameters and locals."""
+        """The launches of a point; `values` holds its parameters and locals."""
         return tuple(
             launch for launch in self.launches if launch.when is None or launch.when(values)
         )
 
     def scratch(self, values: Mapping[str, Value]) -> tuple[Workspace, ...]:
-        """The workspaces that a point has."""
+        """The workspaces of a point; `values` holds its parameters and locals."""
         return tuple(
             workspace
             for workspace in self.workspaces
@@ -220,25 +222,29 @@ class TemplateSpec:
         )
 
     def check_supports(self, workload: Workload) -> None:
-        """Refuse, before anything is compiled, a workload that this template cannot serve."""
-        have = {**dict(workload.dims), **dict(workload.options)}
+        """UsageError when this template cannot compute the workload."""
+        workload_values = dict((*workload.dims, *workload.options))
         for name, values in self.supports:
-            if have[name] not in values:
+            if workload_values[name] not in values:
                 raise UsageError(
-                    f"template {self.name} does not support {name}={have[name]} of workload {workload.name}",
+                    f"template {self.name} does not support {name}={workload_values[name]} "
+                    f"of workload {workload.name}",
                     code="unsupported_workload",
                     mend=f"{name} may be " + ", ".join(map(str, values)),
                 )
 
 
 def tile_names(templates: Iterable[TemplateSpec]) -> tuple[str, ...]:
-    """What a kernel's checks may be sized by: the names that its templates give their tiles; 1 where one gives none."""
-    return tuple(dict.fromkeys(name for one in templates for name, _ in one.tiles))
+    """Names of tiles, by which a kernel's checks may be sized.
+
+    A template without a tile of that name counts as having a tile of 1.
+    """
+    return tuple(dict.fromkeys(name for template in templates for name, _ in template.tiles))
 
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """An operation to compute, with everything that is needed to check and time it."""
+    """An operation to compute, with the data needed to check and time it."""
 
     name: str
     title: str
@@ -249,46 +255,51 @@ class KernelSpec:
     constants: tuple[tuple[str, Expression], ...]
     work_flop: Expression
     work_bytes: Expression
-    pointer_bytes: int  # every tensor starts at a multiple of this
-    stride_elements: int  # row, head and batch strides are multiples of this
+    pointer_bytes: int  # every tensor starts at a multiple of it
+    stride_elements: int  # row, head and batch strides are multiples of it
     workloads: tuple[Workload, ...]
     checks: tuple[Check, ...]
     templates: tuple[TemplateSpec, ...]
     reference_text: str
     folder: Path
     probes: tuple[ProbeSpec, ...] = ()  # in the order of the stages
-    probe_cases: tuple[str, ...] = ()  # names of checks that they run on
-    reference_uses: tuple[
-        tuple[str, str], ...
-    ] = ()  # kernels that reference.py builds on, each with its reference.py
+    probe_cases: tuple[str, ...] = ()  # names of the checks on which probes run
+    # Kernels whose reference.py this one imports: name and text.
+    reference_uses: tuple[tuple[str, str], ...] = ()
 
     DIGEST_EXCLUDES = frozenset({"folder"})
     DIGEST_WHEN_SET = frozenset({"reference_uses"})
 
     @property
     def reference_files(self) -> dict[str, str]:
-        """Texts by file name, as they stand in a bundle: reference.py, and those that it imports."""
+        """Texts by file name, as in a bundle: reference.py, and the references that it imports."""
         used = {f"{importable_name(name)}.py": text for name, text in self.reference_uses}
         return {"reference.py": self.reference_text, **used}
 
     def workload(self, name: str) -> Workload:
-        for one in self.workloads:
-            if one.name == name:
-                return one
+        for workload in self.workloads:
+            if workload.name == name:
+                return workload
         raise unknown_name(
-            "workload", name, [w.name for w in self.workloads], where=f"kernel {self.name}"
+            "workload",
+            name,
+            [workload.name for workload in self.workloads],
+            where=f"kernel {self.name}",
         )
 
     def template(self, name: str) -> TemplateSpec:
-        for one in self.templates:
-            if one.name == name:
-                return one
+        for template in self.templates:
+            if template.name == name:
+                return template
         raise unknown_name(
-            "template", name, [t.name for t in self.templates], where=f"kernel {self.name}"
+            "template",
+            name,
+            [template.name for template in self.templates],
+            where=f"kernel {self.name}",
         )
 
     def preset(self, reference: str) -> tuple[TemplateSpec, Preset]:
-        """The point that `template:preset` names."""
+        """The template and preset that `template:preset` names; UsageError when unknown."""
         template_name, separator, preset_name = reference.partition(":")
         if not separator:
             raise UsageError(
@@ -302,7 +313,7 @@ class KernelSpec:
     def values_of(
         self, dims: Mapping[str, Value], options: Mapping[str, Value]
     ) -> dict[str, Value]:
-        """Dims, options and constants by name: what launch and work expressions are computed over."""
+        """Dims, options and constants by name, over which expressions are computed."""
         values: dict[str, Value] = {**dims, **options}
         for name, constant in self.constants:
             values[name] = constant(values)

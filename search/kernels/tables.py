@@ -1,7 +1,8 @@
-"""Reading TOML strictly: every key is asked for by name, and a key that nobody asked for is refused."""
+"""Reading TOML strictly: every key is read by name, and unread keys are refused."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,21 +10,35 @@ from typing import Any
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, expression
 
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _REQUIRED = object()
 
 
+def checked_name(text: str, where: str) -> str:
+    """`text` if it is a valid name; else SpecError."""
+    if not _NAME.match(text):
+        raise SpecError(
+            f"{where}: the name {text!r}; names are small letters, digits and _", code="bad_spec"
+        )
+    return text
+
+
 class Table:
-    """A TOML table that remembers where it stands and which of its keys were read."""
+    """A TOML table that remembers its place in the file and which of its keys were read.
+
+    Its methods raise SpecError for missing keys and unsuitable values.
+    """
 
     def __init__(self, data: Any, where: str) -> None:
         if not isinstance(data, dict):
             raise SpecError(f"{where}: a table is needed here", code="bad_spec")
         self._data = data
-        self._asked: set[str] = set()
+        self._read: set[str] = set()
         self.where = where
 
     @classmethod
     def read(cls, path: Path, shown_as: str) -> Table:
+        """The table of a file, which messages call `shown_as`."""
         try:
             return cls(tomllib.loads(path.read_text("utf-8")), shown_as)
         except FileNotFoundError as error:
@@ -36,8 +51,8 @@ class Table:
             ) from error
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
-        """The value of `key`, checked to be of `kind` (bool is no int here)."""
-        self._asked.add(key)
+        """The value of `key`, which must be of `kind`; a bool is not an int here."""
+        self._read.add(key)
         if key not in self._data:
             if default is _REQUIRED:
                 raise SpecError(f"{self.where}: {key!r} is missing", code="bad_spec")
@@ -45,12 +60,13 @@ class Table:
         value = self._data[key]
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            names = " or ".join(one.__name__ for one in kinds)
+            names = " or ".join(each.__name__ for each in kinds)
             raise SpecError(f"{self.where}: {key} must be {names}, not {value!r}", code="bad_spec")
         return value
 
     def one_of(self, key: str, choices: tuple[str, ...], default: Any = _REQUIRED) -> str:
-        value = self.get(key, str, default)
+        """The value of `key`, which must be one of `choices`."""
+        value: str = self.get(key, str, default)
         if value not in choices:
             raise SpecError(
                 f"{self.where}: {key} = {value!r}; it may be " + ", ".join(choices), code="bad_spec"
@@ -58,44 +74,48 @@ class Table:
         return value
 
     def strings(self, key: str, default: Any = _REQUIRED) -> tuple[str, ...]:
-        found = self.get(key, list, default)
-        if not all(isinstance(one, str) for one in found):
+        values = self.get(key, list, default)
+        if not all(isinstance(value, str) for value in values):
             raise SpecError(f"{self.where}: {key} must be a list of strings", code="bad_spec")
-        return tuple(found)
+        return tuple(values)
 
-    def expression(self, key: str, default: Any = _REQUIRED) -> Expression | None:
+    def expression(self, key: str, default: Any = _REQUIRED) -> Expression:
         text = self.get(key, (str, int, float, bool), default)
-        return None if text is None else expression(text, f"{self.where}, {key}")
+        return expression(text, f"{self.where}, {key}")
+
+    def optional_expression(self, key: str) -> Expression | None:
+        self._read.add(key)
+        return self.expression(key) if key in self._data else None
 
     def table(self, key: str) -> Table:
-        """A sub-table; empty when it is not there."""
+        """A sub-table; empty when the key is missing."""
         return Table(self.get(key, dict, {}), f"{self.where}, [{key}]")
 
     def tables(self, key: str) -> tuple[Table, ...]:
-        """An array of tables, each knowing its number."""
-        found = self.get(key, list, [])
+        """An array of tables; messages number them from 1."""
         return tuple(
-            Table(one, f"{self.where}, [[{key}]] {number}") for number, one in enumerate(found, 1)
+            Table(data, f"{self.where}, [[{key}]] {number}")
+            for number, data in enumerate(self.get(key, list, []), 1)
         )
 
     def named(self, key: str) -> tuple[tuple[str, Table], ...]:
-        """[key.NAME] tables, in order."""
-        outer = self.get(key, dict, {})
+        """The [key.NAME] tables, in order."""
         return tuple(
-            (name, Table(one, f"{self.where}, [{key}.{name}]")) for name, one in outer.items()
+            (name, Table(data, f"{self.where}, [{key}.{name}]"))
+            for name, data in self.get(key, dict, {}).items()
         )
 
     def items(self) -> tuple[tuple[str, Any], ...]:
-        """All keys as they stand: for tables whose keys are names of the author's choice."""
-        self._asked.update(self._data)
+        """All keys with their values, for tables whose keys are the author's own names."""
+        self._read.update(self._data)
         return tuple(self._data.items())
 
     def finish(self) -> None:
-        """Refuse what nobody asked for: a misspelt key must not be silently without effect."""
-        extra = sorted(set(self._data) - self._asked)
+        """Refuse unread keys, so that a misspelt key does not go unnoticed."""
+        extra = sorted(set(self._data) - self._read)
         if extra:
             raise SpecError(
                 f"{self.where}: unknown key {extra[0]!r}",
                 code="unknown_key",
-                mend="known: " + ", ".join(sorted(self._asked)),
+                mend="known: " + ", ".join(sorted(self._read)),
             )

@@ -1,8 +1,8 @@
-"""A template's text: its file with its parts put in, each line knowing where it stands.
+"""A template's text: its file with its parts inserted, and the origin of each line.
 
-A *part* is a file in the folder that has the template's name. Where `{% include "mma/softmax.cu.j2" %}` stands alone on
-a line of mma.cu.j2, the lines of mma/softmax.cu.j2 take that line's place before Jinja sees the text: what a part sets is
-known to what follows, as it would be in one file.
+A *part* is a file in the folder that has the template's name. A line of mma.cu.j2 that consists of
+`{% include "mma/softmax.cu.j2" %}` is replaced by the lines of mma/softmax.cu.j2 before Jinja reads
+the text. Names that a part sets are therefore known after it, as they would be in one file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PART_NAME = r"[a-z][a-z0-9_]{0,47}\.cu\.j2"
 
 @dataclass(frozen=True)
 class Line:
-    """Where a line of text came from: a file as its author knows it, and its line there."""
+    """The origin of a line of text: a file, as its author knows it, and the line number there."""
 
     file: str
     number: int
@@ -28,23 +28,26 @@ class Line:
 
 @dataclass(frozen=True)
 class TemplateText:
+    """A text and the origin of each of its lines, as `text.split("\n")` counts them."""
+
     text: str
-    lines: tuple[
-        Line, ...
-    ]  # of text.split("\n"), so that there is one behind the last newline, too
+    lines: tuple[Line, ...]
 
 
 def read_template_text(folder: Path, name: str) -> TemplateText:
-    """The text of template `name` in a kernel's folder; SpecError for a file or an include that is not as it should be."""
-    found: list[tuple[str, Line]] = []
+    """The text of template `name` in a kernel's folder.
+
+    Raises SpecError for a missing file or an invalid include.
+    """
+    lines: list[tuple[str, Line]] = []
     for text, line in _lines(folder, f"{name}.cu.j2"):
         part = _included(text, line, name)
-        found += [(text, line)] if part is None else _part(folder, name, part, line)
-    return TemplateText("\n".join(text for text, _ in found), tuple(line for _, line in found))
+        lines += [(text, line)] if part is None else _part(folder, name, part, line)
+    return TemplateText("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
 
 
 def read_text(path: Path, shown_as: str) -> str:
-    """An author's file; SpecError when it cannot be read."""
+    """The text of an author's file; SpecError when it cannot be read."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -62,13 +65,13 @@ def _lines(folder: Path, file: str) -> list[tuple[str, Line]]:
 
 
 def _included(text: str, line: Line, name: str) -> str | None:
-    """The part that a line includes, if it is an include."""
+    """The part that a line includes; None when it includes nothing."""
     if not _INCLUDE_TAG.search(text):
         return None
     alone = _INCLUDE.match(text)
     if not alone:
         raise SpecError(
-            f"{line.file}: line {line.number}: an include stands alone on its line",
+            f"{line.file}: line {line.number}: an include must be alone on its line",
             code="bad_include",
             mend=f'write {{% include "{name}/NAME.cu.j2" %}}',
         )
@@ -82,21 +85,24 @@ def _included(text: str, line: Line, name: str) -> str | None:
 
 
 def _part(folder: Path, name: str, part: str, place: Line) -> list[tuple[str, Line]]:
-    """The lines of a part that is included at `place`. Parts do not nest: the template's own file shows all of them."""
+    """The lines of a part that is included at `place`.
+
+    Parts do not nest, so that the template's own file shows all of them.
+    """
     if not (folder / part).is_file():
         known = sorted(path.name for path in (folder / name).glob("*.cu.j2"))
         raise SpecError(
             f"{place.file}: line {place.number}: the part {part!r} does not exist",
             code="unknown_part",
-            mend="known: " + (", ".join(f"{name}/{one}" for one in known) or "none"),
+            mend="known: " + (", ".join(f"{name}/{file}" for file in known) or "none"),
         )
-    found = _lines(folder, part)
-    for text, line in found:
+    lines = _lines(folder, part)
+    for text, line in lines:
         if _INCLUDE_TAG.search(text):
             raise SpecError(
                 f"{line.file}: line {line.number}: a part includes no other part",
                 code="bad_include",
                 mend=f"include it in {place.file}",
             )
-    # What follows the part's last newline is no line of it: the include's own newline stays.
-    return found if found[-1][0] else found[:-1]
+    # The include's own newline takes the place of the part's last one.
+    return lines if lines[-1][0] else lines[:-1]

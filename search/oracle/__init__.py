@@ -1,1 +1,1 @@
-"""What a correct output is: cases, problems laid out in memory, references."""
+"""Correct outputs: the cases that candidates run on, their memory layout, and their references."""

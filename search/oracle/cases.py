@@ -1,4 +1,4 @@
-"""The cases that a candidate is run on: the kernel's checks sized by its tiles, and the workloads themselves."""
+"""The cases that a candidate runs on: the kernel's checks, sized by its tiles, and workloads."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.catalogue import complete_dims
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.kernel_file import complete_dims
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload, tile_names
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run to be compared with the reference."""
+    """One run whose outputs are compared with the reference."""
 
-    name: str  # the check's or the workload's
+    name: str  # of the check or the workload
     dims: Items
     options: Items
-    inputs: str  # recipe
+    inputs: str  # a recipe of the kernel's reference.py
     layout: str  # "contiguous" | "padded" | "bshd"
     seed: int
     tiles: tuple[tuple[str, int], ...]
@@ -30,8 +30,11 @@ class Case:
 def derived_cases(
     kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int
 ) -> tuple[Case, ...]:
-    """The kernel's checks for these tiles; seeds follow from `seed`, so a trial can be repeated."""
-    # A bundle may be held to checks that are newer than its template, and name what that does not.
+    """The kernel's checks for these tiles, one case for each seed; seeds count up from `seed`.
+
+    Raises SpecError when a check's size comes out negative.
+    """
+    # A bundle may run checks that are newer than its template and use tiles it does not define.
     sizes_of = {
         name
         for check in kernel.checks
@@ -70,5 +73,5 @@ def derived_cases(
 
 
 def workload_case(workload: Workload, seed: int) -> Case:
-    """A workload as it is timed: plain random inputs, contiguous; the same for every candidate."""
+    """The workload as it is timed: random contiguous inputs, the same for every candidate."""
     return Case(workload.name, workload.dims, workload.options, "normal", "contiguous", seed, ())

@@ -1,20 +1,22 @@
-"""A case laid out in memory: one byte image for each tensor, with strides, gaps full of NaN, and the argument list."""
+"""A case laid out in memory: a byte image for each tensor, its strides, and the argument list."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 
-from greenfast.search.devices.clusters import ALONE, misfit
+from greenfast.search.devices.clusters import ALONE, Shape, misfit
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import Answer
+from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.space import Resolved
 
 DTYPES = {
@@ -23,26 +25,26 @@ DTYPES = {
     "float32": np.dtype(np.float32),
     "int32": np.dtype(np.int32),
     "int64": np.dtype(np.int64),
-    "uint8": np.dtype(np.uint8),
-}  # codes of a format that one of the kernel's options names
+    "uint8": np.dtype(np.uint8),  # codes of a format that one of the kernel's options names
+}
 POISON = 0xFF  # NaN in fp16, bf16, fp32, e4m3 and e5m2
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor's place in its image; strides in elements."""
+    """A tensor and its place in its image; strides are in elements."""
 
     name: str
     role: str  # "input" | "output"
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    image: np.ndarray  # uint8, all bytes; gaps and outputs hold POISON
-    filled: bool = False  # an output, too, starts as its image: kernels that add to it
+    image: np.ndarray  # uint8; gaps and outputs hold POISON
+    filled: bool = False  # an output that starts as its image, for kernels that add to it
 
     @cached_property
     def digest(self) -> str:
-        """Of the image, which is read-only."""
+        """SHA-256 of the image, which is read-only."""
         return hashlib.sha256(self.image.data).hexdigest()
 
     @property
@@ -50,16 +52,16 @@ class Tensor:
         return self.role != "input" and not self.filled
 
     def view(self, image: np.ndarray) -> np.ndarray:
-        """The tensor's elements inside `image`, in logical order."""
+        """The tensor's elements inside `image` (uint8), in logical order and with its shape."""
         steps = tuple(stride * self.dtype.itemsize for stride in self.strides)
         return np.ndarray(
             self.shape, self.dtype, buffer=image.data if image.size else b"", strides=steps
         )
 
     def gaps_changed(self, image: np.ndarray) -> int:
-        """How many bytes outside the tensor's elements no longer hold what was put there."""
+        """The number of bytes outside the tensor's elements that differ from the original image."""
         if image.size == math.prod(self.shape) * self.dtype.itemsize:
-            return 0  # its elements are all there is
+            return 0  # there are no gaps
         mask = np.zeros(image.size, np.uint8)
         if mask.size and all(self.shape):
             self.view(mask).view(np.dtype(f"u{self.dtype.itemsize}"))[...] = (
@@ -81,66 +83,66 @@ class WorkspaceMemory:
     zero_fill: bool
 
 
+Arguments = tuple[Tensor | Scalar | WorkspaceMemory | None, ...]  # None: a null pointer
+
+
 @dataclass(frozen=True)
 class LaunchPlan:
-    """One launch with its numbers."""
+    """One launch with concrete sizes."""
 
     entry: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     smem_dynamic_bytes: int
-    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...] | None = (
-        None  # None: those of the problem
-    )
+    arguments: Arguments | None = None  # None: the problem's
     cluster: tuple[int, int, int] = ALONE  # in blocks; divides the grid
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that a target needs to run a case: tensors, workspaces, arguments in order, launches."""
+    """Everything that a target needs to run a case."""
 
     case: Case
     tensors: tuple[Tensor, ...]
     workspaces: tuple[WorkspaceMemory, ...]
-    arguments: tuple[Tensor | Scalar | WorkspaceMemory | None, ...]  # None: a null pointer
+    arguments: Arguments  # in order
     launches: tuple[LaunchPlan, ...]
-    work_flop: float  # of the operation, however it is written
+    work_flop: float  # of the operation, independent of the template
     work_bytes: float  # compulsory traffic
-    mode: str = "auto"  # how a measured time finds the caches: "auto" | "hot" | "cold"
+    mode: str = "auto"  # the state of the caches when timing: "auto" | "hot" | "cold"
 
 
-def problem(
+def lay_out(
     kernel: KernelSpec,
     template: TemplateSpec,
     point: Resolved,
     case: Case,
-    answer: Answer,
+    data: CaseData,
     *,
     optional_outputs: bool = True,
 ) -> Problem:
-    """Lay `case` out; without `optional_outputs` those arguments are null pointers."""
+    """The problem that `case` poses to one point of `template`.
+
+    Without `optional_outputs` their arguments are null pointers. Raises SpecError when a launch's
+    grid is not a multiple of its cluster.
+    """
     values = case.values(kernel)
     tensors: dict[str, Tensor] = {}
     arguments: list[Tensor | Scalar | WorkspaceMemory | None] = []
-    for one in kernel.arguments:
-        if one.kind == "scalar":
-            if one.stride_of is not None:
-                owner = tensors[one.stride_of[0]]
-                arguments.append(Scalar(one.dtype, owner.strides[one.stride_of[1]]))
-            else:
-                arguments.append(Scalar(one.dtype, one.value(values)))
-        else:
-            if (
-                one.name,
-                case.layout,
-            ) not in answer.laid_out:  # the same for every candidate that runs this case
-                answer.laid_out[one.name, case.layout] = _tensor(kernel, one, case, answer)
-            tensors[one.name] = answer.laid_out[one.name, case.layout]
-            arguments.append(None if one.optional and not optional_outputs else tensors[one.name])
+    for argument in kernel.arguments:
+        if argument.kind == "scalar":
+            arguments.append(_scalar(argument, tensors, values))
+            continue
+        key = argument.name, case.layout
+        if key not in data.laid_out:  # every candidate that runs this case shares the tensor
+            data.laid_out[key] = _tensor(kernel, argument, case, data)
+        tensors[argument.name] = data.laid_out[key]
+        absent = argument.optional and not optional_outputs
+        arguments.append(None if absent else tensors[argument.name])
     launch_values = {**values, **point.values}
     workspaces = tuple(
-        WorkspaceMemory(one.name, int(one.bytes(launch_values)), one.zero_fill)
-        for one in template.scratch(launch_values)
+        WorkspaceMemory(workspace.name, int(workspace.bytes(launch_values)), workspace.zero_fill)
+        for workspace in template.scratch(launch_values)
     )
     used = tuple(
         tensor for tensor in tensors.values() if any(tensor is argument for argument in arguments)
@@ -156,56 +158,66 @@ def problem(
     )
 
 
-def launches(template: TemplateSpec, values: dict) -> tuple[LaunchPlan, ...]:
-    """The template's launches for concrete values; a grid with a zero in it is not launched.
+def _scalar(
+    argument: Argument, tensors: Mapping[str, Tensor], values: Mapping[str, Value]
+) -> Scalar:
+    if argument.stride_of is not None:
+        owner, axis = argument.stride_of
+        return Scalar(argument.dtype, tensors[owner].strides[axis])
+    assert argument.value is not None, "the catalogue gives every scalar a value or a stride"
+    return Scalar(argument.dtype, argument.value(values))
 
-    SpecError for a grid that is no multiple of its cluster.
+
+def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[LaunchPlan, ...]:
+    """The template's launches for concrete values; those with a zero in their grid are left out.
+
+    Raises SpecError when a grid is not a multiple of its cluster.
     """
-    found = []
-    for one in template.launched(values):
-        grid, block, cluster = (
-            tuple(int(size(values)) for size in sizes)
-            for sizes in (one.grid, one.block, one.cluster)
-        )
-        if all(grid):
-            if sentence := misfit(cluster, grid):
-                raise SpecError(
-                    f"template {template.name}, launch {one.entry}: {sentence}",
-                    code="bad_cluster",
-                    mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2",
-                )
-            found.append(
-                LaunchPlan(
-                    one.entry, grid, block, int(one.smem_dynamic_bytes(values)), cluster=cluster
-                )
+    plans = []
+    for launch in template.launched(values):
+        grid, cluster = _shape(launch.grid, values), _shape(launch.cluster, values)
+        if not all(grid):
+            continue
+        if sentence := misfit(cluster, grid):
+            raise SpecError(
+                f"template {template.name}, launch {launch.entry}: {sentence}",
+                code="bad_cluster",
+                mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2",
             )
-    return tuple(found)
+        block, smem_bytes = _shape(launch.block, values), int(launch.smem_dynamic_bytes(values))
+        plans.append(LaunchPlan(launch.entry, grid, block, smem_bytes, cluster=cluster))
+    return tuple(plans)
 
 
-def _tensor(kernel: KernelSpec, argument: Argument, case: Case, answer: Answer) -> Tensor:
+def _shape(sizes: tuple[Expression, Expression, Expression], values: Mapping[str, Value]) -> Shape:
+    x, y, z = sizes
+    return int(x(values)), int(y(values)), int(z(values))
+
+
+def _tensor(kernel: KernelSpec, argument: Argument, case: Case, data: CaseData) -> Tensor:
     options = dict(case.options)
     dtype = DTYPES[str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype]
     shape = tuple(int(dict(case.dims)[name]) for name in argument.shape)
     layout = "contiguous" if argument.contiguous else case.layout
-    # Each tensor is padded by another amount, so that one tensor's strides used for another show.
+    # The padding differs between tensors, so that using another tensor's strides is detected.
     padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
     strides, elements = _strides(shape, layout, padding, kernel.stride_elements)
     image = np.full(elements * dtype.itemsize, POISON, np.uint8)
-    found = Tensor(argument.name, argument.kind, dtype, shape, strides, image)
+    tensor = Tensor(argument.name, argument.kind, dtype, shape, strides, image)
     if argument.kind == "input" and all(shape):
-        found.view(image)[...] = answer.inputs[argument.name]
+        tensor.view(image)[...] = data.inputs[argument.name]
     image.flags.writeable = False
-    return found
+    return tensor
 
 
 def _strides(
     shape: tuple[int, ...], layout: str, padding: int, multiple: int
 ) -> tuple[tuple[int, ...], int]:
-    """Element strides and the number of elements of the image.
+    """Element strides, and the number of elements of the image.
 
-    `padded` adds `padding` elements to a row, and one whole row, head ... at each level with as many elements again:
-    NaN rows and heads, and no two tensors with the same strides; strides are multiples of `multiple`.
-    `bshd` keeps [B, S, H, D] in memory for a logical [B, H, S, D].
+    `padded` adds `padding` elements to each row, and at each outer level one whole row, head, and
+    so on, plus `padding` elements. These gaps hold NaN, and no two tensors have the same strides.
+    Strides are multiples of `multiple`. `bshd` stores a logical [B, H, S, D] as [B, S, H, D].
     """
     order = list(range(len(shape)))
     if layout == "bshd" and len(shape) == 4:

@@ -1,4 +1,4 @@
-"""A kernel's reference.py: inputs for a case, and what right outputs are."""
+"""A kernel's reference.py: the inputs of a case, and its correct outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,19 +25,23 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
-KEPT_BYTES = 2 * 2**30  # of answers, the least recently used given up first
+KEPT_BYTES = 2 * 2**30  # of case data; beyond it the least recently used is dropped
 
 
 def frobenius_norm(values: np.ndarray) -> float:
-    """Without BLAS, whose threads and locks make many callers wait for each other."""
+    """The Frobenius norm, without BLAS: its threads and locks make concurrent callers wait."""
     flat = values.ravel()
     return math.sqrt(float(np.einsum("i,i->", flat, flat)))
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One output: `value` in float64, the pointwise `bound` on |output - value|, and a float64 model in which only
-    stored values are `rounded` (None: the pointwise bound alone holds). All have the output's shape."""
+    """One output. All arrays have its shape.
+
+    `value` is the correct result in float64, and `bound` the largest allowed |output - value|.
+    `rounded` is a float64 model in which only stored values are rounded; an output's total error
+    may be at most twice that of `rounded`. None: only the pointwise bound applies.
+    """
 
     value: np.ndarray
     bound: np.ndarray
@@ -45,7 +49,8 @@ class Expected:
 
     @cached_property
     def finite(self) -> np.ndarray:
-        return np.isfinite(self.value)
+        mask: np.ndarray = np.isfinite(self.value)
+        return mask
 
     @cached_property
     def all_finite(self) -> bool:
@@ -53,121 +58,108 @@ class Expected:
 
     @cached_property
     def norm(self) -> float:
-        """Frobenius, of the finite elements."""
+        """Frobenius norm of the finite elements."""
         return frobenius_norm(self.value[self.finite])
 
     @cached_property
     def rounding(self) -> float:
-        """The same norm of what rounding alone costs."""
+        """Frobenius norm of the error that rounding alone causes; needs `rounded`."""
+        assert self.rounded is not None, "this output has no model of rounding"
         return frobenius_norm((self.rounded - self.value)[self.finite])
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Inputs by argument name (logical order, storage dtype) and the expected outputs."""
+class CaseData:
+    """Inputs by argument name (logical order, storage dtype), and the expected outputs."""
 
     inputs: dict[str, np.ndarray]
     outputs: dict[str, Expected]
-    laid_out: dict[Hashable, Any] = field(
-        default_factory=dict, compare=False
-    )  # tensors made of it, to make them once
+    # Tensors made of this data, kept because every candidate that runs the case needs them.
+    laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)
 
     @property
     def nbytes(self) -> int:
-        arrays = [
-            *self.inputs.values(),
-            *(
-                array
-                for output in self.outputs.values()
-                for array in (output.value, output.bound, output.rounded)
-                if array is not None
-            ),
-        ]
-        return sum(one.nbytes for one in arrays) + sum(
-            input_.nbytes for input_ in self.inputs.values()
-        )  # once more laid out
+        """Bytes of all arrays; the inputs count twice, since they are also laid out."""
+        expected = (
+            array
+            for output in self.outputs.values()
+            for array in (output.value, output.bound, output.rounded)
+            if array is not None
+        )
+        inputs_bytes = sum(array.nbytes for array in self.inputs.values())
+        return 2 * inputs_bytes + sum(array.nbytes for array in expected)
 
 
 Arrays = dict[str, dict[str, np.ndarray | None]]  # output -> the fields of Expected
 Compute = Callable[[KernelSpec, Case], Arrays | None]
 
 
-class Answers:
-    """What was computed once, up to a number of bytes. Who asks for what is being computed waits for it."""
+class CaseDataCache:
+    """Case data, computed once and kept up to a number of bytes; safe for several threads.
 
-    def __init__(self, kept_bytes: int, children: ReferenceChildren = ReferenceChildren(0)) -> None:
-        self._kept_bytes, self._bytes, self._lock, self.children = (
-            kept_bytes,
-            0,
-            threading.Lock(),
-            children,
-        )
-        # The key holds the kernel's identity, since its hash walks the whole specification; the entry keeps it alive.
-        self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[Answer]]] = OrderedDict()
+    A thread that needs data which another is computing waits for it.
+    """
 
-    def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
+    def __init__(self, kept_bytes: int, children: ReferenceChildren | None = None) -> None:
+        self.children = children or ReferenceChildren(0)
+        self._kept_bytes, self._bytes, self._lock = kept_bytes, 0, threading.Lock()
+        # Keys use id(kernel), because hashing a kernel walks its whole specification. The entry
+        # holds the kernel, so that its id is not reused.
+        self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[CaseData]]] = OrderedDict()
+
+    def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
+        """The data of `case`; SpecError when reference.py breaks its contract."""
         key = id(kernel), case
         with self._lock:
             _, future = self._futures.get(key, (None, None))
             if future is not None:
                 self._futures.move_to_end(key)
             else:
-                mine: Future[Answer] = Future()
-                self._futures[key] = kernel, mine
+                created: Future[CaseData] = Future()
+                self._futures[key] = kernel, created
         if future is None:
-            future = self._settled(key, mine, lambda: _computed(kernel, case, compute))
+            future = created
+            self._settle(key, future, lambda: compute_case_data(kernel, case, compute))
         return future.result()
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
-        """Have what is missing and small computed by a child, all at once, where there are children."""
+        """Let one child compute all missing small cases. Without children, do nothing."""
         if not self.children.count:
             return
-        mine: dict[Case, Future[Answer]] = {}
+        futures: dict[Case, Future[CaseData]] = {}
         with self._lock:
             for case in cases:
-                if (id(kernel), case) not in self._futures and _size_bytes(
-                    kernel, case
-                ) < compute_turns.LARGE_BYTES:
-                    mine[case] = Future()
-                    self._futures[id(kernel), case] = kernel, mine[case]
-        if not mine:
+                small = _size_bytes(kernel, case) < compute_turns.LARGE_BYTES
+                if (id(kernel), case) not in self._futures and small:
+                    futures[case] = Future()
+                    self._futures[id(kernel), case] = kernel, futures[case]
+        if not futures:
             return
+        contents: list[tuple[dict[str, np.ndarray], Arrays] | None] = [None] * len(futures)
         try:
-            found = self.children.computed(kernel, list(mine))
-        except BaseException:
-            found = [None] * len(mine)  # others may wait for these already
-            raise
-        finally:
-            for (case, future), arrays in zip(mine.items(), found):
-                self._settled(
-                    (id(kernel), case),
-                    future,
-                    lambda: (
-                        _computed(kernel, case, None)
-                        if arrays is None
-                        else _answer(kernel, case, *arrays)
-                    ),
-                )
+            contents = self.children.computed(kernel, list(futures))
+        finally:  # also after an error: other threads may already wait for these futures
+            for (case, future), arrays in zip(futures.items(), contents, strict=True):
+                self._settle((id(kernel), case), future, partial(_from_child, kernel, case, arrays))
 
-    def _settled(
-        self, key: Hashable, future: Future[Answer], compute: Callable[[], Answer]
-    ) -> Future[Answer]:
-        """Computed, or failed and forgotten."""
+    def _settle(
+        self, key: Hashable, future: Future[CaseData], compute: Callable[[], CaseData]
+    ) -> None:
+        """Give `future` its result. An error drops the entry, so that the next call retries."""
         try:
-            found = compute()
+            data = compute()
         except BaseException as error:
             with self._lock:
                 self._futures.pop(key, None)
             future.set_exception(error)
-            return future
-        future.set_result(found)
-        self._count(found)
-        return future
+            return
+        future.set_result(data)
+        self._make_room(data.nbytes)
 
-    def _count(self, found: Answer) -> None:
-        """Give up what was used least recently; what is still being computed stays. Nothing is walked while there is room."""
+    def _make_room(self, added_bytes: int) -> None:
+        """Drop the least recently used data. Entries that are being computed are kept."""
         with self._lock:
-            self._bytes += found.nbytes
+            self._bytes += added_bytes
             while self._bytes > self._kept_bytes and len(self._futures) > 1:
                 oldest = next(
                     (key for key, (_, future) in self._futures.items() if future.done()), None
@@ -177,48 +169,60 @@ class Answers:
                 self._bytes -= self._futures.pop(oldest)[1].result().nbytes
 
 
-_ANSWERS = Answers(KEPT_BYTES)
+_CACHE = CaseDataCache(KEPT_BYTES)
 
 
-def answer(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> Answer:
-    """Inputs and expected outputs of `case`; SpecError when reference.py does not keep its contract.
+def case_data(kernel: KernelSpec, case: Case, compute: Compute | None = None) -> CaseData:
+    """Inputs and expected outputs of `case`; SpecError when reference.py breaks its contract.
 
-    `compute` gives what the kernel's `reference` would, from elsewhere; None from it: `reference` itself is called.
+    `compute` replaces the kernel's `reference`. Where it returns None, `reference` is called.
     """
-    return _ANSWERS.get(kernel, case, compute)
+    return _CACHE.get(kernel, case, compute)
 
 
 def use_children() -> None:
-    """For many candidates, where there are cores to spare: from now on children compute what `expect` names. One candidate
-    is done before a child has started."""
-    if not _ANSWERS.children.count:
-        _ANSWERS.children = ReferenceChildren(children_for(usable_cores()))
+    """Compute references in worker processes from now on, where there are cores to spare.
+
+    For a single candidate the start-up would cost more than it saves.
+    """
+    if not _CACHE.children.count:
+        _CACHE.children = ReferenceChildren(children_for(usable_cores()))
 
 
-def expect(kernel: KernelSpec, cases: Iterable[Case]) -> None:
-    """All of these will be asked for: where children are used, one computes what is missing."""
-    _ANSWERS.fill(kernel, cases)
+def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
+    """Compute the missing data of these cases in a worker process, if there are any."""
+    _CACHE.fill(kernel, cases)
 
 
-def _computed(kernel: KernelSpec, case: Case, compute: Compute | None) -> Answer:
+def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
+    """The data of `case`, computed in this process and not kept."""
     module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
     try:
         with compute_turns.turn(size_bytes):
             inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
-        found = compute(kernel, case) if compute is not None else None
-        if not found:
+        outputs = compute(kernel, case) if compute is not None else None
+        if not outputs:
             with compute_turns.turn(size_bytes):
-                found = module.reference(dims, options, inputs)
+                outputs = module.reference(dims, options, inputs)
     except Fault:
         raise
-    except Exception as error:  # the author's code: any of its errors is the author's
+    except Exception as error:  # every error of the author's code is the author's
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
-    return _answer(kernel, case, inputs, found)
+    return _checked(kernel, case, inputs, outputs)
+
+
+def _from_child(
+    kernel: KernelSpec, case: Case, arrays: tuple[dict[str, np.ndarray], Arrays] | None
+) -> CaseData:
+    """The data that a child computed; computed here where the child has none."""
+    if arrays is None:
+        return compute_case_data(kernel, case, None)
+    return _checked(kernel, case, *arrays)
 
 
 def _size_bytes(kernel: KernelSpec, case: Case) -> int:
-    """Of all tensors in float64."""
+    """Size of all tensors in float64."""
     dims = dict(case.dims)
     return 8 * sum(
         math.prod(int(dims[dim]) for dim in argument.shape)
@@ -227,41 +231,38 @@ def _size_bytes(kernel: KernelSpec, case: Case) -> int:
     )
 
 
-def _answer(kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], found: Arrays) -> Answer:
-    """What reference.py gave, held to its contract."""
+def _checked(
+    kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], arrays: Any
+) -> CaseData:
+    """The results of reference.py, after checking that they keep its contract."""
     dims = dict(case.dims)
     try:
-        outputs = {name: Expected(**one) for name, one in found.items()}
+        outputs = {name: Expected(**fields) for name, fields in arrays.items()}
     except Exception as error:
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
     for argument in kernel.arguments:
-        shape = tuple(int(dims[dim]) for dim in argument.shape)
-        if argument.kind == "input" and inputs.get(argument.name, np.empty(0)).shape != shape:
-            raise _failed(kernel, f"make_inputs gave {argument.name} another shape than {shape}")
+        name, shape = argument.name, tuple(int(dims[dim]) for dim in argument.shape)
+        if argument.kind == "input" and inputs.get(name, np.empty(0)).shape != shape:
+            raise _failed(kernel, f"make_inputs gave {name} another shape than {shape}")
         if argument.kind == "output":
-            if argument.name not in outputs or outputs[argument.name].value.shape != shape:
-                raise _failed(kernel, f"reference gave {argument.name} another shape than {shape}")
-            if (
-                np.isnan(outputs[argument.name].value).any()
-                or np.isnan(outputs[argument.name].bound).any()
-            ):
-                raise _failed(
-                    kernel, f"case {case.name}: the reference of {argument.name} holds NaN"
-                )
-    return Answer(inputs, outputs)
+            if name not in outputs or outputs[name].value.shape != shape:
+                raise _failed(kernel, f"reference gave {name} another shape than {shape}")
+            if np.isnan(outputs[name].value).any() or np.isnan(outputs[name].bound).any():
+                raise _failed(kernel, f"case {case.name}: the reference of {name} holds NaN")
+    return CaseData(inputs, outputs)
 
 
-def _failed(kernel: KernelSpec, what: str) -> SpecError:
-    return SpecError(f"{kernel.name}/reference.py: {what}", code="reference_failed")
+def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
+    return SpecError(f"{kernel.name}/reference.py: {sentence}", code="reference_failed")
 
 
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:
-    """The kernel's reference.py, loaded; SpecError as below."""
+    """The kernel's reference.py, loaded; SpecError as in `reference_module`."""
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
 
 
 def described_module(request: Mapping[str, Any]) -> types.ModuleType:
-    """In a child: that of the kernel which `described_kernel` described."""
+    """In a child: the reference.py of the kernel that `described_kernel` describes."""
     return reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
 
 
@@ -269,9 +270,14 @@ def described_module(request: Mapping[str, Any]) -> types.ModuleType:
 def reference_module(
     name: str, text: str, uses: tuple[tuple[str, str], ...] = ()
 ) -> types.ModuleType:
-    """reference.py, loaded, with those of the kernels that it builds on to import; SpecError when it lacks a function."""
-    used = {importable_name(other): reference_module(other, its_text) for other, its_text in uses}
-    texts = "".join((text, *(its_text for _, its_text in uses)))
+    """reference.py, loaded. `uses`: name and text of each kernel whose reference.py it imports.
+
+    Raises SpecError when it does not load or lacks a function.
+    """
+    used = {
+        importable_name(other): reference_module(other, other_text) for other, other_text in uses
+    }
+    texts = "".join((text, *(other_text for _, other_text in uses)))
     module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(texts)[:8]}")
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
     sys.modules[module.__name__] = module
@@ -282,15 +288,17 @@ def reference_module(
             f"{name}/reference.py does not load: {type(error).__name__}: {error}",
             code="reference_failed",
         ) from error
-    for needed in ("make_inputs", "reference"):
-        if not callable(getattr(module, needed, None)):
+    for function in ("make_inputs", "reference"):
+        if not callable(getattr(module, function, None)):
             raise SpecError(
-                f"{name}/reference.py has no function {needed}", code="reference_failed"
+                f"{name}/reference.py has no function {function}", code="reference_failed"
             )
     return module
 
 
 def _importing(used: Mapping[str, types.ModuleType]) -> Callable[..., types.ModuleType]:
-    """Python's import with `used` found by their plain names. They are not in sys.modules, which is everybody's: another
-    kernel may build on another text of the same name."""
+    """Python's import, with the modules of `used` found by their plain names.
+
+    They stay out of sys.modules, because another kernel may use another text of the same name.
+    """
     return lambda name, *rest, **more: used.get(name) or __import__(name, *rest, **more)

@@ -1,4 +1,4 @@
-"""The child that computes references: the cases of a request one after the other, their arrays in a file."""
+"""The child that computes references: the cases of a request in order, their arrays in a file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import numpy as np
 
 from greenfast.search.children import serve_requests
 from greenfast.search.oracle.reference import described_module
+from greenfast.search.oracle.reference_children import Part
 
 
 def compute(request: Mapping[str, Any]) -> dict[str, Any]:
-    """{"name", "text", "uses", "cases", "file"} -> {"found": what stands in the file of each case, None after an error}."""
+    """Compute {"name", "text", "uses", "cases", "file"} and write the arrays to `file`.
+
+    Returns {"found": for each case the arrays in the file, in order; None after an error}.
+    """
     module = described_module(request)
     with Path(request["file"]).open("wb") as file:
         return {"found": [_written(module, case, file) for case in request["cases"]]}
@@ -23,15 +27,16 @@ def compute(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _written(
     module: types.ModuleType, case: Mapping[str, Any], file: BinaryIO
-) -> list[tuple] | None:
-    """(argument, field of Expected or "" of an input, dtype, shape or None where there is no array), as they follow."""
+) -> list[Part] | None:
     try:
         inputs = module.make_inputs(
             case["dims"], case["options"], case["inputs"], case["seed"], case["tiles"]
         )
-        found = module.reference(case["dims"], case["options"], inputs)
+        outputs = module.reference(case["dims"], case["options"], inputs)
         fields = [
-            (name, field, array) for name, one in found.items() for field, array in one.items()
+            (name, field, array)
+            for name, expected in outputs.items()
+            for field, array in expected.items()
         ]
         arrays = [
             (name, field, None if array is None else np.ascontiguousarray(array))
@@ -40,18 +45,13 @@ def _written(
                 *((name, "", array) for name, array in inputs.items()),
             )
         ]
-    except Exception:  # who asked computes it again, and says what is wrong with it
+    except Exception:  # the parent computes the case again and reports the error
         return None
     for _, _, array in arrays:
         if array is not None:
             file.write(array.view(np.uint8).data if array.size else b"")
     return [
-        (
-            name,
-            field,
-            "" if array is None else array.dtype.name,
-            None if array is None else array.shape,
-        )
+        (name, field, "", None) if array is None else (name, field, array.dtype.name, array.shape)
         for name, field, array in arrays
     ]
 

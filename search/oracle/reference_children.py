@@ -1,6 +1,7 @@
-"""References computed in processes of their own, where there are cores to spare.
+"""References computed in worker processes, where there are cores to spare.
 
-In the process of a search they would hold Python's lock for half of the time that all else needs (search/compute_turns.py).
+In the process of a search they would hold Python's global lock for half of the time that
+everything else needs (search/compute_turns.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -22,21 +23,23 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 
-DEADLINE_S = 60.0  # for the cases of one candidate
+DEADLINE_S = 60.0  # for all cases of a candidate
 MEMORY_BYTES = 8 * 2**30
-CORES_A_CHILD = 8  # one computes for as many compilers as eight cores run
+CORES_A_CHILD = 8  # one child keeps up with the compilers that eight cores run
 
-Arrays = tuple[
-    dict[str, np.ndarray], dict[str, dict[str, np.ndarray | None]]
-]  # inputs; outputs -> fields of Expected
+# Inputs by name, and for each output the fields of Expected.
+Arrays = tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray | None]]]
+# Argument, field of Expected ("" for an input), dtype, and shape (None: no array).
+Part = tuple[str, str, str, Sequence[int] | None]
 
 
 def children_for(cores: int) -> int:
+    """The number of children for a machine with this many cores."""
     return cores // CORES_A_CHILD
 
 
 def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
-    """What a child needs to load its reference.py: `reference.described_module` takes it."""
+    """JSON data from which a child loads reference.py (`reference.described_module`)."""
     return {
         "name": kernel.folder.name,
         "text": kernel.reference_text,
@@ -45,7 +48,7 @@ def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
 
 
 def described_case(case: Case) -> dict[str, Any]:
-    """What a child needs to compute it by itself; inputs follow from the seed."""
+    """JSON data from which a child computes the case; its inputs follow from the seed."""
     return {
         "dims": dict(case.dims),
         "options": dict(case.options),
@@ -56,7 +59,7 @@ def described_case(case: Case) -> dict[str, Any]:
 
 
 class ReferenceChildren:
-    """`count` children, each started when it is first needed. They end when this process does."""
+    """`count` children, each started when it is first needed. They end with this process."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -67,7 +70,10 @@ class ReferenceChildren:
             self._idle.put(None)
 
     def computed(self, kernel: KernelSpec, cases: Sequence[Case]) -> list[Arrays | None]:
-        """What reference.py gives for each case; None where it has to be asked here, also because no child could."""
+        """The arrays of each case; None where this process must compute the case itself.
+
+        A child that fails, dies or exceeds its deadline gives None and raises nothing.
+        """
         path = self._file()
         request = {
             **described_kernel(kernel),
@@ -75,16 +81,16 @@ class ReferenceChildren:
             "file": str(path),
         }
         try:
-            found = self._call(request)["found"]
+            contents = self._call(request)["found"]
             with path.open("rb") as file:
-                return [None if one is None else _read(file, one) for one in found]
+                return [None if parts is None else _read(file, parts) for parts in contents]
         except (ChildDied, ChildTimeout, Fault, OSError):
             return [None] * len(cases)
         finally:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the children; those at work end with their work."""
+        """End the idle children; busy ones end when their work is done."""
         for _ in range(self.count):
             try:
                 child = self._idle.get_nowait()
@@ -118,19 +124,19 @@ class ReferenceChildren:
             return Path(name)
 
 
-def _read(file, parts: Sequence[tuple]) -> Arrays:
-    inputs, outputs = {}, {}
+def _read(file: BinaryIO, parts: Sequence[Part]) -> Arrays:
+    inputs: dict[str, np.ndarray] = {}
+    outputs: dict[str, dict[str, np.ndarray | None]] = {}
     for name, field, dtype, shape in parts:
-        array = None
-        if shape is not None:
-            kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-            array = (
-                np.fromfile(file, np.uint8, int(np.prod(shape, dtype=np.int64)) * kind.itemsize)
-                .view(kind)
-                .reshape(shape)
-            )
+        array = None if shape is None else _read_array(file, dtype, shape)
         if field:
             outputs.setdefault(name, {})[field] = array
-        else:
+        elif array is not None:
             inputs[name] = array
     return inputs, outputs
+
+
+def _read_array(file: BinaryIO, dtype: str, shape: Sequence[int]) -> np.ndarray:
+    kind: np.dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    return np.fromfile(file, np.uint8, size_bytes).view(kind).reshape(shape)

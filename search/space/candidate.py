@@ -1,4 +1,4 @@
-"""A candidate: a template with concrete parameter values, and where it came from."""
+"""A candidate: a template with concrete parameter values, and its origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OriginKind(StrEnum):
     SAMPLED = "sampled"
     MUTATED = "mutated"  # from a single parent
     CROSSED = "crossed"  # from two parents
-    REPAIRED = "repaired"  # the nearest valid untried point to what the sampler wanted
+    REPAIRED = "repaired"  # the valid untried point nearest to the sampler's point
     PRESET = "preset"
     SEEDED = "seeded"
 
@@ -31,7 +31,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point of a template's space. Two candidates with the same template and values are one."""
+    """A point of a template's space; its identity is the template and the values."""
 
     kernel: str
     template: str
@@ -51,33 +51,35 @@ class Candidate:
 def complete_parameters(
     template: TemplateSpec, given: Mapping[str, Value], compiled: Items
 ) -> Items:
-    """Every parameter with its value: given ones where active, defaults elsewhere.
+    """Every parameter with its value: the given one, else its default.
 
-    A parameter whose `when` does not hold takes its default, so that one design has one spelling.
-    UsageError for unknown parameters and values.
+    A parameter whose `when` does not hold has its default, so that equal designs have equal values.
+    Raises UsageError for unknown parameters and values.
     """
     for name, value in given.items():
         parameter = template.parameter(name)
-        if not any(value == one and type(value) is type(one) for one in parameter.values):
+        if not any(value == known and type(value) is type(known) for known in parameter.values):
             raise unknown_name(
                 "value",
                 value,
                 parameter.values,
                 where=f"parameter {name} of template {template.name}",
             )
-    values = {one.name: given.get(one.name, one.default) for one in template.parameters}
-    for one in template.parameters:
-        if one.when is not None and not one.when({**dict(compiled), **values}):
-            values[one.name] = one.default
+    values = {
+        parameter.name: given.get(parameter.name, parameter.default)
+        for parameter in template.parameters
+    }
+    for parameter in template.parameters:
+        if parameter.when is not None and not parameter.when({**dict(compiled), **values}):
+            values[parameter.name] = parameter.default
     return tuple(values.items())
 
 
 def preset_candidate(
     template: TemplateSpec, preset: str, compiled: Items, changes: Mapping[str, Value] | None = None
 ) -> Candidate:
-    """The candidate that a preset names, with single parameters changed."""
-    found = template.preset(preset)
-    values = {**dict(found.parameters), **(changes or {})}
+    """The candidate of a preset, with the parameters of `changes` replaced."""
+    values = {**dict(template.preset(preset).parameters), **(changes or {})}
     return Candidate(
         template.kernel,
         template.name,

@@ -1,7 +1,8 @@
-"""All points of a template at once, as columns: a rule is asked once for each combination of the values it needs.
+"""All points of a template at once, as columns.
 
-A space of half a million points has some thousand such combinations, so this takes a second where asking every
-rule of every point takes a minute.
+Each rule is evaluated once for each combination of the values it uses. A space of half a million
+points has about a thousand such combinations, so this takes a second, where evaluating every rule
+for every point takes a minute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Rule = Callable[[Mapping[str, Value]], Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One value a row: `codes` [rows] are positions in `values`, which are distinct."""
+    """A value for each row: `codes` [rows] are positions in `values`, which are distinct."""
 
     codes: np.ndarray
     values: tuple[Any, ...]
@@ -39,9 +40,10 @@ Columns = dict[str, Column]
 def encoded_points(
     template: TemplateSpec, compiled: Items, fits: Rule, fits_needs: frozenset[str]
 ) -> np.ndarray:
-    """[points, parameters]: positions of values, in the order of `combinations`. No `when` may look ahead.
+    """[points, parameters]: positions of values, in the order of `combinations`.
 
-    `fits` judges the launches by the names in `fits_needs`. SpecError when the walk is too long.
+    No `when` may look ahead. `fits` judges the launches by the names in `fits_needs`. Raises
+    SpecError when the walk is too long.
     """
     columns: Columns = {name: Column(np.zeros(1, np.uint8), (value,)) for name, value in compiled}
     tried, levels = 0, levels_of(template)
@@ -69,28 +71,35 @@ def _first(columns: Columns) -> np.ndarray:
 
 
 def _with_parameter(columns: Columns, level: Level) -> Columns:
-    """Every row once for each value of the parameter; only with its default where its `when` does not hold."""
+    """Each row, repeated for each value of the parameter.
+
+    Where the parameter's `when` does not hold, only with its default.
+    """
     parameter, rows = level.parameter, len(_first(columns))
     count = len(parameter.values)
     codes = np.tile(np.arange(count, dtype=position_type((parameter,))), rows)
-    wanted = np.ones(rows * count, bool)
+    selected = np.ones(rows * count, bool)
     if parameter.when is not None:
         active = _truth(_computed(columns, sorted(parameter.when.names), parameter.when))
-        wanted = np.repeat(active, count) | (codes == parameter.values.index(parameter.default))
-    source = np.repeat(np.arange(rows), count)[wanted]
+        selected = np.repeat(active, count) | (codes == parameter.values.index(parameter.default))
+    source = np.repeat(np.arange(rows), count)[selected]
     return {
-        **{name: one.kept(source) for name, one in columns.items()},
-        parameter.name: Column(codes[wanted], parameter.values),
+        **{name: column.kept(source) for name, column in columns.items()},
+        parameter.name: Column(codes[selected], parameter.values),
     }
 
 
 def _where(columns: Columns, condition: Column) -> Columns:
     rows = _truth(condition)
-    return columns if rows.all() else {name: one.kept(rows) for name, one in columns.items()}
+    if rows.all():
+        return columns
+    return {name: column.kept(rows) for name, column in columns.items()}
 
 
 def _truth(condition: Column) -> np.ndarray:
-    return np.array([bool(value) for value in condition.values], bool)[condition.codes]
+    truth = np.array([bool(value) for value in condition.values], bool)
+    rows: np.ndarray = truth[condition.codes]
+    return rows
 
 
 def _computed(columns: Columns, names: Sequence[str], rule: Rule) -> Column:
@@ -102,26 +111,29 @@ def _computed(columns: Columns, names: Sequence[str], rule: Rule) -> Column:
             size = int(key.max(initial=0)) + 1
         key = key * len(columns[name].values) + columns[name].codes
         size *= len(columns[name].values)
-    rows, which = _distinct(key, size)
+    rows, group = _distinct(key, size)
     codes: dict[tuple[type, Any], int] = {}
-    found = [
+    group_codes = [
         codes.setdefault((type(value), value), len(codes))
         for value in (rule(_row(columns, names, row)) for row in rows)
     ]
-    return Column(np.array(found, np.int32)[which], tuple(value for _, value in codes))
+    return Column(np.array(group_codes, np.int32)[group], tuple(value for _, value in codes))
 
 
 def _distinct(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """A row of each distinct key, all below `size`, and which of these keys each row has."""
+    """A row for each distinct key, and for each row the number of its key.
+
+    All keys are below `size`.
+    """
     if size > LARGEST_TABLE:
-        _, rows, which = np.unique(key, return_index=True, return_inverse=True)
-        return rows, which
+        _, rows, group = np.unique(key, return_index=True, return_inverse=True)
+        return rows, group
     table = np.full(size, -1, np.int32)
     table[key] = np.arange(len(key))
-    there = np.flatnonzero(table >= 0)
-    rows = table[there]
-    table[there] = np.arange(len(there))
-    return rows, table[key]
+    present = np.flatnonzero(table >= 0)
+    last_rows = table[present]
+    table[present] = np.arange(len(present))
+    return last_rows, table[key]
 
 
 def _row(columns: Columns, names: Sequence[str], row: int) -> dict[str, Value]:
@@ -131,13 +143,13 @@ def _row(columns: Columns, names: Sequence[str], row: int) -> dict[str, Value]:
 def _needed_below(
     columns: Columns, levels: Sequence[Level], number: int, fits_needs: frozenset[str]
 ) -> Columns:
-    """Without the locals that no later rule reads."""
-    needed = set(fits_needs) | {one.parameter.name for one in levels}
+    """The columns without the locals that no later rule uses."""
+    needed = set(fits_needs) | {level.parameter.name for level in levels}
     for level in levels[number + 1 :]:
-        for one in (
+        for rule in (
             *(local for _, local in level.locals),
             *level.constraints,
             *([level.parameter.when] if level.parameter.when is not None else []),
         ):
-            needed |= one.names
-    return {name: one for name, one in columns.items() if name in needed}
+            needed |= rule.names
+    return {name: column for name, column in columns.items() if name in needed}

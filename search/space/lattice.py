@@ -1,4 +1,4 @@
-"""Walking a template's parameters without trying every combination: a rule is asked as soon as it can be."""
+"""Walking a template's parameters: each rule is evaluated as soon as its names have values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Fits = Callable[[dict[str, Value]], bool]
 
 @dataclass(frozen=True)
 class Level:
-    """One parameter, and what can be computed once it and those before it have values."""
+    """A parameter, and the rules that can be computed once it and those before it have values."""
 
     parameter: Parameter
     when_is_known: bool  # `when` needs only parameters before this one
@@ -25,11 +25,11 @@ class Level:
 
 
 def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterator[Items]:
-    """Values of all parameters in a fixed order, without those that a constraint or `fits` refuses on the way.
+    """Values of all parameters in a fixed order, for which the constraints and `fits` hold.
 
-    `fits` judges the launches; it is asked once for all points that differ only in what no launch needs.
-    Every rule holds for what is given out, unless some `when` looks ahead (`looks_ahead`): then it may still fail,
-    and a point may come twice. SpecError when the walk is too long.
+    `fits` judges the launches. It is called once for all points that differ only in values that no
+    launch uses. If some `when` looks ahead (`looks_ahead`), a rule may still fail for a point, and
+    a point may occur twice. Raises SpecError when the walk is too long.
     """
     budget = iter(range(LARGEST_WALK))
     yield from _below(levels_of(template), 0, dict(compiled), fits, budget)
@@ -39,15 +39,15 @@ def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterato
 
 def too_large(template: TemplateSpec) -> SpecError:
     return SpecError(
-        f"the space of template {template.name} of kernel {template.kernel} is too large: walking it "
-        f"takes more than {LARGEST_WALK:,} steps",
+        f"the space of template {template.name} of kernel {template.kernel} is too large: walking "
+        f"it takes more than {LARGEST_WALK:,} steps",
         code="space_too_large",
-        mend="give its parameters fewer values, or constraints that need only the first parameters",
+        mend="give its parameters fewer values, or constraints that use only the first parameters",
     )
 
 
 def looks_ahead(template: TemplateSpec) -> bool:
-    """A parameter's `when` needs one that comes after it."""
+    """Whether some parameter's `when` uses a later parameter."""
     return not all(level.when_is_known for level in levels_of(template))
 
 
@@ -55,7 +55,7 @@ def _below(
     levels: list[Level], depth: int, values: dict[str, Value], fits: Fits, budget: Iterator[int]
 ) -> Iterator[Items]:
     if depth == len(levels):
-        yield tuple((one.parameter.name, values[one.parameter.name]) for one in levels)
+        yield tuple((level.parameter.name, values[level.parameter.name]) for level in levels)
         return
     level = levels[depth]
     for value in _choices(level, values):
@@ -78,19 +78,22 @@ def _choices(level: Level, values: dict[str, Value]) -> tuple[Value, ...]:
 
 
 def levels_of(template: TemplateSpec) -> list[Level]:
-    """A constraint is never asked before one that stands above it, which may guard it."""
+    """The levels of a walk, one for each parameter.
+
+    A constraint is never evaluated before an earlier one, which may guard it.
+    """
     known = _Known(template)
-    asked, constraints = 0, []
+    depth, constraints = 0, []
     for constraint in template.constraints:
-        asked = max(asked, known.at(constraint.expression.names))
-        constraints.append((asked, constraint.expression))
-    launches = max(asked, known.at(launch_names(template)))
+        depth = max(depth, known.at(constraint.expression.names))
+        constraints.append((depth, constraint.expression))
+    launches = max(depth, known.at(launch_names(template)))
     return [
         Level(
             parameter,
             parameter.when is None or known.at(parameter.when.names) < number,
             tuple(local for local in template.locals if known.level[local[0]] == number),
-            tuple(one for level, one in constraints if level == number),
+            tuple(constraint for level, constraint in constraints if level == number),
             launches == number,
         )
         for number, parameter in enumerate(template.parameters)
@@ -98,12 +101,12 @@ def levels_of(template: TemplateSpec) -> list[Level]:
 
 
 def launch_names(template: TemplateSpec) -> frozenset[str]:
-    """What block, cluster, shared memory and presence of the launches are computed from."""
+    """Names from which the launches' blocks, clusters, shared memory and `when` are computed."""
     return frozenset().union(
         *(
-            one.names
+            expression.names
             for launch in template.launches
-            for one in (
+            for expression in (
                 *launch.block,
                 *launch.cluster,
                 launch.smem_dynamic_bytes,
@@ -114,15 +117,13 @@ def launch_names(template: TemplateSpec) -> frozenset[str]:
 
 
 class _Known:
-    """At which level a name has its final value."""
+    """The level at which each name has its final value."""
 
     def __init__(self, template: TemplateSpec) -> None:
         self.level: dict[str, int] = {}
         for number, parameter in enumerate(template.parameters):
             self.level[parameter.name] = number
-        for (
-            parameter
-        ) in template.parameters:  # one whose `when` looks ahead is never final on the way
+        for parameter in template.parameters:  # final only at the end if its `when` looks ahead
             if (
                 parameter.when is not None
                 and self.at(parameter.when.names) >= self.level[parameter.name]
@@ -132,6 +133,5 @@ class _Known:
             self.level[name] = self.at(local.names)
 
     def at(self, names: frozenset[str]) -> int:
-        return max(
-            (self.level.get(name, 0) for name in names), default=0
-        )  # compile-time values: from the start
+        """The level at which all these names are final; 0 for compile-time values."""
+        return max((self.level.get(name, 0) for name in names), default=0)

@@ -1,31 +1,38 @@
-"""Many points of a template, held as positions of values: a space of 150,000 points takes 2 MB and not 250."""
+"""Many points of a template, stored as positions of values.
+
+A space of 150,000 points takes 2 MB this way, instead of 250 MB.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from greenfast.search.kernels.spec import Items, Parameter
 
-LARGEST_GROUP = 2**16  # combinations of values that a table of distances has a place for
+LARGEST_GROUP = 2**16  # entries of a table of distances: combinations of values
 
 
 def position_type(parameters: Sequence[Parameter]) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned type with room for the position of every value of these parameters."""
+    """The smallest unsigned type that holds the positions of all values of these parameters."""
     largest = max((len(parameter.values) for parameter in parameters), default=1) - 1
-    return next(one for one in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(one).max)
+    return next(
+        unsigned
+        for unsigned in (np.uint8, np.uint16, np.uint32)
+        if largest <= np.iinfo(unsigned).max
+    )
 
 
 class Points(Sequence[Items]):
-    """Points in a fixed order; each is made when it is asked for."""
+    """Points in a fixed order; each is created when it is used."""
 
     def __init__(
         self, parameters: tuple[Parameter, ...], points: Iterable[Items] | np.ndarray
     ) -> None:
-        """`points`: each one's parameters, or already [points, parameters] positions of values."""
+        """`points`: parameters of each point, or positions of values [points, parameters]."""
         self.parameters = parameters
         self._codes = [
             {(type(value), value): code for code, value in enumerate(parameter.values)}
@@ -39,17 +46,23 @@ class Points(Sequence[Items]):
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def __getitem__(self, position):
+    @overload
+    def __getitem__(self, position: int) -> Items: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> tuple[Items, ...]: ...
+
+    def __getitem__(self, position: int | slice) -> Items | tuple[Items, ...]:
         if isinstance(position, slice):
             return tuple(self._point(row) for row in self.encoded[position])
         return self._point(self.encoded[position])
 
     def position(self, parameters: Items) -> int | None:
-        """Where a point stands; None when it is not among these. A search asks several times a trial."""
+        """The position of a point; None when it is not among these."""
         try:
             row = self._row(parameters)
-        except KeyError:
-            return None  # a value that the template does not have
+        except (KeyError, ValueError):
+            return None  # the template has no such value, or other parameters
         key = self._key(np.frombuffer(row, self._type).reshape(-1, 1))[0]
         first, end = (
             np.searchsorted(self._keys, key, "left"),
@@ -60,72 +73,86 @@ class Points(Sequence[Items]):
         )
 
     def encode(self, parameters: Items) -> np.ndarray:
-        """[parameters]: positions of values."""
+        """Positions of a point's values: [parameters]."""
         return np.frombuffer(self._row(parameters), self._type)
 
     def distances(self, parameters: Items) -> np.ndarray:
-        """[points], of whole numbers: steps between ordered values and 1 for each different unordered one, from any values of the template.
+        """The distance of each point from `parameters`: [points], whole numbers.
 
-        Looked up in a few tables: one step a parameter would be sixty, each of which lets other threads in between.
+        It is the sum of steps between ordered values, and 1 for each different unordered value.
+        Distances are looked up in a few tables. One operation for each parameter would be sixty,
+        and other threads could take the global lock between any two.
         """
-        wanted, found = self.encode(parameters), np.zeros(len(self), self._distance_type)
+        codes, distances = self.encode(parameters), np.zeros(len(self), self._distance_type)
         for places, digits in self._groups:
             table = np.zeros(1, self._distance_type)
             for place in places:
-                one, code = self.parameters[place], int(wanted[place])
-                values = np.arange(len(self._codes[place]))
-                steps = np.abs(values - code) if one.type == "int" else values != code
+                code, values = int(codes[place]), np.arange(len(self._codes[place]))
+                ordered = self.parameters[place].type == "int"
+                steps = np.abs(values - code) if ordered else values != code
                 table = (table[:, None] + steps.astype(self._distance_type)).ravel()
-            found += table.take(digits, mode="clip")
-        return found
+            distances += table.take(digits, mode="clip")
+        return distances
 
     @property
     def _distance_type(self) -> type[np.signedinteger[Any]]:
-        """Has room for the largest distance, and for one more that stands for `not allowed`."""
+        """A type that holds the largest distance, and one more for points that are not allowed."""
         largest = sum(len(codes) for codes in self._codes)
         return np.int16 if largest < np.iinfo(np.int16).max else np.int32
 
     @cached_property
     def _groups(self) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """(places of parameters, [points]): positions of their values as digits of one number, as many as a table has room for."""
-        found: list[tuple[tuple[int, ...], np.ndarray]] = []
-        places, digits, size = (), np.zeros(len(self), np.intp), 1
+        """Groups of parameters: (their places, [points] numbers).
+
+        The digits of a number are the positions of the values of the group's parameters. A group is
+        as large as a table allows.
+        """
+        groups: list[tuple[tuple[int, ...], np.ndarray]] = []
+        places: tuple[int, ...] = ()
+        digits, size = np.zeros(len(self), np.intp), 1
         for place, codes in enumerate(self._codes):
             if size * len(codes) > LARGEST_GROUP:
-                found.append((places, digits))
+                groups.append((places, digits))
                 places, digits, size = (), np.zeros(len(self), np.intp), 1
             digits = digits * len(codes) + self.columns[place]
             places, size = (*places, place), size * len(codes)
-        return [*found, (places, digits)]
+        return [*groups, (places, digits)]
 
     @cached_property
     def columns(self) -> np.ndarray:
-        """[parameters, points]: positions of values, a parameter's next to each other."""
+        """[parameters, points]: positions of values; those of a parameter are contiguous."""
         return np.ascontiguousarray(self.encoded.T)
 
     @cached_property
     def _order(self) -> np.ndarray:
-        """[points]: positions in the order of their keys."""
+        """[points]: positions of the points in the order of their keys."""
         return np.argsort(self._key(self.columns)).astype(np.int32)
 
     @cached_property
     def _keys(self) -> np.ndarray:
-        """[points]: sorted."""
-        return self._key(self.columns)[self._order]
+        """[points]: the sorted keys."""
+        keys: np.ndarray = self._key(self.columns)[self._order]
+        return keys
 
     def _key(self, columns: np.ndarray) -> np.ndarray:
-        """One number a point, of [parameters, points] positions of values: these are its digits. Beyond 2^64 points may share one."""
-        found = np.zeros(columns.shape[1], np.uint64)
-        for column, codes in zip(columns, self._codes):
-            found *= np.uint64(len(codes))
-            found += column
-        return found
+        """A number for each point, from [parameters, points] positions of values.
+
+        The positions are its digits. Points of a space larger than 2^64 may share a number.
+        """
+        keys = np.zeros(columns.shape[1], np.uint64)
+        for column, codes in zip(columns, self._codes, strict=True):
+            keys *= np.uint64(len(codes))
+            keys += column
+        return keys
 
     def _row(self, point: Items) -> bytes:
-        positions = [codes[type(value), value] for codes, (_, value) in zip(self._codes, point)]
+        positions = [
+            codes[type(value), value] for codes, (_, value) in zip(self._codes, point, strict=True)
+        ]
         return np.array(positions, self._type).tobytes()
 
     def _point(self, row: np.ndarray) -> Items:
         return tuple(
-            (one.name, one.values[code]) for one, code in zip(self.parameters, row.tolist())
+            (parameter.name, parameter.values[code])
+            for parameter, code in zip(self.parameters, row.tolist(), strict=True)
         )

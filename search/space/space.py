@@ -1,4 +1,4 @@
-"""A template's space on one device: its valid points, and for any other point the sentence that says why not."""
+"""A template's space on a device: its valid points, and for any other point why it is invalid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from greenfast.search.space.points import Points
 
 @dataclass(frozen=True)
 class Resolved:
-    """A point with everything that rendering and launching need."""
+    """A point with the values that rendering and launching use."""
 
     parameters: Items
     values: Mapping[str, Value]  # compile-time values, parameters, locals
@@ -34,7 +34,7 @@ class Resolved:
 
 
 def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resolved:
-    """Compute a point's locals, tiles and block; the point need not be valid."""
+    """A point with its locals, tiles and block; it may be invalid."""
     values: dict[str, Value] = {**dict(compiled), **dict(parameters)}
     for name, local in template.locals:
         values[name] = local(values)
@@ -47,28 +47,33 @@ def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resol
 def _figures(
     template: TemplateSpec, values: Mapping[str, Value]
 ) -> tuple[int, int, tuple[tuple[str, Shape], ...]]:
-    """Threads a block, bytes of dynamic shared memory, and each entry's cluster."""
+    """Threads of a block, bytes of dynamic shared memory, and each entry's cluster."""
     launches = template.launched(values)
+    clusters = []
+    for launch in launches:
+        x, y, z = launch.cluster
+        clusters.append((launch.entry, (int(x(values)), int(y(values)), int(z(values)))))
     return (
-        max(prod(int(one(values)) for one in launch.block) for launch in launches),
+        max(prod(int(size(values)) for size in launch.block) for launch in launches),
         max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
-        tuple(
-            (launch.entry, tuple(int(one(values)) for one in launch.cluster)) for launch in launches
-        ),
+        tuple(clusters),
     )
 
 
 class Space:
-    """The points of `template` that hold its constraints and the device's launch limits."""
+    """The points of `template` that satisfy its constraints and the device's launch limits."""
 
     def __init__(self, template: TemplateSpec, compiled: Items, device: Device) -> None:
         self.template, self.compiled, self.device = template, compiled, device
 
     def why_not(self, parameters: Items) -> str | None:
-        """None for a valid point, else one sentence with the computed numbers."""
+        """The reason why a point is invalid, with computed numbers; None when it is valid."""
         template, device = self.template, self.device
         if device.sm < template.minimum_sm:
-            return f"template {template.name} needs sm_{template.minimum_sm} and {device.name} is {device.arch}"
+            return (
+                f"template {template.name} needs sm_{template.minimum_sm}, and {device.name} is "
+                f"{device.arch}"
+            )
         point = resolve(template, parameters, self.compiled)
         for constraint in template.constraints:
             if not constraint.expression(point.values):
@@ -79,7 +84,7 @@ class Space:
         return self._misfit(_figures(self.template, values)) is None
 
     def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
-        """Why the device cannot launch such blocks; None when it can."""
+        """The reason why the device cannot launch such blocks; None when it can."""
         device, (threads, smem_bytes, clusters) = self.device, figures
         if not 1 <= threads <= device.threads_per_block:
             return (
@@ -93,12 +98,12 @@ class Space:
         return next(filter(None, (device_lacks(cluster, device) for _, cluster in clusters)), None)
 
     def require(self, parameters: Items) -> Resolved:
-        """The point, or UsageError with the sentence that says why it is outside."""
+        """The resolved point; UsageError with the reason when it is invalid."""
         reason = self.why_not(parameters)
         if reason is not None:
             raise UsageError(
                 f"template {self.template.name} cannot have "
-                + ", ".join(f"{k}={v}" for k, v in parameters)
+                + ", ".join(f"{name}={value}" for name, value in parameters)
                 + f": {reason}",
                 code="invalid_candidate",
             )
@@ -106,7 +111,7 @@ class Space:
 
     @cached_property
     def points(self) -> Points:
-        """Every valid point once, in a fixed order."""
+        """Every valid point once, in a fixed order; SpecError when the space is too large."""
         if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
             return Points(self.template.parameters, self.each_point())
         return Points(
@@ -115,7 +120,7 @@ class Space:
         )
 
     def each_point(self) -> Iterator[Items]:
-        """The valid points one by one: the first is cheap."""
+        """Yields the valid points; the first one costs little."""
         if self.device.sm < self.template.minimum_sm:
             return
         walk = combinations(self.template, self.compiled, self._fits)
@@ -130,9 +135,9 @@ class Space:
                 yield point
 
     def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
-        """A valid point closest to `parameters` (which may be invalid) among those that `allowed` marks.
+        """A valid point closest to `parameters`, which may be invalid, chosen by `rng` among ties.
 
-        Distance: steps between ordered values, 1 between different unordered ones. `allowed` has one bool a point.
+        `allowed` has a bool for each point. Distances are those of `Points.distances`.
         """
         distance = self.points.distances(parameters)
         distance[~allowed] = np.iinfo(distance.dtype).max

@@ -1,4 +1,7 @@
-"""The strategies by name. A new one is a file here and a line below; its contract tests run by themselves."""
+"""The strategies by name.
+
+A new strategy is a file here and a line below. Its contract tests then run without further changes.
+"""
 
 from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
 from greenfast.search.strategies.nsga2 import Nsga2

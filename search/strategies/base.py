@@ -1,4 +1,4 @@
-"""The seam to whatever chooses the next candidate, and what all strategies share: seeds first, no duplicates."""
+"""The interface of strategies, and their common part: seeds first, no duplicates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from greenfast.search.space.space import Space
 
 @dataclass(frozen=True)
 class Objective:
-    """A right candidate: the logarithm of its time ratio to the baseline; lower is better."""
+    """A correct candidate: the logarithm of its time ratio to the baseline; lower is better."""
 
     log_ratio: float
 
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A wrong candidate. A fault of ours is neither: nothing is told."""
+    """A wrong candidate. Strategies never learn of a fault."""
 
 
 Told = Objective | Infeasible
@@ -33,7 +33,7 @@ Told = Objective | Infeasible
 
 @dataclass(frozen=True)
 class Proposal:
-    """What to try next; `sampler` is stored with the trial and given back by `restore`."""
+    """A candidate to try next; `sampler` is stored with its trial and returned to `restore`."""
 
     candidate: Candidate
     sampler: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Past:
-    """A stored trial, for rebuilding a strategy. `told` is None for a fault."""
+    """A stored trial, from which a strategy is rebuilt; `told` is None for a fault."""
 
     candidate: Candidate
     sampler: dict[str, Any]
@@ -49,7 +49,7 @@ class Past:
 
 
 class Strategy(ABC):
-    """Chooses candidates from valid spaces. Every choice follows from the seed and what was told."""
+    """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
     def __init__(
         self, kernel: str, spaces: Mapping[str, Space], seeds: Sequence[Candidate], seed: int
@@ -61,7 +61,7 @@ class Strategy(ABC):
         self._asked = 0
 
     def ask(self) -> Proposal | None:
-        """The next candidate, never one that was asked or told before; None when no valid point is left."""
+        """The next candidate, always a new one; None when no valid point is left."""
         self._asked += 1
         while self._seeds:
             candidate = self._seeds.popleft()
@@ -74,39 +74,39 @@ class Strategy(ABC):
         return self._take(self.propose(self._choose_template(open_templates, rng), rng))
 
     def tell(self, proposal: Proposal, told: Told) -> None:
-        """The only way back. Never called for a fault."""
+        """Report a candidate's outcome; never called for a fault."""
         self._note(proposal.candidate, told)
         if proposal.candidate.template in self.spaces:  # a baseline may be of another template
             self.learn(proposal, told)
 
     def restore(self, past: Sequence[Past]) -> None:
-        """Rebuild from stored trials, in order: what was tried is not tried again, what was told is known."""
-        for one in past:
+        """Rebuild the strategy from stored trials, in order."""
+        for trial in past:
             self._asked += 1
-            self._mark(one.candidate)
-            if one.told is not None:
-                self._note(one.candidate, one.told)
-                if one.candidate.template in self.spaces:
-                    self.relearn(Proposal(one.candidate, one.sampler), one.told)
+            self._mark(trial.candidate)
+            if trial.told is not None:
+                self._note(trial.candidate, trial.told)
+                if trial.candidate.template in self.spaces:
+                    self.relearn(Proposal(trial.candidate, trial.sampler), trial.told)
 
     @abstractmethod
     def propose(self, template: str, rng: random.Random) -> Proposal:
-        """A new valid point of `template`, which has one left."""
+        """A new valid point of `template`, which has at least one."""
 
-    def learn(self, proposal: Proposal, told: Told) -> None:
-        """Take in an outcome; nothing to do for strategies without a model."""
+    def learn(self, proposal: Proposal, told: Told) -> None:  # noqa: B027  optional
+        """Learn an outcome; strategies without a model do nothing."""
 
     def relearn(self, proposal: Proposal, told: Told) -> None:
-        """Take in a stored outcome while being rebuilt."""
+        """Learn a stored outcome while the strategy is rebuilt."""
         self.learn(proposal, told)
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
-        """A valid point that was neither asked nor told."""
+        """Whether the point is valid and was never tried."""
         position = self.spaces[template].points.position(parameters)
         return position is not None and bool(self._unseen[template][position])
 
     def random_unseen(self, template: str, rng: random.Random) -> Candidate:
-        """A valid point that was not tried yet; there is one."""
+        """A random valid untried point of `template`, which has at least one."""
         unseen = np.flatnonzero(self._unseen[template])
         position = int(unseen[rng.randrange(len(unseen))])
         return Candidate(
@@ -119,7 +119,7 @@ class Strategy(ABC):
     def nearest_unseen(
         self, template: str, near: Items, rng: random.Random, parents: tuple[str, ...] = ()
     ) -> Candidate:
-        """The untried valid point that differs least from `near`; there is one."""
+        """The valid untried point nearest to `near`; `template` has at least one."""
         parameters = self.spaces[template].nearest(near, self._unseen[template], rng)
         replaced = tuple(item for item, kept in zip(near, parameters, strict=True) if item != kept)
         return Candidate(
@@ -127,7 +127,7 @@ class Strategy(ABC):
         )
 
     def _choose_template(self, names: list[str], rng: random.Random) -> str:
-        """Mostly the template with the best candidate so far; every fourth time any: bests can change."""
+        """Mostly the template of the best candidate; every fourth time a random one."""
         ranked = sorted(
             (name for name in names if name in self._best), key=lambda name: self._best[name]
         )
@@ -152,7 +152,7 @@ class Strategy(ABC):
             self._best[candidate.template] = min(best, told.log_ratio)
 
     def _mark(self, candidate: Candidate) -> None:
-        """Tried from now on. The baseline may lie outside the templates that are searched."""
+        """Mark a candidate as tried; a baseline may be of a template that is not searched."""
         if candidate.template in self.spaces:
             position = self.spaces[candidate.template].points.position(candidate.parameters)
             if position is not None:

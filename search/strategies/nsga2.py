@@ -1,6 +1,7 @@
-"""`nsga2`: an evolutionary search: a population, crossover, mutation, elitist selection.
+"""`nsga2`: an evolutionary search with a population, crossover, mutation and elitist selection.
 
-Source: Deb et al., "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", 2002; Optuna's NSGAIISampler.
+Sources: Deb et al., "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", 2002; Optuna's
+NSGAIISampler.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from optuna.trial import FrozenTrial
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.strategies.optuna_study import CANDIDATE, OptunaStrategy
 
-POPULATION = 12  # kernel budgets are tens to thousands of trials, so generations must be short
+POPULATION = 12  # budgets are tens to thousands of trials, so generations must be short
 CROSSOVER_PROBABILITY = 0.9
 SWAPPING_PROBABILITY = 0.5
 
 
 class Nsga2(OptunaStrategy):
-    """Breeds the next candidates from the best right ones."""
+    """Breeds candidates from the best correct ones."""
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         with warnings.catch_warnings():
@@ -36,7 +37,7 @@ class Nsga2(OptunaStrategy):
 
 
 class BreedingSampler(optuna.samplers.NSGAIISampler):
-    """Optuna's sampler; `breeding.parents` are those of the point that it suggested last."""
+    """Optuna's sampler; `breeding.parents` are the parents of the point suggested last."""
 
     def __init__(self, seed: int) -> None:
         self.breeding = Breeding(seed)
@@ -52,10 +53,10 @@ class BreedingSampler(optuna.samplers.NSGAIISampler):
 
 
 class Breeding:
-    """Makes children as Optuna does by default, draw for draw, and remembers the parents.
+    """Creates children as Optuna does by default, draw for draw, and remembers their parents.
 
-    Optuna keeps the parents of a child to itself. Parameters that are left out of a child are mutations: Optuna samples
-    them.
+    Optuna does not expose the parents of a child. Parameters that a child lacks are mutations,
+    which Optuna samples.
     """
 
     def __init__(self, seed: int) -> None:
@@ -82,7 +83,7 @@ class Breeding:
         }
 
     def _select(self, population: list[FrozenTrial]) -> FrozenTrial:
-        """The better of two random ones."""
+        """The better of two random trials."""
         first, second = (population[self._rng.choice(len(population))] for _ in range(2))
         return first if _rank(first) < _rank(second) else second
 
@@ -91,7 +92,9 @@ class Breeding:
     ) -> dict[str, Any]:
         """Each parameter from either parent; Optuna draws for categories first."""
         categories = [
-            name for name, one in space.items() if isinstance(one, CategoricalDistribution)
+            name
+            for name, distribution in space.items()
+            if isinstance(distribution, CategoricalDistribution)
         ]
         numbers = [name for name in space if name not in categories]
         child: dict[str, Any] = {}
@@ -107,5 +110,5 @@ class Breeding:
 
 
 def _rank(trial: FrozenTrial) -> tuple[bool, float]:
-    """Lower is better: wrong candidates come after all right ones."""
+    """Lower is better; wrong candidates come after all correct ones."""
     return any(value > 0 for value in trial.constraints.values()), trial.values[0]

@@ -1,10 +1,11 @@
-"""Optuna as a sampler: one in-memory study a template, rebuilt from stored trials, never a store or a queue.
+"""Optuna as a sampler, never as a store or a queue: in-memory studies, rebuilt from stored trials.
 
-One study a template, because relative samplers use only the intersection of conditional spaces. Within a study all parameters
-are always there, those that do not matter with their defaults: a sampler so sees one space, where groups of conditional ones
-would cost it twice the time. What is tried enters the study as it is, once its outcome is known; wrong candidates are told as
-infeasible, by a constraint, with a value worse than any right one. Where the sampler wants a point that the constraints exclude,
-or one that was tried, the nearest valid untried point takes its place.
+Each template has its own study, because relative samplers use only the intersection of conditional
+spaces. Within a study all parameters are always present, and inactive ones have their defaults. The
+sampler thus sees one space; groups of conditional ones would take twice the time. A candidate
+enters the study when its outcome is known. Wrong candidates are infeasible by a constraint, with a
+value worse than any correct one. Where the sampler suggests an invalid point, or one that was
+tried, the nearest valid untried point takes its place.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind, comp
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
-INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than anything right
+INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than any correct candidate
 CONSTRAINT = "right"
-CANDIDATE = "greenfast:candidate"  # in a study's trial: the candidate's digest
+CANDIDATE = "greenfast:candidate"  # attribute of a study's trial: the candidate's digest
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class OptunaStrategy(Strategy):
-    """What the Optuna samplers share."""
+    """Base of the strategies that use an Optuna sampler."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -42,25 +43,25 @@ class OptunaStrategy(Strategy):
 
     @abstractmethod
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
-        """A fresh sampler."""
+        """A new sampler."""
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
-        """What the sampler wants, or the valid untried point nearest to it.
+        """The sampler's point, or the valid untried point nearest to it.
 
-        The sampler is asked once: it knows no constraints, so a second question costs as much and mostly ends beside the
-        space again.
+        The sampler suggests only once. It does not know the constraints, so a second suggestion
+        costs as much and is mostly invalid again.
         """
         study, space = self._study(template), self.spaces[template]
         trial = study.ask()
-        wanted = _suggest(trial, space)
+        suggested = _suggest(trial, space)
         attributes = _sampler_attributes(
             study.get_trials(deepcopy=False)[trial.number].system_attrs
         )
         study.tell(trial, state=TrialState.FAIL)
         origin = self.origin(study.sampler)
-        if self.is_unseen(template, wanted):
-            return Proposal(Candidate(self.kernel, template, wanted, origin), attributes)
-        return Proposal(self.nearest_unseen(template, wanted, rng, origin.parents), attributes)
+        if self.is_unseen(template, suggested):
+            return Proposal(Candidate(self.kernel, template, suggested, origin), attributes)
+        return Proposal(self.nearest_unseen(template, suggested, rng, origin.parents), attributes)
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         template, values = (
@@ -85,7 +86,8 @@ class OptunaStrategy(Strategy):
 
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
-            # The number of trials already known goes into the seed: a resumed search does not repeat its first draws.
+            # The seed includes the number of known trials, so that a resumed search does not repeat
+            # its first draws.
             seed = crc32(f"{self.seed}/{template}/{self._asked}".encode())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -93,12 +95,12 @@ class OptunaStrategy(Strategy):
         return self._studies[template]
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
-        """Where the point that `sampler` suggested last came from."""
+        """The origin of the point that `sampler` suggested last."""
         return Origin(OriginKind.SAMPLED)
 
 
 def _suggest(trial: optuna.Trial, space: Space) -> Items:
-    """A value for each parameter; those that do not matter then take their defaults."""
+    """The suggested value of each parameter; inactive ones have their defaults."""
     values: dict[str, Value] = {}
     for parameter in space.template.parameters:
         if isinstance(_distribution(parameter), IntDistribution):
@@ -106,14 +108,14 @@ def _suggest(trial: optuna.Trial, space: Space) -> Items:
                 trial.suggest_int(parameter.name, 0, len(parameter.values) - 1)
             ]
         else:
-            values[parameter.name] = trial.suggest_categorical(
-                parameter.name, list(parameter.values)
-            )
+            choice = trial.suggest_categorical(parameter.name, list(parameter.values))
+            assert choice is not None, "no parameter has the value None"
+            values[parameter.name] = choice
     return complete_parameters(space.template, values, space.compiled)
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
-    """Ordered values are sampled by their position, so that a sampler knows which are close."""
+    """Ordered values are sampled by position, so that the sampler knows which are close."""
     if parameter.type == "int":
         return IntDistribution(0, len(parameter.values) - 1)
     return CategoricalDistribution(parameter.values)
@@ -124,10 +126,11 @@ def _encode(parameter: Parameter, value: Value) -> Value:
 
 
 def _sampler_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    """What a sampler keeps with a trial and needs again: JSON data only; its own scratch notes stay out."""
-    kept = {
+    """The attributes that a sampler needs again for its trial, as JSON data."""
+    kept: dict[str, Any] = {
         key: value
         for key, value in attributes.items()
         if not key.startswith(("constraints", "tpe:", "fixed_params"))
     }
-    return json.loads(json.dumps(kept))
+    copied: dict[str, Any] = json.loads(json.dumps(kept))
+    return copied

@@ -1,4 +1,4 @@
-"""`random`: valid points without repetition. The yardstick for every other strategy."""
+"""`random`: valid points without repetition, the yardstick for every other strategy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greenfast.search.strategies.base import Proposal, Strategy
 
 
 class RandomSearch(Strategy):
-    """Uniform over the valid points that were not tried."""
+    """Draws uniformly from the valid untried points of a template."""
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         return Proposal(self.random_unseen(template, rng))

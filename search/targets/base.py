@@ -14,7 +14,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import Answer, answer
+from greenfast.search.oracle.reference import CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
@@ -132,9 +132,9 @@ class Runner(Target):
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
-    def answer(self, kernel: KernelSpec, case: Case) -> Answer:
+    def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
-        return answer(kernel, case)
+        return case_data(kernel, case)
 
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Any:

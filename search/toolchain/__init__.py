@@ -1,4 +1,4 @@
-"""Source to cubin: NVRTC in killable children, the assembler's figures, a content-addressed cache."""
+"""Source to cubin: NVRTC in child processes, the assembler's figures, and a cache by content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CompileFailed", "Cubin", "Toolchain"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when they are asked for: the compiling child, a module of this package, starts in half the time without them."""
+    """Import on first use: without it, the compiling child starts in half the time."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from greenfast.search.toolchain import nvrtc

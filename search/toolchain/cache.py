@@ -1,4 +1,4 @@
-"""A content-addressed store of files: written whole or not at all, checked when read."""
+"""A content-addressed store of files, written atomically and checked when read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from greenfast.search.errors import Fault
 
 
 class ArtifactCache:
-    """Entries of one JSON record and one blob, by a key of hexadecimal digits. Safe for several processes."""
+    """Entries of a JSON record and a blob, by a key of hexadecimal digits.
+
+    Several processes may use it at the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
-        """The entry, or None when it is not there or does not hold what was written."""
+        """The entry; None when it is missing or damaged."""
         path = self._path(key)
         try:
             head, _, blob = path.read_bytes().partition(b"\n")
@@ -27,10 +30,11 @@ class ArtifactCache:
         except (OSError, ValueError):
             return None
         if record.pop("blob_sha256", None) != hashlib.sha256(blob).hexdigest():
-            return None  # damaged: as if it were not there
+            return None
         return record, blob
 
     def put(self, key: str, record: dict[str, Any], blob: bytes) -> None:
+        """Store an entry; Fault when the folder cannot be written."""
         head = json.dumps({**record, "blob_sha256": hashlib.sha256(blob).hexdigest()}).encode()
         path = self._path(key)
         try:
@@ -48,7 +52,7 @@ class ArtifactCache:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` beside `path` and rename it into place, so that nobody ever sees a part of it."""
+    """Write `data` beside `path` and rename it into place, so that no reader sees a part of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(handle, "wb") as file:

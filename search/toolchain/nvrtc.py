@@ -12,6 +12,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
 from greenfast.search.cpu_time import Deadline, Starved, beside_others
@@ -23,7 +24,7 @@ from greenfast.search.text import shortened
 from greenfast.search.toolchain import known_answer
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
-from greenfast.search.toolchain.toolkit import Toolkit, installed_toolkit, private_toolkit_advice
+from greenfast.search.toolchain.toolkit import Place, Toolkit, find_toolkit, replacement_advice
 from greenfast.search.verdict import Reason
 
 COMPILE_DEADLINE_S = 60.0
@@ -47,7 +48,7 @@ class Cubin:
 
     @property
     def ptx(self) -> str:
-        """What the assembler was given; empty when the compiler did not hand it out."""
+        """The PTX of the same compilation; empty when the compiler gave none."""
         return (
             zlib.decompress(self.ptx_deflated).decode(errors="replace") if self.ptx_deflated else ""
         )
@@ -55,7 +56,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class CompileFailed:
-    """The compiler refused the source, or did not come back; the log says what it said."""
+    """The compiler refused the source, crashed or timed out; `log` is its output."""
 
     source_digest: str
     reason: Reason
@@ -64,43 +65,49 @@ class CompileFailed:
 
 
 class Toolchain:
-    """Compiles sources in a pool of warm children; one call a thread at a time holds one child."""
+    """Compiles sources in a pool of warm children; safe for several threads."""
 
     def __init__(
-        self, cache_folder: Path, children: int, *, deadline_s: float = COMPILE_DEADLINE_S
+        self,
+        cache_folder: Path,
+        children: int,
+        *,
+        deadline_s: float = COMPILE_DEADLINE_S,
+        place: Place | None = None,
     ) -> None:
-        """`deadline_s`: processor time of a compile."""
+        """`deadline_s`: processor time of a compile. `place`: of the toolkit (toolkit.py)."""
+        self._place = place
         self._cache = ArtifactCache(cache_folder / "cubin")
         self._deadline = Deadline.of(deadline_s)
         self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
         self._all: set[Child] = set()
         self._lock = threading.Lock()
-        self._answer_lock, self._answered = threading.Lock(), False
+        self._check_lock, self._is_checked = threading.Lock(), False
         for _ in range(max(1, children)):
             self._idle.put(None)  # a child is started when it is first needed
 
     @cached_property
     def toolkit(self) -> Toolkit:
-        """The installed library and headers; Fault when they are missing or of different releases."""
-        return installed_toolkit()
+        """The library and headers; Fault when they are missing or of different releases."""
+        return find_toolkit(self._place)
 
     @cached_property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """What a cubin depends on beside its source, by component: the names are the same for every version of CUDA."""
+        """Everything but the source that a cubin depends on, as (component, version)."""
         core = ("cuda-core", importlib.metadata.version("cuda-core"))
         return (*self.toolkit.versions, core, ("options", " ".join(OPTIONS)))
 
     @property
     def include_dirs(self) -> tuple[str, ...]:
-        """CUDA's headers, from the wheels."""
+        """Folders of CUDA's headers."""
         return self.toolkit.include_dirs
 
     def require_right(self) -> None:
-        """Fault when nothing can be compiled here, or the compiler is known to make wrong code. Asked before first use."""
-        with self._answer_lock:
-            if not self._answered:
+        """Raise Fault when the compiler does not work or is known to generate wrong code."""
+        with self._check_lock:
+            if not self._is_checked:
                 self._check_known_answer()
-                self._answered = True
+                self._is_checked = True
 
     def _check_known_answer(self) -> None:
         text = known_answer.SOURCE.read_text("utf-8")
@@ -114,21 +121,24 @@ class Toolchain:
             raise Fault(
                 f"{name} cannot compile a kernel that is known to compile: {cubin.sentence}",
                 code="toolchain_broken",
-                mend=private_toolkit_advice(),
+                mend=replacement_advice(),
             )
         if wrong := known_answer.wrong_answer(cubin.code):
             raise Fault(
                 f"{name} compiles a known kernel to wrong code ({wrong}), so it is not used",
                 code="toolchain_wrong",
-                mend=private_toolkit_advice(),
+                mend=replacement_advice(),
             )
 
     def compile(self, source: RenderedSource, arch: str) -> Cubin | CompileFailed:
-        """The cubin of `source` for `arch` (sm_90 ...), from the cache when it was compiled before."""
+        """The cubin of `source` for `arch` (`sm_90`), from the cache if it was compiled before.
+
+        Raises Fault when a child is lost, the cache cannot be written or releases are mixed.
+        """
         key = digest((source.digest, arch, self.identity, "with PTX"))
-        if (found := self._cache.get(key)) is not None:
-            record, code = found
-            record["entries"] = tuple(EntryFigures(**entry) for entry in record["entries"])
+        if (entry := self._cache.get(key)) is not None:
+            record, code = entry
+            record["entries"] = tuple(EntryFigures(**figures) for figures in record["entries"])
             return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
         request = {
             "source": source.marked(),
@@ -168,17 +178,17 @@ class Toolchain:
         return cubin
 
     def _check_version(self, ptx: str) -> None:
-        """Two releases of NVRTC make different code of one source, once wrong code: the one that ran is named."""
-        says, wheel = VERSION.search(ptx[:1000]), dict(self.identity)["nvidia-cuda-nvrtc"]
-        if says and says[1] != wheel:
+        """Fault when the library that ran is of another release than its package."""
+        library, package = VERSION.search(ptx[:1000]), dict(self.identity)["nvidia-cuda-nvrtc"]
+        if library and library[1] != package:
             raise Fault(
-                f"the package nvidia-cuda-nvrtc is {wheel}, but the library in it is {says[1]}",
+                f"the package nvidia-cuda-nvrtc is {package}, but its library is {library[1]}",
                 code="toolchain_mixed",
-                mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + wheel,
+                mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + package,
             )
 
     def interrupt(self) -> None:
-        """End the compiles in progress: their calls raise Fault."""
+        """End the compiles in progress; their calls raise Fault."""
         with self._lock:
             for child in self._all:
                 child.kill()
@@ -186,10 +196,10 @@ class Toolchain:
     def close(self) -> None:
         self.interrupt()
 
-    def _call(self, request: dict) -> dict:
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
         child = self._idle.get()
         try:
-            if child is not None and not child.alive:  # an interrupt ends the idle ones too
+            if child is not None and not child.alive:  # an interrupt ends idle children, too
                 self._forget(child)
                 child.close()
                 child = None
@@ -197,7 +207,8 @@ class Toolchain:
                 child = self._start()
             return child.call(request, self._deadline)
         except (ChildDied, ChildTimeout, Starved):
-            self._forget(child)
+            if child is not None:
+                self._forget(child)
             child = None
             raise
         finally:

@@ -1,4 +1,4 @@
-"""The compiling child: NVRTC through cuda.core, one request at a time. Holds no state between requests."""
+"""The compiling child: NVRTC through cuda.core, one request at a time, without state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import Any
 
 from greenfast.search.children import serve_requests
 
-POLITE = 5  # all cores compile, and the child that times kernels must not wait for one
+POLITE = 5  # all cores compile, and the child that times kernels must not wait for one of them
 
 
 def compile_request(request: dict[str, Any]) -> dict[str, Any]:
-    """{"source", "name", "arch", "include", "libraries", "log_bytes"} -> {"cubin", "ptx", "log", "log_bytes", "compile_s"}.
+    """Compile {"source", "name", "arch", "include", "libraries", "log_bytes"}.
 
-    `cubin`, None after a refusal, and the deflated `ptx` that the same compilation made are in base64.
+    Returns {"cubin", "ptx", "log", "log_bytes", "compile_s"}. `cubin` (None after a refusal) and
+    the deflated `ptx` are in base64.
     """
     load(tuple(request["libraries"]))
     from cuda.core import Program, ProgramOptions
@@ -40,7 +41,7 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
         program = Program(request["source"], "c++", options)
         cubin = bytes(program.compile("cubin", logs=log).code)
         ptx = ptx_of(program)
-    except Exception as error:  # NVRTC's own refusals arrive as exceptions with the log in them
+    except Exception as error:  # NVRTC's refusals are exceptions that contain the log
         text = str(error)
         log.write(text)
     text = log.getvalue().rstrip("\0\n ")
@@ -55,14 +56,14 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def load(libraries: Iterable[str]) -> None:
-    """Load NVRTC by its path, before cuda.bindings looks it up by name: a name is looked for on LD_LIBRARY_PATH first."""
+    """Load NVRTC by path, before cuda.bindings loads it by name from LD_LIBRARY_PATH."""
     for path in libraries:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
 
 def ptx_of(program: Any) -> bytes:
-    """What the assembler was given; empty when it cannot be had: only the mix of instructions needs it."""
-    from cuda.bindings import nvrtc  # cuda.core wants a driver before it gives PTX
+    """The program's PTX; empty when NVRTC gives none. Only the instruction mix needs it."""
+    from cuda.bindings import nvrtc  # cuda.core gives PTX only where there is a driver
 
     status, size = nvrtc.nvrtcGetPTXSize(program.handle)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -73,11 +74,12 @@ def ptx_of(program: Any) -> bytes:
 
 
 def cap(text: str, limit: int) -> str:
-    """The first and last half of a long log, saying how much is left out."""
+    """`text`, without its middle where it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} of {len(text)} characters left out ...]\n{text[-half:]}"
+    left_out = f"[... {len(text) - 2 * half} of {len(text)} characters left out ...]"
+    return f"{text[:half]}\n{left_out}\n{text[-half:]}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reading PTX: the entries of a module with their instructions in order. Source: PTX ISA, "Syntax"."""
+"""Reading PTX: the entries of a module with their instructions. Source: PTX ISA, "Syntax"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,]+")
 
 @dataclass(frozen=True)
 class Instruction:
-    """`@guard opcode operands`; operands are as they stand, without spaces: `%r1`, `[%rd4+16]`, `{%f1,%f2}`, `12`."""
+    """`@guard opcode operands`.
+
+    Operands are written without spaces: `%r1`, `[%rd4+16]`, `{%f1,%f2}`, `12`.
+    """
 
     opcode: str  # with its dots: setp.lt.s32
     operands: tuple[str, ...]
@@ -45,19 +48,22 @@ class Entry:
 
 
 def read_entries(text: str) -> dict[str, Entry]:
-    """The module's entries by name; Fault for text that is not PTX as the compiler writes it."""
+    """The module's entries by name; Fault when a function's text cannot be read."""
     text = _COMMENT.sub(" ", text)
     target = _TARGET.search(text)
     sm = int(target[1]) if target else 0
-    found = {}
+    entries = {}
     for match in _ENTRY.finditer(text):
         parameters = tuple((name, kind) for kind, name in _PARAMETER.findall(match[2]))
-        found[match[1]] = Entry(match[1], parameters, *_body(text, match.end()), sm)
-    return found
+        entries[match[1]] = Entry(match[1], parameters, *_body(text, match.end()), sm)
+    return entries
 
 
 def _body(text: str, position: int) -> tuple[tuple[Instruction, ...], dict[str, int]]:
-    """Instructions and labels from behind an opening brace to its closing one; scopes inside are flattened."""
+    """Instructions and labels from `position`, after an opening brace, to the closing one.
+
+    Nested scopes are flattened.
+    """
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     depth = 1
@@ -86,7 +92,7 @@ def _body(text: str, position: int) -> tuple[tuple[Instruction, ...], dict[str, 
 
 
 def instruction(statement: str) -> Instruction:
-    """One statement without its semicolon."""
+    """The instruction of a statement without its semicolon."""
     guard = _GUARD.match(statement)
     rest = statement[guard.end() :] if guard else statement
     opcode, _, operands = (

@@ -1,4 +1,7 @@
-"""The assembler's figures, read from its verbose log by phrases (line prefixes differ between NVRTC and nvcc)."""
+"""The assembler's figures, read from its verbose log.
+
+They are found by phrases, because line prefixes differ between NVRTC and nvcc.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _SMEM = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True)
 class EntryFigures:
-    """One entry function. Dynamic shared memory is not in the log: the template's toml computes it."""
+    """Figures of an entry function.
+
+    The log does not tell dynamic shared memory, which the template's toml computes.
+    """
 
     entry: str
     registers: int
@@ -23,8 +29,8 @@ class EntryFigures:
 
 
 def parse_log(log: str) -> tuple[EntryFigures, ...]:
-    """The figures of each entry, in the log's order; empty when the log holds none."""
-    found: list[EntryFigures] = []
+    """The figures of each entry, in the order of the log."""
+    figures: list[EntryFigures] = []
     entry, stack, spill = None, 0, 0
     for line in log.splitlines():
         if match := _ENTRY.search(line):
@@ -33,10 +39,10 @@ def parse_log(log: str) -> tuple[EntryFigures, ...]:
             stack, spill = int(match.group(1)), int(match.group(2)) + int(match.group(3))
         elif entry and (match := _USED.search(line)):
             smem = _SMEM.search(line)
-            found.append(
+            figures.append(
                 EntryFigures(
                     entry, int(match.group(1)), stack, spill, int(smem.group(1)) if smem else 0
                 )
             )
             entry = None
-    return tuple(found)
+    return tuple(figures)

@@ -1,37 +1,48 @@
-"""The CUDA toolkit to compile with: NVRTC and headers by absolute path, from wheels of one release.
+"""The CUDA toolkit to compile with: NVRTC and headers of one release, by absolute path.
 
-The loader would take the first library of that name on LD_LIBRARY_PATH, or one that another package has loaded. Releases
-of NVRTC make different code of one source, so the library is looked up among the installed distributions and loaded by path.
+By name, the loader would take the first library on LD_LIBRARY_PATH, or one that another package
+has loaded. Releases of NVRTC generate different code for one source, so greenfast finds the
+library among the installed packages and loads it by its path.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from greenfast.search.errors import Fault
 
-TOOLKIT_VARIABLE = (
-    "GREENFAST_CUDA"  # a folder made by `pip install --target`, instead of the environment's wheels
-)
-TOOLKIT_WHEELS = "cuda-toolkit[nvrtc,cudart,crt,cccl]==13.5.*"
+TOOLKIT_VARIABLE = "GREENFAST_CUDA"  # a folder made by `pip install --target`
+RELEASE = "13.5"  # that `greenfast toolkit install` installs
+TOOLKIT_WHEELS = f"cuda-toolkit[nvrtc,cudart,crt,cccl]=={RELEASE}.*"
+INSTALL_COMMAND = "greenfast toolkit install"
 COMPONENTS = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 ONE_RELEASE = COMPONENTS[:3]  # CCCL has version numbers of its own
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the toolkit's packages are looked up, and the reason in words."""
+
+    folder: Path | None  # made by `pip install --target`; None: this Python environment
+    reason: str
+
+
+@dataclass(frozen=True)
 class Layout:
-    """How a major version of CUDA is packed: the wheel of each of COMPONENTS, and folders below site-packages/nvidia."""
+    """How a major version of CUDA is packaged.
+
+    The wheel of each of COMPONENTS, and the folders below site-packages/nvidia.
+    """
 
     wheels: tuple[str, ...]
     library: str
     include: tuple[str, ...]
 
 
-# Where both are installed, CUDA 13 is taken.
+# In order of preference.
 LAYOUTS = (
     Layout(COMPONENTS, "cu13/lib", ("cu13/include", "cu13/include/cccl")),
     Layout(
@@ -54,68 +65,87 @@ class Toolkit:
     versions: tuple[tuple[str, str], ...]  # by component
     libraries: tuple[str, ...]  # absolute paths in loading order: NVRTC opens its builtins by name
     include_dirs: tuple[str, ...]
+    place: Place
 
     @property
     def nvrtc_version(self) -> str:
         return dict(self.versions)[COMPONENTS[0]]
 
 
-def installed_toolkit(folder: str | None = None) -> Toolkit:
-    """The toolkit of this interpreter's environment, or of GREENFAST_CUDA; Fault when it is missing or mixed."""
-    folder = folder if folder is not None else os.environ.get(TOOLKIT_VARIABLE) or None
-    layout = layout_of(folder)
-    wheels = tuple(_required(wheel, folder) for wheel in layout.wheels)
-    versions = tuple((component, wheel.version) for component, wheel in zip(COMPONENTS, wheels))
-    _require_one_release(versions, folder)
-    roots = tuple(
-        dict.fromkeys(Path(str(wheel.locate_file("nvidia"))).absolute() for wheel in wheels)
+def private_folder(data: Path) -> Path:
+    """The toolkit that `greenfast toolkit install` puts below the data folder."""
+    return data / "cuda" / RELEASE
+
+
+def toolkit_place(data: Path | None = None) -> Place:
+    """GREENFAST_CUDA, else the toolkit of the data folder, else this Python environment."""
+    if folder := os.environ.get(TOOLKIT_VARIABLE):
+        return Place(Path(folder), f"{TOOLKIT_VARIABLE} names this folder")
+    if data is not None and private_folder(data).is_dir():
+        return Place(private_folder(data), f"`{INSTALL_COMMAND}` installed it")
+    return Place(None, "packages of this Python environment")
+
+
+def find_toolkit(place: Place | None = None) -> Toolkit:
+    """The toolkit at `place` (default: `toolkit_place()`); Fault when it is missing or mixed."""
+    place = place or toolkit_place()
+    layout = layout_of(place)
+    packages = tuple(_required(wheel, place) for wheel in layout.wheels)
+    versions = tuple(
+        (component, package.version)
+        for component, package in zip(COMPONENTS, packages, strict=True)
     )
-    return Toolkit(versions, _libraries(roots[0] / layout.library), _include_dirs(roots, layout))
+    _require_one_release(versions, place)
+    roots = tuple(
+        dict.fromkeys(Path(str(package.locate_file("nvidia"))).absolute() for package in packages)
+    )
+    return Toolkit(
+        versions,
+        _libraries(roots[0] / layout.library),
+        _include_dirs(roots, layout),
+        place,
+    )
 
 
-def layout_of(folder: str | None = None) -> Layout:
+def layout_of(place: Place) -> Layout:
     """The layout whose NVRTC is installed; Fault when none is."""
     for layout in LAYOUTS:
-        if _installed(layout.wheels[0], folder) is not None:
+        if _installed(layout.wheels[0], place) is not None:
             return layout
-    raise _missing(f"the package {COMPONENTS[0]} is not installed", folder)
+    raise _missing(COMPONENTS[0], place)
 
 
-def private_toolkit_advice() -> str:
-    """How to use another release than the environment's without touching it."""
-    return (
-        f"run `pip install --target DIR '{TOOLKIT_WHEELS}'` and set {TOOLKIT_VARIABLE}=DIR; "
-        "the packages of this environment stay as they are"
-    )
+def replacement_advice() -> str:
+    """How to use another release without changing the environment's packages."""
+    if os.environ.get(TOOLKIT_VARIABLE):
+        return f"unset {TOOLKIT_VARIABLE} and run `{INSTALL_COMMAND}`"
+    return f"run `{INSTALL_COMMAND}`; it changes no package of this environment"
 
 
-def _installed(wheel: str, folder: str | None) -> importlib.metadata.Distribution | None:
-    found: Iterator[importlib.metadata.Distribution] = iter(
-        importlib.metadata.distributions(name=wheel, path=[folder])
-        if folder
-        else importlib.metadata.distributions(name=wheel)
-    )
-    return next(found, None)
+def _installed(wheel: str, place: Place) -> importlib.metadata.Distribution | None:
+    if place.folder is None:
+        return next(iter(importlib.metadata.distributions(name=wheel)), None)
+    return next(iter(importlib.metadata.distributions(name=wheel, path=[str(place.folder)])), None)
 
 
-def _required(wheel: str, folder: str | None) -> importlib.metadata.Distribution:
-    distribution = _installed(wheel, folder)
-    if distribution is None:
-        raise _missing(f"the package {wheel} is not installed", folder)
-    return distribution
+def _required(wheel: str, place: Place) -> importlib.metadata.Distribution:
+    package = _installed(wheel, place)
+    if package is None:
+        raise _missing(wheel, place)
+    return package
 
 
-def _missing(what: str, folder: str | None) -> Fault:
-    place = f" in {folder} ({TOOLKIT_VARIABLE})" if folder else ""
+def _missing(wheel: str, place: Place) -> Fault:
+    where = "" if place.folder is None else f" in {place.folder}"
     return Fault(
-        f"{what}{place}, so nothing can be compiled",
+        f"the package {wheel} is not installed{where}, so nothing can be compiled",
         code="toolchain_missing",
-        mend=f"pip install {f'--target {folder} ' if folder else ''}'{TOOLKIT_WHEELS}'",
+        mend=replacement_advice(),
     )
 
 
-def _require_one_release(versions: tuple[tuple[str, str], ...], folder: str | None) -> None:
-    """Headers of one release and a compiler of another are a pair that nobody tested."""
+def _require_one_release(versions: tuple[tuple[str, str], ...], place: Place) -> None:
+    """Refuse a compiler with the headers of another release: nobody tests such a pair."""
     releases = {
         component: ".".join(version.split(".")[:2])
         for component, version in versions
@@ -123,26 +153,23 @@ def _require_one_release(versions: tuple[tuple[str, str], ...], folder: str | No
     }
     if len(set(releases.values())) > 1:
         listing = ", ".join(f"{component} {dict(versions)[component]}" for component in releases)
-        wanted = releases[COMPONENTS[0]]
-        target = f"--target {folder} " if folder else ""
+        target = "" if place.folder is None else f"--target {place.folder} "
+        wheels = f"cuda-toolkit[nvrtc,cudart,crt,cccl]=={releases[COMPONENTS[0]]}.*"
         raise Fault(
             f"the CUDA packages are of different releases: {listing}",
             code="toolchain_mixed",
-            mend=f"pip install {target}'cuda-toolkit[nvrtc,cudart,crt,cccl]=={wanted}.*', or keep them: "
-            + private_toolkit_advice(),
+            mend=f"pip install {target}'{wheels}', or keep them and {replacement_advice()}",
         )
 
 
 def _libraries(folder: Path) -> tuple[str, ...]:
-    builtins, nvrtc = (
-        sorted(folder.glob("libnvrtc-builtins.so.*")),
-        sorted(folder.glob("libnvrtc.so.*")),
-    )
+    builtins = sorted(folder.glob("libnvrtc-builtins.so.*"))
+    nvrtc = sorted(folder.glob("libnvrtc.so.*"))
     if not builtins or not nvrtc:
         raise Fault(
-            f"NVRTC's libraries are not in {folder}, where their package says they are",
+            f"NVRTC's libraries are missing in {folder}, where their package keeps them",
             code="toolchain_missing",
-            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'",
+            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}', or {replacement_advice()}",
         )
     return str(builtins[-1]), str(nvrtc[-1])
 
@@ -157,6 +184,6 @@ def _include_dirs(roots: tuple[Path, ...], layout: Layout) -> tuple[str, ...]:
         raise Fault(
             "CUDA's headers are not installed, so nothing can be compiled",
             code="toolchain_missing",
-            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}'",
+            mend=f"pip install --force-reinstall '{TOOLKIT_WHEELS}', or {replacement_advice()}",
         )
     return tuple(map(str, folders))

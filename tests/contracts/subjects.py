@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.oracle.cases import derived_cases, workload_case
-from greenfast.search.oracle.problem import Problem, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import resolve
@@ -37,6 +37,8 @@ def problems_of(subject: Subject) -> list[Problem]:
         workload_case(subject.workloads[0], 0),
     ]
     return [
-        problem(subject.kernel, subject.template, subject.point, case, answer(subject.kernel, case))
+        lay_out(
+            subject.kernel, subject.template, subject.point, case, case_data(subject.kernel, case)
+        )
         for case in cases
     ]

@@ -11,8 +11,8 @@ import pytest
 from greenfast.search.gates import GateLimits
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets.cuda import target as cuda
 from greenfast.search.targets.cuda.large_reference import close
@@ -27,11 +27,11 @@ def test_a_reference_from_the_gpu_agrees_with_numpys(workload, gpu, catalogue, m
         catalogue.kernel("attention")
     )  # another object, so that nothing is taken from memory
     case = workload_case(kernel.workload(workload), 11)
-    found = gpu.answer(kernel, case)
+    found = gpu.case_data(kernel, case)
     assert gpu._references[id(kernel), case.options][1], (
         "NumPy did it: the GPU's reference was not trusted"
     )
-    right = answer(replace(kernel), case)
+    right = case_data(replace(kernel), case)
     fields = [{name: vars_of(one) for name, one in each.outputs.items()} for each in (found, right)]
     assert close(*fields)
 
@@ -43,7 +43,7 @@ def vars_of(expected):
 def test_a_workload_far_above_the_limit_is_answered_in_time_for_its_candidates(gpu, catalogue):
     kernel = catalogue.kernel("attention")
     case = workload_case(kernel.workload("long"), 12)
-    expected = gpu.answer(kernel, case).outputs["o"]
+    expected = gpu.case_data(kernel, case).outputs["o"]
     assert gpu._references[id(kernel), case.options][1]
     assert np.isfinite(expected.value).all() and (expected.bound > 0).all()
 
@@ -70,8 +70,8 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
         ),
         5,
     )
-    right = answer(kernel, case)
-    near = problem(kernel, template, subject.point, case, right)
+    right = case_data(kernel, case)
+    near = lay_out(kernel, template, subject.point, case, right)
     far = with_far_batches(near, {"q": right.inputs["q"], "o": None}, kernel)
     (one,) = gpu.execute(subject.program, [far])
     assert one.failure is None, one.failure

@@ -28,7 +28,7 @@ def test_doctor_does_not_call_it_ok(wrong_compiler, capsys):
     _, checks, _ = answered(capsys, "doctor")
     (check,) = [one for one in checks if one["name"] == "NVRTC and CUDA headers"]
     assert check["status"] == "missing" and "to wrong code (every output is 0)" in check["detail"]
-    assert "GREENFAST_CUDA=DIR" in check["mend"]
+    assert "`greenfast toolkit install`" in check["mend"]
 
 
 def test_a_trial_does_not_begin(wrong_compiler, capsys):
@@ -36,7 +36,7 @@ def test_a_trial_does_not_begin(wrong_compiler, capsys):
     assert (
         code == 2
         and said["error"]["code"] == "toolchain_wrong"
-        and "GREENFAST_CUDA=DIR" in said["error"]["mend"]
+        and "`greenfast toolkit install`" in said["error"]["mend"]
     )
 
 

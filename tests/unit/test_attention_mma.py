@@ -10,8 +10,8 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import assemble, render
 from greenfast.search.space.candidate import (
     Candidate,
@@ -176,7 +176,7 @@ def test_what_is_off_leaves_no_trace():
 def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, launches, workspaces):
     made = subject(None, {**SPLIT, "combine": combine})
     case = derived_cases(ATTENTION, COMPILED, made.point.tiles, 0)[0]
-    laid_out = problem(ATTENTION, MMA, made.point, case, answer(ATTENTION, case))
+    laid_out = lay_out(ATTENTION, MMA, made.point, case, case_data(ATTENTION, case))
     assert len(laid_out.launches) == launches == len(made.source.entries)
     assert [workspace.name for workspace in laid_out.workspaces] == workspaces
     assert len(laid_out.arguments) == len(ATTENTION.arguments) + len(workspaces)

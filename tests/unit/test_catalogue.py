@@ -76,11 +76,11 @@ from greenfast.search.space.space import Space
 )
 def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
     from greenfast.search.oracle.cases import workload_case
-    from greenfast.search.oracle.reference import answer
+    from greenfast.search.oracle.reference import case_data
 
     with pytest.raises(SpecError, match=said) as refused:
         kernel = broken_kernel(file, old, new).kernel("axpy")
-        answer(kernel, workload_case(kernel.workloads[0], 0))
+        case_data(kernel, workload_case(kernel.workloads[0], 0))
     assert f"axpy/{file}" in refused.value.message and "\n" not in refused.value.message
 
 

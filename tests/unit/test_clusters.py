@@ -81,9 +81,9 @@ def test_a_cluster_divides_its_grid(cluster, grid, said):
     [
         ((8, 1, 1), "h200", ""),
         ((2, 2, 2), "h100", ""),
-        ((4, 4, 1), "h200", "8 are the most"),
+        ((4, 4, 1), "h200", "at most 8 run on every device"),
         ((1, 1, 1), "l4", ""),
-        ((2, 1, 1), "l4", "clusters begin with sm_90"),
+        ((2, 1, 1), "l4", "clusters need sm_90"),
         ((2, 1, 1), "a100", "a100 is sm_80"),
     ],
 )
@@ -98,8 +98,8 @@ def test_points_with_clusters_are_outside_the_space_of_a_device_without(changed)
     template = kernel.template("right")
     point = complete_parameters(template, {}, ())
     assert Space(template, (), device("h200")).why_not(point) is None
-    assert "clusters begin with sm_90" in Space(template, (), device("a100")).why_not(point)
-    assert "8 are the most" in Space(changed_to_sixteen(template), (), device("h200")).why_not(
+    assert "clusters need sm_90" in Space(template, (), device("a100")).why_not(point)
+    assert "at most 8 run on every device" in Space(changed_to_sixteen(template), (), device("h200")).why_not(
         point
     )
 
@@ -177,5 +177,5 @@ def test_a_launch_file_asks_for_eight_blocks_at_most(tmp_path):
     (tmp_path / "launch.toml").write_text(
         LAUNCH.replace("grid = 4", "grid = 16") + "cluster = 16\n"
     )
-    with pytest.raises(SpecError, match="8 are the most"):
+    with pytest.raises(SpecError, match="at most 8 run on every device"):
         read_brought(tmp_path / "k.cu", tmp_path / "launch.toml", (), 0)

@@ -9,8 +9,8 @@ import pytest
 
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import POISON, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import POISON, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution, Failure
@@ -34,14 +34,14 @@ def _problem(attention, layout):
         for one in cases
         if one.layout == layout and one.inputs == "normal" and dict(one.dims)["S_kv"] > 1
     )
-    return problem(kernel, template, point, case, answer(kernel, case))
+    return lay_out(kernel, template, point, case, case_data(kernel, case))
 
 
 def _run(attention, layout="padded", damage=lambda name, values, image: None):
     """The rounded reference as if a kernel had written it, after `damage`."""
     kernel = attention[0]
     made = _problem(attention, layout)
-    right = answer(kernel, made.case)
+    right = case_data(kernel, made.case)
     outputs = {}
     for tensor in made.tensors:
         if tensor.role == "output":
@@ -50,7 +50,7 @@ def _run(attention, layout="padded", damage=lambda name, values, image: None):
             damage(tensor.name, tensor.view(image), image)
             outputs[tensor.name] = image
     return compare(
-        SimpleNamespace(kernel=kernel, target=SimpleNamespace(answer=answer)),
+        SimpleNamespace(kernel=kernel, target=SimpleNamespace(case_data=case_data)),
         Execution(made, "forward", outputs, None),
     )
 
@@ -120,7 +120,7 @@ def test_a_write_between_the_rows_is_out_of_bounds(attention):
 def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attention):
     kernel = attention[0]
     made = _problem(attention, "padded")
-    expected = answer(kernel, made.case).outputs["o"]
+    expected = case_data(kernel, made.case).outputs["o"]
 
     def damage(values, image):
         values[...] = (expected.value + 0.8 * expected.bound).astype(np.float16)
@@ -135,7 +135,7 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
 def test_a_run_that_failed_is_evidence_with_its_sentence(attention):
     made = _problem(attention, "padded")
     checks, reason = compare(
-        SimpleNamespace(kernel=attention[0], target=SimpleNamespace(answer=answer)),
+        SimpleNamespace(kernel=attention[0], target=SimpleNamespace(case_data=case_data)),
         Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")),
     )
     assert reason is Reason.DEADLOCK

@@ -20,7 +20,7 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Tensor
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival
 from greenfast.search.targets.cuda import driver, gpu_count
@@ -356,7 +356,7 @@ def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
     kernel = catalogue.kernel("attention")
     kernel = replace(kernel, reference_text=kernel.reference_text + added)
     case = workload_case(kernel.workload("small"), 3)
-    found, right = target.answer(kernel, case), answer(replace(kernel), case)
+    found, right = target.case_data(kernel, case), case_data(replace(kernel), case)
     assert target._references[id(kernel), case.options][1] is trusted
     for name, one in right.outputs.items():
         assert np.array_equal(found.outputs[name].value, one.value)
@@ -366,7 +366,7 @@ def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
 
 def test_a_small_reference_asks_no_gpu(target, catalogue):
     kernel = catalogue.kernel("attention")
-    target.answer(kernel, workload_case(kernel.workload("small"), 4))
+    target.case_data(kernel, workload_case(kernel.workload("small"), 4))
     assert jobs(target) == 0 and not target._references
 
 

@@ -9,8 +9,8 @@ from emulator_harness import ORDERS, only_right, prepared
 
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
@@ -130,7 +130,7 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     cases = derived_cases(attention, COMPILED, point.tiles, 0)
     case = max(cases, key=lambda one: dict(one.dims)["S_kv"] + dict(one.dims)["S_q"] % 16)
     case = replace(case, layout="contiguous")  # where the last row ends, its buffer ends
-    made = problem(attention, template, point, case, answer(attention, case))
+    made = lay_out(attention, template, point, case, case_data(attention, case))
     runs = [emulated_run(made, order, order, check=True) for order in ORDERS]
     return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
 

@@ -7,8 +7,8 @@ from test_toolchain import _source
 
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
@@ -223,7 +223,9 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
         candidate = preset_candidate(template, "stage2", compiled, {"pv_accumulate": how})
         point = resolve(template, candidate.parameters, compiled)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
-        made = problem(kernel, template, point, case, answer(kernel, case), optional_outputs=False)
+        made = lay_out(
+            kernel, template, point, case, case_data(kernel, case), optional_outputs=False
+        )
         cubin = toolchain.compile(source, "sm_90")
         timings += emulator.measure(emulator.load(source, cubin), cubin, [made])
     partitioned, atomic = timings
@@ -249,7 +251,7 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     cubin = toolchain.compile(source, "sm_90")
     case = workload_case(shape, 0)
-    made = problem(kernel, template, point, case, answer(kernel, case), optional_outputs=False)
+    made = lay_out(kernel, template, point, case, case_data(kernel, case), optional_outputs=False)
     counters = emulator._counted(emulator.load(source, cubin), made).counters
     (launch,), (mixes,) = made.launches, mixes_of(made, cubin, SAMPLED_BLOCKS)
     sampled = sampled_blocks(launch, SAMPLED_BLOCKS)

@@ -14,8 +14,8 @@ from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import told_of
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import LaunchPlan, problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import LaunchPlan, lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
@@ -113,7 +113,9 @@ def modelled_us(catalogue, toolchain, artifacts):
         candidate = preset_candidate(template, preset, compiled)
         point = resolve(template, candidate.parameters, compiled)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
-        made = problem(kernel, template, point, case, answer(kernel, case), optional_outputs=False)
+        made = lay_out(
+            kernel, template, point, case, case_data(kernel, case), optional_outputs=False
+        )
         cubin = toolchain.compile(source, "sm_90")
         (timing,) = target.measure(target.load(source, cubin), cubin, [made])
         return timing.time_median_us, bound_of(timing)
@@ -186,6 +188,6 @@ def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):
             compiled,
         )
         peaks[name] = tensor_peak(
-            device_facts, problem(kernel, template, point, case, answer(kernel, case))
+            device_facts, lay_out(kernel, template, point, case, case_data(kernel, case))
         )
     assert peaks == {"attention": 4096, "attention_fp8": 8192}

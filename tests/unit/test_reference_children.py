@@ -13,7 +13,7 @@ from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.oracle import reference
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.reference import Answers, _computed
+from greenfast.search.oracle.reference import CaseDataCache, compute_case_data
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
 TILES = {"tile_q": 16, "tile_kv": 32, "depth": 2, "parts": 1, "blocks": 1}
@@ -29,13 +29,13 @@ def children():
 @pytest.fixture
 def here(monkeypatch):
     """Cases that this process computed."""
-    seen, compute = [], reference._computed
+    seen, compute = [], reference.compute_case_data
 
     def noted(kernel, case, by):
         seen.append(case)
         return compute(kernel, case, by)
 
-    monkeypatch.setattr(reference, "_computed", noted)
+    monkeypatch.setattr(reference, "compute_case_data", noted)
     return seen
 
 
@@ -72,17 +72,17 @@ def same(one, other):
 )
 def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, workload):
     kernel = catalogue.kernel(name)
-    cases, answers = cases_of(kernel, workload), Answers(2**30, children)
-    answers.fill(kernel, cases)
+    cases, cache = cases_of(kernel, workload), CaseDataCache(2**30, children)
+    cache.fill(kernel, cases)
     assert here == [] and len(cases) > 5
     for case in cases:
-        same(answers.get(kernel, case, None), _computed(kernel, case, None))
-    assert len(here) == 0  # `_computed` above is not the one that answers ask
+        same(cache.get(kernel, case, None), compute_case_data(kernel, case, None))
+    assert len(here) == 0  # `compute_case_data` above is not the function that the cache calls
 
 
 def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, here, monkeypatch):
     kernel, asked = catalogue.kernel("attention"), []
-    cases, answers = cases_of(kernel, "mission_bf16"), Answers(2**30, children)
+    cases, cache = cases_of(kernel, "mission_bf16"), CaseDataCache(2**30, children)
     monkeypatch.setattr(
         compute_turns,
         "LARGE_BYTES",
@@ -92,22 +92,22 @@ def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, her
     monkeypatch.setattr(
         children, "computed", lambda kernel, cases: asked.extend(cases) or compute(kernel, cases)
     )
-    answers.get(kernel, cases[0], None)
-    answers.fill(kernel, cases)
+    cache.get(kernel, cases[0], None)
+    cache.fill(kernel, cases)
     largest = [
         case
         for case in cases[1:]
         if reference._size_bytes(kernel, case) >= compute_turns.LARGE_BYTES
     ]
     assert largest and set(asked) == set(cases[1:]) - set(largest)
-    answers.fill(kernel, cases)
+    cache.fill(kernel, cases)
     assert len(asked) == len(set(asked)) and here == cases[:1]
 
 
 def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue, children, here):
     kernel = catalogue.kernel("rmsnorm")
-    cases, answers = cases_of(kernel), Answers(2**30, children)
-    answers.fill(kernel, cases[:1])
+    cases, cache = cases_of(kernel), CaseDataCache(2**30, children)
+    cache.fill(kernel, cases[:1])
     child = children._idle.get()
     children._idle.put(child)
     os.kill(
@@ -115,21 +115,21 @@ def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue
     )  # alive when it is asked, and dead before it can answer
     killer = threading.Timer(0.5, os.kill, (child.process.pid, signal.SIGKILL))
     killer.start()
-    answers.fill(kernel, cases[:4])
+    cache.fill(kernel, cases[:4])
     killer.join()
     assert here == cases[1:4]
-    answers.fill(kernel, cases)
+    cache.fill(kernel, cases)
     assert here == cases[1:4] and children._idle.get().process.pid != child.process.pid
     children._idle.put(None)
 
 
 def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children, here):
     kernel = catalogue.kernel("attention")
-    cases, answers, found = cases_of(kernel, "mission_bf16"), Answers(2**30, children), []
-    filling = threading.Thread(target=answers.fill, args=(kernel, cases))
+    cases, cache, found = cases_of(kernel, "mission_bf16"), CaseDataCache(2**30, children), []
+    filling = threading.Thread(target=cache.fill, args=(kernel, cases))
     filling.start()
     waiting = [
-        threading.Thread(target=lambda case=case: found.append(answers.get(kernel, case, None)))
+        threading.Thread(target=lambda case=case: found.append(cache.get(kernel, case, None)))
         for case in cases[-6:]
     ]
     for one in (*waiting, filling):
@@ -155,28 +155,28 @@ def test_what_is_wrong_with_a_reference_is_said_as_if_no_child_were_there(
     broken_kernel, children, old, new, said
 ):
     kernel = broken_kernel("reference.py", old, new).kernel("axpy")
-    cases, answers = cases_of(kernel, tiles={}), Answers(2**30, children)
-    answers.fill(kernel, cases)
+    cases, cache = cases_of(kernel, tiles={}), CaseDataCache(2**30, children)
+    cache.fill(kernel, cases)
     with pytest.raises(SpecError, match=said):
-        answers.get(kernel, cases[0], None)
+        cache.get(kernel, cases[0], None)
 
 
 def test_without_children_nothing_is_begun(catalogue, here):
-    kernel, answers = catalogue.kernel("rmsnorm"), Answers(2**30)
-    answers.fill(kernel, cases_of(kernel))
-    assert here == [] and not answers._futures
+    kernel, cache = catalogue.kernel("rmsnorm"), CaseDataCache(2**30)
+    cache.fill(kernel, cases_of(kernel))
+    assert here == [] and not cache._futures
 
 
 def test_only_a_search_uses_children_and_only_where_there_are_cores_to_spare(monkeypatch):
-    monkeypatch.setattr(reference, "_ANSWERS", Answers(2**30))
+    monkeypatch.setattr(reference, "_CACHE", CaseDataCache(2**30))
     for cores, count in ((2, 0), (16, 2)):
-        assert reference._ANSWERS.children.count == 0
+        assert reference._CACHE.children.count == 0
         monkeypatch.setattr(reference, "usable_cores", lambda: cores)
         reference.use_children()
-        assert reference._ANSWERS.children.count == count
-    used = reference._ANSWERS.children
+        assert reference._CACHE.children.count == count
+    used = reference._CACHE.children
     reference.use_children()
-    assert reference._ANSWERS.children is used
+    assert reference._CACHE.children is used
 
 
 def test_machines_with_cores_to_spare_have_children():

@@ -14,7 +14,7 @@ from greenfast.search.digest import digest
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.reference import answer, kernel_module
+from greenfast.search.oracle.reference import case_data, kernel_module
 from greenfast.search.recordings.contents import checks_digest
 from greenfast.search.targets.cuda.large_reference import computed, described
 
@@ -63,7 +63,7 @@ def test_the_reference_beside_it_is_imported_by_a_plain_name(kernels):
         "axpy_reference.py": plain.reference_text,
     }
     case = workload_case(user.workload("odd"), 1)
-    found, right = answer(user, case).outputs["y"], answer(plain, case).outputs["y"]
+    found, right = case_data(user, case).outputs["y"], case_data(plain, case).outputs["y"]
     assert np.array_equal(found.value, right.value) and np.array_equal(
         found.bound, right.bound * 2.5
     )
@@ -114,17 +114,17 @@ def test_what_is_built_on_is_part_of_every_identity(kernels):
         (
             ("user",),
             "nested_reference",
-            "names 'user', whose reference.py builds on another itself",
+            "names 'user', whose reference.py uses another",
         ),
         (
             ("back",),
             "nested_reference",
-            "names 'back', whose reference.py builds on another itself",
+            "names 'back', whose reference.py uses another",
         ),
         (
             ("attention_fp8",),
             "nested_reference",
-            "names 'attention_fp8', whose reference.py builds on another itself",
+            "names 'attention_fp8', whose reference.py uses another",
         ),
     ],
 )
@@ -146,5 +146,5 @@ def test_only_what_is_named_can_be_imported(kernels):
     with pytest.raises(
         SpecError, match="user/reference.py does not load: ModuleNotFoundError"
     ) as refused:
-        answer(user, workload_case(user.workload("odd"), 1))
+        case_data(user, workload_case(user.workload("odd"), 1))
     assert refused.value.code == "reference_failed"

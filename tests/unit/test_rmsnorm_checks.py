@@ -9,8 +9,8 @@ import pytest
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.cuda.large_reference import small_case
 
@@ -55,7 +55,7 @@ def test_lengths_sit_on_the_edges_of_a_candidates_own_tiles(kernel, preset, rows
 def test_padded_rows_begin_with_a_vector_and_no_two_tensors_share_a_stride(kernel):
     template, point, cases = cases_of(kernel, "row:plain")
     for name, aligned in (("tile_minus_one", True), ("tile_plus_one", False)):
-        laid_out = problem(kernel, template, point, cases[name], answer(kernel, cases[name]))
+        laid_out = lay_out(kernel, template, point, cases[name], case_data(kernel, cases[name]))
         strides = [tensor.strides[0] for tensor in laid_out.tensors if len(tensor.shape) == 2]
         assert dict(cases[name].dims)["N"] % 8
         assert all((stride % 8 == 0) is aligned for stride in strides)

@@ -15,8 +15,8 @@ from greenfast.search.kernels.catalogue import Catalogue, load_kernel
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.template_text import Line, TemplateText, read_template_text
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import problem
-from greenfast.search.oracle.reference import answer
+from greenfast.search.oracle.problem import lay_out
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Resolved, resolve
@@ -175,22 +175,22 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             'a\n\nint x; {% include "one/p.cu.j2" %}\n',
             {"p": ""},
-            'k/one.cu.j2: line 3: an include stands alone on its line (write {% include "one/NAME.cu.j2" %})',
+            'k/one.cu.j2: line 3: an include must be alone on its line (write {% include "one/NAME.cu.j2" %})',
         ),
         (
             '{%- include "one/p.cu.j2" -%}',
             {"p": ""},
-            "k/one.cu.j2: line 1: an include stands alone on its line",
+            "k/one.cu.j2: line 1: an include must be alone on its line",
         ),
         (
             "{% include 'one/p.cu.j2' %}",
             {"p": ""},
-            "k/one.cu.j2: line 1: an include stands alone on its line",
+            "k/one.cu.j2: line 1: an include must be alone on its line",
         ),
         (
             '{% include "one/p.cu.j2" ignore missing %}',
             {"p": ""},
-            "k/one.cu.j2: line 1: an include stands alone on its line",
+            "k/one.cu.j2: line 1: an include must be alone on its line",
         ),
         (
             '{% include "one/p.cu.j2" %}',
@@ -307,7 +307,7 @@ def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
     )
     kernel = made.kernel("axpy")
     (template, _, point), case = a_point(kernel), workload_case(kernel.workloads[0], 0)
-    problems = [problem(kernel, template, point, case, answer(kernel, case))]
+    problems = [lay_out(kernel, template, point, case, case_data(kernel, case))]
     with pytest.raises(Fault, match=re.escape(f" {where.file}:{where.number}:")):
         next(emulator.execute(emulator.load(source, None), problems))
 

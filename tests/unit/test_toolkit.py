@@ -1,4 +1,4 @@
-"""Which NVRTC compiles: the installed one by its path, of one release with its headers, and not one that is known to be wrong."""
+"""Which NVRTC compiles: found by path, of one release with its headers, and not known to be wrong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from greenfast.search.errors import Fault
 from greenfast.search.toolchain import Toolchain, known_answer
 from greenfast.search.toolchain.toolkit import (
     COMPONENTS,
+    INSTALL_COMMAND,
     LAYOUTS,
     TOOLKIT_VARIABLE,
-    installed_toolkit,
+    Place,
+    find_toolkit,
     layout_of,
+    private_folder,
+    toolkit_place,
 )
 
 
@@ -30,7 +34,7 @@ def _install(folder: Path, wheel: str, version: str) -> None:
 def _toolkit_folder(
     folder: Path, layout=LAYOUTS[0], versions=("13.5.37", "13.5.37", "13.5.37", "13.3.5.0.6")
 ) -> Path:
-    for wheel, version in zip(layout.wheels, versions):
+    for wheel, version in zip(layout.wheels, versions, strict=True):
         _install(folder, wheel, version)
     library = folder / "nvidia" / layout.library
     library.mkdir(parents=True)
@@ -43,7 +47,7 @@ def _toolkit_folder(
 
 
 def test_the_library_and_its_headers_are_those_of_this_environment():
-    toolkit = installed_toolkit()
+    toolkit = find_toolkit()
     assert [Path(path).is_absolute() and Path(path).is_file() for path in toolkit.libraries] == [
         True,
         True,
@@ -55,7 +59,7 @@ def test_the_library_and_its_headers_are_those_of_this_environment():
 @pytest.mark.parametrize("layout", LAYOUTS, ids=("cuda13", "cuda12"))
 def test_a_folder_of_its_own_is_used_instead_of_the_environment(tmp_path, monkeypatch, layout):
     monkeypatch.setenv(TOOLKIT_VARIABLE, str(_toolkit_folder(tmp_path, layout)))
-    toolkit = installed_toolkit()
+    toolkit = find_toolkit()
     assert all(
         path.startswith(str(tmp_path)) for path in (*toolkit.libraries, *toolkit.include_dirs)
     )
@@ -63,21 +67,32 @@ def test_a_folder_of_its_own_is_used_instead_of_the_environment(tmp_path, monkey
     assert len(toolkit.include_dirs) == len(layout.include) and toolkit.nvrtc_version == "13.5.37"
 
 
+def test_the_toolkit_of_the_data_folder_comes_before_the_environments(tmp_path, monkeypatch):
+    monkeypatch.delenv(TOOLKIT_VARIABLE, raising=False)
+    assert toolkit_place(tmp_path).folder is None
+    _toolkit_folder(private_folder(tmp_path))
+    place = toolkit_place(tmp_path)
+    assert place.folder == private_folder(tmp_path) and INSTALL_COMMAND in place.reason
+    assert all(path.startswith(str(place.folder)) for path in find_toolkit(place).libraries)
+    monkeypatch.setenv(TOOLKIT_VARIABLE, str(tmp_path / "other"))
+    assert toolkit_place(tmp_path).folder == tmp_path / "other"
+
+
 def test_with_both_versions_of_cuda_13_is_taken(tmp_path):
     for layout in LAYOUTS:
         _install(tmp_path, layout.wheels[0], "1.0")
-    assert layout_of(str(tmp_path)) is LAYOUTS[0]
+    assert layout_of(Place(tmp_path, "a test")) is LAYOUTS[0]
     shutil.rmtree(tmp_path / "nvidia_cuda_nvrtc-1.0.dist-info")
-    assert layout_of(str(tmp_path)) is LAYOUTS[1]
+    assert layout_of(Place(tmp_path, "a test")) is LAYOUTS[1]
 
 
 def test_a_missing_package_is_named(tmp_path):
     with pytest.raises(Fault, match="nvidia-cuda-nvrtc is not installed in") as caught:
-        installed_toolkit(str(tmp_path))
-    assert caught.value.code == "toolchain_missing" and "--target" in caught.value.mend
+        find_toolkit(Place(tmp_path, "a test"))
+    assert caught.value.code == "toolchain_missing" and INSTALL_COMMAND in caught.value.mend
     _install(tmp_path, "nvidia-cuda-nvrtc", "13.0.88")
     with pytest.raises(Fault, match="nvidia-cuda-runtime is not installed"):
-        installed_toolkit(str(tmp_path))
+        find_toolkit(Place(tmp_path, "a test"))
 
 
 def test_headers_of_another_release_are_refused_by_name(tmp_path):
@@ -85,21 +100,21 @@ def test_headers_of_another_release_are_refused_by_name(tmp_path):
     with pytest.raises(
         Fault, match="nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
     ) as caught:
-        installed_toolkit(str(tmp_path))
+        find_toolkit(Place(tmp_path, "a test"))
     assert caught.value.code == "toolchain_mixed" and "==13.0.*" in caught.value.mend
 
 
 def test_what_pytorch_brings_is_one_release(tmp_path):
     """13.0.2: the runtime's third number is not NVRTC's."""
     _toolkit_folder(tmp_path, versions=("13.0.88", "13.0.96", "13.0.88", "13.0.85"))
-    assert installed_toolkit(str(tmp_path)).nvrtc_version == "13.0.88"
+    assert find_toolkit(Place(tmp_path, "a test")).nvrtc_version == "13.0.88"
 
 
 def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
     """Libraries of the same names on LD_LIBRARY_PATH, which hold nothing, do not replace the installed ones."""
     decoys = tmp_path / "decoys"
     decoys.mkdir()
-    for path in installed_toolkit().libraries:
+    for path in find_toolkit().libraries:
         decoy = decoys / Path(path).name
         subprocess.run(
             [
@@ -141,17 +156,17 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
     monkeypatch.setattr(
         toolchain, "compile", lambda *given: seen.append(compile_known(*given)) or seen[-1]
     )
-    monkeypatch.setattr(toolchain, "_answered", False)
+    monkeypatch.setattr(toolchain, "_is_checked", False)
     toolchain.require_right()
     digest = known_answer.code_digest(seen[0].code)
     assert (
         known_answer.section(seen[0].code, ".text.attention_wmma")
         and digest not in known_answer.WRONG_CODE
     )
-    monkeypatch.setattr(toolchain, "_answered", False)
+    monkeypatch.setattr(toolchain, "_is_checked", False)
     monkeypatch.setitem(known_answer.WRONG_CODE, digest, "every output is 0")
     with pytest.raises(
         Fault, match="compiles a known kernel to wrong code .every output is 0."
     ) as caught:
         toolchain.require_right()
-    assert caught.value.code == "toolchain_wrong" and TOOLKIT_VARIABLE in caught.value.mend
+    assert caught.value.code == "toolchain_wrong" and INSTALL_COMMAND in caught.value.mend

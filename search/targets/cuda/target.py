@@ -23,7 +23,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import Answer, Arrays, answer
+from greenfast.search.oracle.reference import Arrays, CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us, mode_of
@@ -145,9 +145,9 @@ class CudaTarget(Runner):
         weakref.finalize(program, program.path.unlink, missing_ok=True)
         return program
 
-    def answer(self, kernel: KernelSpec, case: Case) -> Answer:
+    def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
-        return answer(kernel, case, self._trusted_reference if large else None)
+        return case_data(kernel, case, self._trusted_reference if large else None)
 
     def _trusted_reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
         """The GPU's reference, if it agreed with NumPy on a small case; None: leave it to NumPy."""

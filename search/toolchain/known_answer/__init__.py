@@ -1,9 +1,9 @@
-"""A kernel that one release of NVRTC compiles to wrong code, to recognise such a release before it is used.
+"""A kernel that a release of NVRTC compiles to wrong code, by which that release is recognised.
 
-attention_wmma.cu is the `wmma` candidate of bench/results/h200/compiler_fault.json. Compiled by NVRTC
-13.0.88 it was wrong in 6 of 10 runs on an H200; compiled by 13.5.37 it was right on the same GPU. The
-digest below is of the machine code that 13.0.88 makes of it. No GPU is needed to recognise it, and code
-that nobody ran is not called wrong: other releases pass.
+attention_wmma.cu is the `wmma` candidate of bench/results/h200/compiler_fault.json. Compiled by
+NVRTC 13.0.88, it was wrong in 6 of 10 runs on an H200; compiled by 13.5.37, it was correct on the
+same GPU. The digest below is that of the machine code from 13.0.88, so recognising it needs no GPU.
+Releases whose code was never run pass.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from pathlib import Path
 SOURCE = Path(__file__).parent / "attention_wmma.cu"
 ARCH = "sm_90"
 ENTRY = "attention_wmma"
-# SHA-256 of the entry's machine code -> what it did.
+# SHA-256 of the entry's machine code -> its observed error.
 WRONG_CODE = {
-    "0088db4548ca95e1ea6f84cb559f8baee3fd2b310f083c1d351d454aeaeb10d8": "8192 of 16640 outputs were wrong on an H200",
+    "0088db4548ca95e1ea6f84cb559f8baee3fd2b310f083c1d351d454aeaeb10d8": (
+        "8192 of 16640 outputs were wrong on an H200"
+    ),
 }
 
 
 def wrong_answer(cubin: bytes) -> str:
-    """What this machine code of SOURCE is known to do wrong; empty when nothing is known against it."""
+    """The known error of this machine code of SOURCE; empty when none is known."""
     return WRONG_CODE.get(code_digest(cubin), "")
 
 
 def code_digest(cubin: bytes) -> str:
-    """SHA-256 of the machine code of ENTRY alone: names and notes beside it differ from build to build."""
+    """SHA-256 of the machine code of ENTRY alone; other sections differ between builds."""
     return hashlib.sha256(section(cubin, f".text.{ENTRY}")).hexdigest()
 
 
-def section(elf: bytes, wanted: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file, empty when it has none of that name."""
+def section(elf: bytes, name: str) -> bytes:
+    """A section of a 64-bit little-endian ELF file; empty when there is none of that name."""
     (headers_at,) = struct.unpack_from("<Q", elf, 0x28)
     count, names = struct.unpack_from("<HH", elf, 0x3C)
     headers = [
@@ -40,6 +42,6 @@ def section(elf: bytes, wanted: str) -> bytes:
     ]
     for name_at, _, _, _, start, size, *_ in headers:
         begin = headers[names][4] + name_at
-        if elf[begin : elf.index(b"\0", begin)].decode() == wanted:
+        if elf[begin : elf.index(b"\0", begin)].decode() == name:
             return elf[start : start + size]
     return b""

@@ -1,4 +1,4 @@
-"""Answers are computed once and kept up to a number of bytes; what was used least recently goes first."""
+"""Case data is computed once and kept up to a number of bytes; the least recently used goes first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from greenfast.search.oracle import reference
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.reference import Answers
+from greenfast.search.oracle.reference import CaseDataCache
 
 
 @pytest.fixture
@@ -21,34 +21,34 @@ def cases(album):
 @pytest.fixture
 def computed(monkeypatch):
     """Seeds of the cases that were computed, in order."""
-    seen, compute = [], reference._computed
+    seen, compute = [], reference.compute_case_data
 
     def noted(kernel, case, by):
         seen.append(case.seed)
         return compute(kernel, case, by)
 
-    monkeypatch.setattr(reference, "_computed", noted)
+    monkeypatch.setattr(reference, "compute_case_data", noted)
     return seen
 
 
 def test_what_was_used_least_recently_is_given_up_first(cases, computed):
     kernel, (zero, one, two, three, *_) = cases
-    answers = Answers(kept_bytes=3 * Answers(0).get(kernel, zero, None).nbytes)
+    cache = CaseDataCache(kept_bytes=3 * CaseDataCache(0).get(kernel, zero, None).nbytes)
     computed.clear()
     for case in (zero, one, two, zero, three):  # the fourth to come takes the place of `one`
-        answers.get(kernel, case, None)
+        cache.get(kernel, case, None)
     assert computed == [0, 1, 2, 3]
-    answers.get(kernel, zero, None)
-    answers.get(kernel, two, None)
+    cache.get(kernel, zero, None)
+    cache.get(kernel, two, None)
     assert computed == [0, 1, 2, 3]
-    answers.get(kernel, one, None)
+    cache.get(kernel, one, None)
     assert computed == [0, 1, 2, 3, 1]
 
 
 def test_one_that_is_larger_than_the_room_is_still_given(cases, computed):
     kernel, (zero, one, *_) = cases
-    answers = Answers(kept_bytes=1)
-    assert answers.get(kernel, zero, None) is answers.get(kernel, zero, None)
-    answers.get(kernel, one, None)
-    answers.get(kernel, zero, None)
+    cache = CaseDataCache(kept_bytes=1)
+    assert cache.get(kernel, zero, None) is cache.get(kernel, zero, None)
+    cache.get(kernel, one, None)
+    cache.get(kernel, zero, None)
     assert computed == [0, 1, 0]

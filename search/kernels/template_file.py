@@ -1,0 +1,213 @@
+"""Reading a template: its .toml, with the text of its .cu.j2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import Expression, Value, expression, require_names
+from greenfast.search.kernels.probe_spec import read_template_probes
+from greenfast.search.kernels.spec import (
+    Constraint,
+    Dim,
+    LaunchSpec,
+    Option,
+    Parameter,
+    Preset,
+    TemplateSpec,
+    Workspace,
+)
+from greenfast.search.kernels.tables import Table, checked_name
+from greenfast.search.kernels.template_text import read_template_text
+
+
+def read_template(
+    path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Option, ...]
+) -> TemplateSpec:
+    """The template whose .toml is `path`, in a kernel's `folder`; SpecError when it is invalid."""
+    shown = f"{folder.name}/{path.name}"
+    table = Table.read(path, shown)
+    name = checked_name(table.get("name", str), shown)
+    if name != path.stem or table.get("kernel", str) != folder.name:
+        raise SpecError(
+            f"{shown}: name and kernel must be {path.stem!r} and {folder.name!r}", code="bad_spec"
+        )
+    dim_names, option_names = {dim.name for dim in dims}, {option.name for option in options}
+    compiled = {dim.name for dim in dims if dim.time == "compile"} | option_names
+    parameters = _parameters(table, compiled)
+    own_names = {parameter.name for parameter in parameters}
+    local = _locals(table.table("locals"), own_names | compiled)
+    # Names that are known when a candidate is rendered, and those known when it is launched.
+    known = own_names | compiled | {key for key, _ in local}
+    run_known = known | dim_names
+    text = read_template_text(folder, name)
+    tiles = _tiles(table.table("tiles"), known)
+    probes, warp_rows = read_template_probes(
+        table.table("probes"), known, run_known | {tile for tile, _ in tiles}
+    )
+    template = TemplateSpec(
+        name=name,
+        kernel=folder.name,
+        idea=table.get("idea", str),
+        minimum_sm=table.get("minimum_sm", int, 70),
+        supports=_supports(table.table("supports"), dim_names | option_names),
+        parameters=parameters,
+        locals=local,
+        constraints=_constraints(table, known),
+        tiles=tiles,
+        launches=tuple(_launch(entry, known, run_known) for entry in table.tables("launches")),
+        workspaces=tuple(
+            _workspace(entry, known, run_known) for entry in table.tables("workspaces")
+        ),
+        presets=tuple(_preset(key, entry, parameters) for key, entry in table.named("presets")),
+        deterministic=table.get("deterministic", bool, True),
+        deterministic_when=_optional(table, "deterministic_when", own_names),
+        text=text.text,
+        lines=text.lines,
+        path=folder / f"{name}.cu.j2",
+        probes=probes,
+        warp_rows=warp_rows,
+    )
+    table.finish()
+    if not template.launches:
+        raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
+    return template
+
+
+def _known(checked: Expression, known: set[str]) -> Expression:
+    require_names(checked, known)
+    return checked
+
+
+def _optional(table: Table, key: str, known: set[str]) -> Expression | None:
+    optional = table.optional_expression(key)
+    return None if optional is None else _known(optional, known)
+
+
+def _tiles(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]:
+    return tuple(
+        (key, _known(expression(text, f"{table.where} {key}"), known))
+        for key, text in table.items()
+    )
+
+
+def _supports(table: Table, known: set[str]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    for name, values in table.items():
+        if name not in known or not isinstance(values, list):
+            raise SpecError(
+                f"{table.where}: {name!r} must be a dim or option with a list of values",
+                code="bad_spec",
+                mend="known: " + ", ".join(sorted(known)),
+            )
+    return tuple((name, tuple(values)) for name, values in table.items())
+
+
+def _parameters(table: Table, compiled: set[str]) -> tuple[Parameter, ...]:
+    parameters = tuple(_parameter(key, entry) for key, entry in table.named("parameters"))
+    known = {parameter.name for parameter in parameters} | compiled
+    for parameter in parameters:
+        if parameter.when is not None:
+            require_names(parameter.when, known)
+    return parameters
+
+
+def _parameter(name: str, table: Table) -> Parameter:
+    kind = table.one_of("type", ("int", "bool", "choice"))
+    python = {"int": int, "bool": bool, "choice": str}[kind]
+    values = tuple(table.get("values", list, [False, True] if kind == "bool" else None) or ())
+    if (
+        not values
+        or any(type(value) is not python for value in values)
+        or len(set(values)) != len(values)
+    ):
+        raise SpecError(
+            f"{table.where}: values must be a list of different {kind} values", code="bad_spec"
+        )
+    default = table.get("default", python)
+    if default not in values:
+        raise SpecError(
+            f"{table.where}: the default {default!r} is not among the values", code="bad_spec"
+        )
+    numerics = table.one_of("numerics", ("same", "own"), "own")
+    parameter = Parameter(
+        checked_name(name, table.where),
+        kind,
+        values,
+        default,
+        table.get("doc", str, ""),
+        numerics == "same",
+        table.optional_expression("when"),
+    )
+    table.finish()
+    return parameter
+
+
+def _locals(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]:
+    """Each may use the locals before it."""
+    local: list[tuple[str, Expression]] = []
+    for name, text in table.items():
+        earlier = {key for key, _ in local}
+        local.append((name, _known(expression(text, f"{table.where} {name}"), known | earlier)))
+    return tuple(local)
+
+
+def _constraints(table: Table, known: set[str]) -> tuple[Constraint, ...]:
+    constraints = []
+    for entry in table.tables("constraints"):
+        condition = _known(entry.expression("expr"), known)
+        constraints.append(Constraint(condition, entry.get("because", str)))
+        entry.finish()
+    return tuple(constraints)
+
+
+def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:
+    def three(
+        key: str, names: set[str], *default: list[str]
+    ) -> tuple[Expression, Expression, Expression]:
+        texts = table.get(key, list, *default)
+        if len(texts) != 3:
+            raise SpecError(f"{table.where}: {key} needs three expressions", code="bad_spec")
+        x, y, z = (_known(expression(text, f"{table.where}, {key}"), names) for text in texts)
+        return x, y, z
+
+    launch = LaunchSpec(
+        table.get("entry", str),
+        three("grid", run_known),
+        three("block", known),
+        _known(table.expression("smem_dynamic_bytes", 0), known),
+        three("cluster", known, ["1", "1", "1"]),
+        _optional(table, "when", known),
+    )
+    table.finish()
+    return launch
+
+
+def _workspace(table: Table, known: set[str], run_known: set[str]) -> Workspace:
+    workspace = Workspace(
+        checked_name(table.get("name", str), table.where),
+        _known(table.expression("bytes"), run_known),
+        table.get("zero_fill", bool, False),
+        _optional(table, "when", known),
+    )
+    table.finish()
+    return workspace
+
+
+def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Preset:
+    given = dict(table.table("parameters").items())
+    by_name = {parameter.name: parameter for parameter in parameters}
+    for key, value in given.items():
+        if key not in by_name or value not in by_name[key].values:
+            raise SpecError(
+                f"{table.where}: {key} = {value!r} is not a value of this template", code="bad_spec"
+            )
+    preset = Preset(
+        checked_name(name, table.where),
+        table.get("doc", str, ""),
+        tuple(
+            (parameter.name, given.get(parameter.name, parameter.default))
+            for parameter in parameters
+        ),
+    )
+    table.finish()
+    return preset
