@@ -7,12 +7,21 @@ import os
 import shutil
 from pathlib import Path
 
+import cpu_report
 import pytest
 
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
+
+
+def pytest_addoption(parser):
+    cpu_report.add_option(parser)
+
+
+def pytest_configure(config):
+    cpu_report.register(config)
 
 
 def pytest_collection_finish():
