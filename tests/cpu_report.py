@@ -1,28 +1,48 @@
 """`--cpu-report FILE`: the processor time of every test, its child processes included.
 
-Wall time misleads on a machine with other work; processor time does not. A child process counts
-when it has ended and was waited for, so a service that a whole module shares shows up in the
-teardown of the module's last test.
+Wall time misleads on a machine with other work; processor time does not. What a fixture of a
+module or session costs is charged to the test that needs it first. The time of a process whose
+parent has ended is lost.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
 import pytest
 
 PROPERTY = "cpu_s"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TIMES = slice(11, 15)  # utime to cstime among the fields of /proc/PID/stat behind the name
+
+
+def _ticks_below(pid: int) -> int:
+    """The time of the running processes below `pid`, and of those that these waited for."""
+    ticks = 0
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                stat = Path(f"/proc/{child}/stat").read_text()
+                fields = stat.rpartition(")")[2].split()
+                ticks += sum(map(int, fields[TIMES])) + _ticks_below(int(child))
+    except (FileNotFoundError, ProcessLookupError):
+        pass  # It ended meanwhile; its time counts at the next reading.
+    return ticks
 
 
 def processor_time_s() -> float:
-    """User and system time of this process and of its children that were waited for."""
-    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    """User and system time of this process and of all processes below it, ended or running."""
+    usages = [
+        resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    ended_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return ended_s + _ticks_below(os.getpid()) / TICKS_PER_S
 
 
 class CpuMeter:
-    """Measures in the process that runs the tests; a report carries the numbers to the controller."""
+    """Runs beside the tests; a report's properties carry the numbers to the controller."""
 
     def __init__(self) -> None:
         self.before_s = processor_time_s()
@@ -36,7 +56,7 @@ class CpuMeter:
 
 
 class CpuReport:
-    """Writes a line a test: seconds in all, then set-up, call and teardown; the longest first."""
+    """Writes a line for each test: the sum, then set-up, call and teardown; longest first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

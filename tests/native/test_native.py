@@ -97,6 +97,7 @@ class Programs:
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
+            check=False,
         )
 
     def close(self) -> None:
@@ -122,7 +123,10 @@ class Programs:
     def _compile(self, path: Path, *words: str) -> None:
         made = path.with_name(f".{path.name}.{os.getpid()}")
         done = subprocess.run(
-            [self._compiler.path, *self._flags, *words, "-o", made], capture_output=True, text=True
+            [self._compiler.path, *self._flags, *words, "-o", made],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         made.replace(path)
@@ -157,7 +161,9 @@ def test_a_claim_that_does_not_hold_is_shown_with_its_line(artifacts, tmp_path):
     subprocess.run(
         [find_host_compiler().path, f"-I{HERE}", source, "-o", tmp_path / "wrong"], check=True
     )
-    done = subprocess.run([tmp_path / "wrong", "wrong"], capture_output=True, text=True)
+    done = subprocess.run(
+        [tmp_path / "wrong", "wrong"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (
         1,
         f"{source}:4: two is 3, not 2\n{source}:5: two == 2\n",

@@ -203,7 +203,7 @@ class TestBaseline:
             point for point in points(services, plain) if point.digest != preset.digest
         )
         search = promote(
-            services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain)
+            services.store, plain, candidate, {"device": scope.device, "toolchain": scope.toolchain}
         )
         plan = services.plan(dataclasses.replace(request, baseline=CHAMPION))
         assert plan.baseline == f"champion {search}/1" and plan.champion == candidate
@@ -232,12 +232,12 @@ class TestBaseline:
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1),
             album,
-            champion_of=lambda plan: asked.append(plan),
+            champion_of=asked.append,
         )
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"),
             album,
-            champion_of=lambda plan: asked.append(plan),
+            champion_of=asked.append,
         )
         assert len(asked) == 1 and asked[0].compiled
 

@@ -113,6 +113,7 @@ def run(installed, tmp_path):
             capture_output=True,
             text=True,
             timeout=300,
+            check=False,
         )
         assert done.returncode == code, done.stderr
         assert list(empty.glob("*.py")) == []

@@ -59,7 +59,9 @@ def naive(
         top = max(scores)
         weights = [math.exp(score - top) for score in scores]
         total = math.fsum(weights)
-        o[b, h, i] = sum(w / total * v[b, h // group, j] for w, j in zip(weights, seen))
+        o[b, h, i] = sum(
+            w / total * v[b, h // group, j] for w, j in zip(weights, seen, strict=True)
+        )
         lse[b, h, i] = top + math.log(total)
     return o, lse
 

@@ -30,9 +30,9 @@ def emulator(artifacts, catalogue):
 
 @pytest.fixture(scope="module")
 def bench_of(catalogue, emulator, toolchain):
-    def make(D=64, dtype="fp16", mask="none") -> EvaluationContext:
+    def make(head_size=64, dtype="fp16", mask="none") -> EvaluationContext:
         kernel = catalogue.kernel("attention")
-        dims = {"B": 1, "H": 4, "H_kv": 2, "S_q": 72, "S_kv": 72, "D": D}
+        dims = {"B": 1, "H": 4, "H_kv": 2, "S_q": 72, "S_kv": 72, "D": head_size}
         workload = Workload(
             "w",
             "a small one",
@@ -95,8 +95,8 @@ QUICK = 3  # the others take as long each, and run with the slow ones
     ],
     ids=str,
 )
-def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
-    context = bench_of(D, dtype, mask)
+def test_a_preset_is_right_elsewhere(preset, head_size, dtype, mask, changes, bench_of):
+    context = bench_of(head_size, dtype, mask)
     verdict = evaluate(candidate(context, preset, **changes), context).verdict
     assert isinstance(verdict, Green), verdict
 
@@ -219,8 +219,8 @@ def test_a_probe_says_where_the_fused_softmax_goes_wrong(name, tmp_path, emulato
         ),
     ],
 )
-def test_what_does_not_fit_is_said_with_its_numbers(on, D, preset, changes, says, bench_of):
-    context = bench_of(D)
+def test_what_does_not_fit_is_said_with_its_numbers(on, head_size, preset, changes, says, bench_of):
+    context = bench_of(head_size)
     refusal = Space(context.kernel.template("wmma"), context.compiled, device(on)).why_not(
         candidate(context, preset, **changes).parameters
     )

@@ -227,7 +227,7 @@ def emulator(artifacts, catalogue):
 
 @pytest.fixture
 def start(album, emulator, toolchain):
-    def run(gpu, sink, history=History(), more=None, **request):
+    def run(gpu, sink, history=NO_HISTORY, more=None, **request):
         plan = make_plan(
             SearchRequest(
                 "axpy",
@@ -314,9 +314,7 @@ class CursedGpu(ScatteringGpu):
 
     def __init__(self, fresh, lucky=None, **law):
         super().__init__(
-            lambda text: by_threads(
-                (lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh
-            )(text),
+            by_threads((lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh),
             between=0.001,
             **law,
         )
@@ -374,7 +372,7 @@ def test_who_takes_the_winners_place_gets_the_safety_verdict_that_it_was_spared(
 
 def test_at_most_three_are_confirmed_however_the_search_was_wrong(start):
     lucky = {(64, 1): 7.0, (64, 2): 7.5, (64, 4): 8.0, (32, 1): 8.5, (32, 2): 9.0}
-    backwards = dict(zip(lucky, reversed(lucky.values())))
+    backwards = dict(zip(lucky, reversed(lucky.values()), strict=True))
     gpu, sink = CursedGpu(backwards, lucky), ListSink()
     start(gpu, sink)
     assert [points(sink)[confirmation.trial] for confirmation in sink.confirmations] == [
@@ -450,7 +448,7 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
 
 def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
-    gpu.time_us = lambda text: by_threads(TWO_FAST if gpu.processes == 0 else {})(text)
+    gpu.time_us = by_threads(TWO_FAST if gpu.processes == 0 else {})
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
@@ -619,7 +617,7 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
-        context = replace(search.context, best_time_us=lambda: best_us)
+        context = replace(search.context, best_time_us=partial(float, best_us))
         found = evaluate(trial.candidate, context, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
     assert (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -68,7 +69,7 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
         words = shlex.split(line)
         if words[1] == "check" and words[2] != "attention":
             continue
-        pairs = list(zip(words, words[1:]))
+        pairs = list(itertools.pairwise(words))
         for option, value in pairs:
             if option == "--workload":
                 kernel.workload(value)
@@ -113,9 +114,7 @@ def test_the_emulator_page_names_every_primitive_and_every_finding():
         f"gf/{path.name}" for path in (ROOT / "kernel_templates" / "include" / "gf").glob("*.cuh")
     )
     kinds = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(\w+)` \|$", text, re.M)
-    assert kinds and {kind: reason for kind, reason in kinds} == {
-        kind: FINDING_REASONS[kind].value for kind, _ in kinds
-    }
+    assert kinds and dict(kinds) == {kind: FINDING_REASONS[kind].value for kind, _ in kinds}
     left = FINDING_REASONS.keys() - {kind for kind, _ in kinds}
     assert left == {"timeout", "input_changed", "out_of_memory", "device_fault", "wrong_values"}, (
         "not the checks' own"

@@ -32,7 +32,9 @@ def entry_of(toolchain, text: str):
 
 def counted(entry, found, word: str) -> int:
     return sum(
-        count for one, count in zip(entry.instructions, found.by_instruction) if word in one.opcode
+        count
+        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
+        if word in one.opcode
     )
 
 
@@ -261,7 +263,7 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled)
     barriers = sum(
         count
-        for one, count in zip(entry.instructions, found.by_instruction)
+        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
         if one.opcode == "bar.sync"
     )
     assert barriers == counters.barriers * counters.warps_per_block

@@ -84,7 +84,9 @@ def test_whole_clusters_are_sampled(grid, cluster):
     assert {0, math.prod(grid) - 1} <= set(blocks)
     of_cluster: dict[tuple[int, ...], int] = {}
     for block in blocks:
-        place = tuple(at // size for at, size in zip(coordinates(block, grid), cluster))
+        place = tuple(
+            at // size for at, size in zip(coordinates(block, grid), cluster, strict=True)
+        )
         of_cluster[place] = of_cluster.get(place, 0) + 1
     assert set(of_cluster.values()) == {math.prod(cluster)}
 

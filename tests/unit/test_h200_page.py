@@ -25,7 +25,7 @@ def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
 
 
 def test_no_plot_is_left_that_nothing_makes(made):
-    assert {path for path in DOCS.glob("h200_*.svg")} <= made.keys()
+    assert set(DOCS.glob("h200_*.svg")) <= made.keys()
 
 
 def test_every_section_has_its_place_and_every_plot_is_shown(made):
@@ -54,5 +54,5 @@ def test_a_plot_is_xml_with_every_point_and_escaped_names():
         guides=((1.0, 0.0),),
     )
     root = ElementTree.fromstring(text)
-    circles = [one for one in root.iter("{http://www.w3.org/2000/svg}circle")]
+    circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == 3 and "a &lt; b" in text

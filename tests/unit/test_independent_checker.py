@@ -57,11 +57,16 @@ def fp8_attention(case, found, **wrong):
         )
         factors.append(values.astype(np.float32) * scales[..., None, None])
     if form == "sim":
-        kept = lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
+
+        def kept(p):
+            return rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
     else:
-        kept = lambda p: rounded(
-            p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
-        )
+
+        def kept(p):
+            return rounded(
+                p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
+            )
+
     return answer(case, found, factors, kept, wrong)
 
 
@@ -204,7 +209,7 @@ def test_a_right_kernel_is_right_with_some_of_what_the_mean_allows_to_spare(name
 @pytest.mark.parametrize(
     "wrong",
     [{"of_exact": True}, {"twice": True}, {"of_exact": True, "twice": True}],
-    ids=lambda one: " ".join(one),
+    ids=" ".join,
 )
 def test_rmsnorm_may_be_made_of_the_exact_h_and_rounded_before_its_weight(wrong):
     assert [why for _, (why, _) in judgements("rmsnorm", wrong) if why] == []

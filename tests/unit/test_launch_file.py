@@ -161,7 +161,7 @@ def test_files_beside_it_are_taken_in_once_and_keep_their_lines(
 
 
 def test_an_entry_that_the_file_does_not_have_is_refused(written, catalogue):
-    with pytest.raises(SpecError, match="'k' is not in k.cu"):
+    with pytest.raises(SpecError, match=r"'k' is not in k.cu"):
         read_brought(
             *written(cuda=CUDA.replace("void k(", "void other(")), catalogue.include_dirs, 0
         )

@@ -50,7 +50,7 @@ class DriftingGpu(DrawnGpu):
 
 @pytest.fixture
 def start(album, toolchain):
-    def run(sink, history=History(), window=1, gpu=None, catalogue=album, **request):
+    def run(sink, history=NO_HISTORY, window=1, gpu=None, catalogue=album, **request):
         plan = replace(
             make_plan(
                 SearchRequest(
@@ -205,7 +205,7 @@ def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kerne
         "right.toml", 'doc = "elements a thread"\nnumerics = "same"', 'doc = "elements a thread"'
     )
     sink = ListSink()
-    search, _ = start(sink, catalogue=own)
+    _search, _ = start(sink, catalogue=own)
     assert promised(own.kernel("axpy").template("right")) == frozenset()
     assert all(isinstance(one.verdict, Green) for one in sink.trials)
     assert not any(
@@ -266,7 +266,7 @@ PROMISES = [
 ]
 
 
-@pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=lambda one: str(one))
+@pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=str)
 def test_a_shipped_template_keeps_its_promises(
     template, preset, changes, catalogue, emulator, toolchain
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 
 import pytest
@@ -108,8 +109,10 @@ def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
     ("log", "code"),
     [
         (
-            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
-            "target device 0.",
+            (
+                "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
+                "target device 0."
+            ),
             "counters_not_permitted",
         ),
         ("==ERROR== Profiling is not supported on device 0.", "profiling_unsupported"),
@@ -128,7 +131,7 @@ def test_the_launches_of_one_warm_pass_are_profiled(tmp_path):
     command = ncu_command(
         "python", tmp_path / "d.py", tmp_path, tmp_path / "log", ["split", "combine"], "mission"
     )
-    pairs = dict(zip(command, command[1:]))
+    pairs = dict(itertools.pairwise(command))
     assert (
         pairs["--kernel-name"] == "regex:^(split|combine)$"
         and pairs["--launch-skip"] == pairs["--launch-count"] == "2"

@@ -144,7 +144,7 @@ def test_only_what_is_named_can_be_imported(kernels):
     kernels("axpy")
     user = load_kernel(kernels("user", (), BUILDS_ON_AXPY))
     with pytest.raises(
-        SpecError, match="user/reference.py does not load: ModuleNotFoundError"
+        SpecError, match=r"user/reference.py does not load: ModuleNotFoundError"
     ) as refused:
         answer(user, workload_case(user.workload("odd"), 1))
     assert refused.value.code == "reference_failed"

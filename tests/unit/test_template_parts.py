@@ -246,7 +246,7 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
 def test_a_part_that_is_no_text_is_the_authors_error(written, tmp_path):
     written("")
     (tmp_path / "k" / "one" / "p.cu.j2").write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="k/one/p.cu.j2: the file is missing or unreadable"):
+    with pytest.raises(SpecError, match=r"k/one/p.cu.j2: the file is missing or unreadable"):
         written('{% include "one/p.cu.j2" %}')
 
 
@@ -348,6 +348,6 @@ def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue
 def test_a_patch_has_one_place_in_all_files_of_its_template(old, tmp_path):
     entry = Entry("patch", "x", "attention", "mma", "mission", old=old, new="")
     with pytest.raises(
-        SpecError, match="attention-x: the text to change stands .* times in template mma"
+        SpecError, match=r"attention-x: the text to change stands .* times in template mma"
     ):
         catalogue_of(entry, tmp_path)

@@ -72,7 +72,7 @@ def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):
         for name, version in mixed.identity
     )
     with pytest.raises(
-        Fault, match="nvidia-cuda-nvrtc is 13.0.88, but the library in it is"
+        Fault, match=r"nvidia-cuda-nvrtc is 13.0.88, but the library in it is"
     ) as caught:
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
@@ -168,7 +168,7 @@ def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     made = Child("greenfast.search.toolchain.nvrtc_child", Limits())
     end, environment = time.monotonic() + 10, ""
     while not environment and time.monotonic() < end:  # empty until the child has become Python
-        environment = open(f"/proc/{made.process.pid}/environ").read()
+        environment = Path(f"/proc/{made.process.pid}/environ").read_text()
     made.close()
     assert "canary" not in environment and "PATH=" in environment
 

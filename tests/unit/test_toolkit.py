@@ -30,7 +30,7 @@ def _install(folder: Path, wheel: str, version: str) -> None:
 def _toolkit_folder(
     folder: Path, layout=LAYOUTS[0], versions=("13.5.37", "13.5.37", "13.5.37", "13.3.5.0.6")
 ) -> Path:
-    for wheel, version in zip(layout.wheels, versions):
+    for wheel, version in zip(layout.wheels, versions, strict=True):
         _install(folder, wheel, version)
     library = folder / "nvidia" / layout.library
     library.mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_a_missing_package_is_named(tmp_path):
 def test_headers_of_another_release_are_refused_by_name(tmp_path):
     _toolkit_folder(tmp_path, versions=("13.0.88", "13.5.37", "13.5.37", "13.3.5.0.6"))
     with pytest.raises(
-        Fault, match="nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
+        Fault, match=r"nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
     ) as caught:
         installed_toolkit(str(tmp_path))
     assert caught.value.code == "toolchain_mixed" and "==13.0.*" in caught.value.mend
@@ -122,7 +122,7 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
         (child,) = made._all
         loaded = {
             line.split()[-1]
-            for line in open(f"/proc/{child.process.pid}/maps")
+            for line in Path(f"/proc/{child.process.pid}/maps").read_text().splitlines()
             if "libnvrtc" in line
         }
         assert loaded == {os.path.realpath(path) for path in made.toolkit.libraries}
@@ -151,7 +151,7 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
     monkeypatch.setattr(toolchain, "_answered", False)
     monkeypatch.setitem(known_answer.WRONG_CODE, digest, "every output is 0")
     with pytest.raises(
-        Fault, match="compiles a known kernel to wrong code .every output is 0."
+        Fault, match=r"compiles a known kernel to wrong code .every output is 0."
     ) as caught:
         toolchain.require_right()
     assert caught.value.code == "toolchain_wrong" and TOOLKIT_VARIABLE in caught.value.mend
