@@ -1,4 +1,4 @@
-"""Plans, candidates, sources, verdicts and confirmations for tests of the store, as the search would make them."""
+"""Values for tests of the store: plans, candidates, sources, verdicts, confirmations."""
 
 from __future__ import annotations
 

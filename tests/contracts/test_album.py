@@ -1,4 +1,4 @@
-"""Every way to fail is caught by the gate and for the reason that the album names; right kernels pass."""
+"""The album: the named gate rejects each broken kernel for the named reason; correct ones pass."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def emulator(artifacts, catalogue):
 
 @pytest.fixture(scope="module")
 def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory):
-    """Entry -> what became of it; the next entries of this run are worked on meanwhile. Not all of them: where processes
-    share the run, each would judge what is another's."""
+    """Entry -> its judgement; two threads judge the next entries meanwhile.
+
+    Only the next ones: with several test processes, each entry belongs to one of them.
+    """
     impatient = open_target(
         "emulator:h200",
         TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=IMPATIENCE_S),

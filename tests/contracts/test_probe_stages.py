@@ -1,4 +1,4 @@
-"""Every template shows each stage of its kernel, and every stage is right: a newcomer is tested on arrival."""
+"""Every template can show each stage of its kernel, and each stage is correct."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The emulator's own C++, case by case: tests/native/*.cpp are small programs, linked with the whole runtime.
+"""The emulator's C++, case by case: tests/native/*.cpp are small programs with the whole runtime.
 
-Both are compiled with g++'s warnings as errors, and watched by the address and undefined-behaviour sanitizers (but for
-the address sanitizer's stack checks, which take fibers for overflows).
+g++ compiles programs and runtime with warnings as errors, and with the address and
+undefined-behaviour sanitizers. The address sanitizer's stack checks are off: they take fibers for
+overflows.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ CASES = [
 
 
 class Programs:
-    """Compiles what is asked for, on all cores, and keeps it under the digest of all that it is made of."""
+    """Compiles programs on all cores; each is kept under the digest of everything in it."""
 
     def __init__(self, cache: Path, names: list[str]) -> None:
         self._compiler = find_host_compiler()

@@ -1,4 +1,4 @@
-"""/healthz answers whatever else goes on, and nobody can hold the service up by sending half a request."""
+"""/healthz answers under every load, and an unfinished request blocks nobody."""
 
 from __future__ import annotations
 

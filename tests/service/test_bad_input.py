@@ -1,4 +1,4 @@
-"""Bad input, one by one: a clear sentence with the known choices or the mend, a stable code, exit 2, nothing else."""
+"""Bad input ends in a sentence with the known choices or a remedy, a code, and exit status 2."""
 
 from __future__ import annotations
 

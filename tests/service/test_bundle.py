@@ -1,4 +1,4 @@
-"""The bundle: the same bytes each time, names of our own, and sources that compile given only CUDA's headers."""
+"""Bundles: the same bytes each time, and sources that compile with CUDA's headers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confirmations, peers and champions over REST and the command, on a database that a measured search filled."""
+"""Confirmations, peers and champions over REST and on the command line."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TestBaseline:
     def test_a_champion_of_the_scope_is_the_baseline_that_champion_names(
         self, home, catalogue, monkeypatch
     ):
-        """On the emulator of the same device it has to be asked for; where times are measured it is the default."""
+        """The baseline on a measured target; on the emulator of the device, only by request."""
         for name, value in home.environment.items():
             monkeypatch.setenv(name, value)
         services = Services(Settings.from_environment())

@@ -1,4 +1,4 @@
-"""A bundle is rechecked: it agrees, disagrees or cannot be told, and nothing of it is believed or run unasked."""
+"""verify: agreement, disagreement or no answer; no code of a bundle runs without consent."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def prepared(cache_folder: Path) -> EmulatorBuild:
 
 
 class Kernel:
-    """A kernel text with entry `k`, run on named numpy arrays; outputs come back in their own type."""
+    """Run a kernel text with entry `k` on named arrays; returns outputs in their own types."""
 
     def __init__(self, emulator: EmulatorBuild, text: str, *, flavour: str = "plain") -> None:
         self.emulator = emulator

@@ -1,4 +1,4 @@
-"""Answers are computed once and kept up to a number of bytes; what was used least recently goes first."""
+"""Answers are computed once and kept within a byte limit; the least recently used go first."""
 
 from __future__ import annotations
 

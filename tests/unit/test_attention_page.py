@@ -98,6 +98,7 @@ def test_a_winner_comes_with_a_command_that_runs_it_and_the_latest_counts():
         workload for workload in WORKLOADS if workload in ("small_bf16", "mission_bf16")
     ]
     assert command(new) == (
-        "greenfast trial attention --target cuda:0 --workload mission_bf16 --template mma --set tile_m=32 "
+        "greenfast trial attention --target cuda:0 --workload mission_bf16 --template mma "
+        "--set tile_m=32 "
         "--set split_kv_wait=True"
     )

@@ -1,4 +1,4 @@
-"""Kernels and templates are read strictly: each mistake is one sentence that names the file and the mend."""
+"""Kernels and templates are read strictly: a mistake is a sentence with the file and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from greenfast.search.space.space import Space
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "message"),
     [
         ("kernel.toml", "[work]", "[work", "not valid TOML"),
         ("kernel.toml", 'title = "y', 'titel = "y', "'title' is missing"),

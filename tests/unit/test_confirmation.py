@@ -1,4 +1,4 @@
-"""Confirmations: the statistics of fresh processes, and searches that end with them, on drawn times."""
+"""Confirmations on drawn times: the statistics of processes, and how searches end with them."""
 
 from __future__ import annotations
 
@@ -225,6 +225,9 @@ def emulator(artifacts, catalogue):
     )
 
 
+NO_HISTORY = History()
+
+
 @pytest.fixture
 def start(album, emulator, toolchain):
     def run(gpu, sink, history=NO_HISTORY, more=None, **request):
@@ -310,7 +313,7 @@ def test_a_tie_with_the_runner_up_is_called_one_and_both_are_listed(start):
 
 
 class CursedGpu(ScatteringGpu):
-    """In the search (64, 1) looks like the fastest; fresh processes find each candidate's own time."""
+    """The search ranks (64, 1) first; fresh processes measure each candidate's own time."""
 
     def __init__(self, fresh, lucky=None, **law):
         super().__init__(
@@ -325,7 +328,7 @@ def points(sink):
     return {trial.number: tuple(trial.candidate.values().values()) for trial in sink.trials}
 
 
-# What an H200 said of a search's winner and its runner-up, 1.031 [1.011, 1.048] of its time in three processes.
+# An H200's ratio of a winner and its runner-up: 1.031 [1.011, 1.048] in three processes.
 SEEN = {(64, 1): 8.0 * 1.031, (64, 2): 8.0}
 
 
@@ -617,7 +620,7 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
-        context = replace(search.context, best_time_us=partial(float, best_us))
+        context = replace(search.context, best_time_us=lambda best_us=best_us: best_us)
         found = evaluate(trial.candidate, context, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
     assert (

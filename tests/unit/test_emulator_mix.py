@@ -1,4 +1,4 @@
-"""The mix of instructions against kernels whose mix is known by hand, and against what the emulator counts."""
+"""The instruction mix against kernels counted by hand and against the emulator's counters."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def test_a_loop_that_never_ends_is_given_up(toolchain, monkeypatch):
     entry = entry_of(
         toolchain,
         """
-extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i >= 0; i *= step) y[0] = i; }""",
+extern "C" __global__ void never(volatile int* y, int step) {
+  for (int i = 0; i >= 0; i *= step) y[0] = i;
+}""",
     )
     monkeypatch.setattr("greenfast.search.targets.emulator.control_flow.MOST_VISITS", 1000)
     with pytest.raises(Fault, match="not followed to their end"):
@@ -229,7 +231,8 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
         cubin = toolchain.compile(source, "sm_90")
         timings += emulator.measure(emulator.load(source, cubin), cubin, [made])
     partitioned, atomic = timings
-    # measured on an H200: 3.91 (bench/results/h200/attention_lessons.json); as shared accesses alone they would be 1.2
+    # An H200 measured 3.91 (bench/results/h200/attention_lessons.json); counted as shared
+    # accesses alone they would be 1.2
     assert 2.5 < atomic.time_median_us / partitioned.time_median_us < 5
     assert atomic.limited_by == "float atomics" and dict(partitioned.limits)["float atomics"] == 0
 

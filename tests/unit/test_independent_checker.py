@@ -1,4 +1,4 @@
-"""The checkers of bench/correctness/independent_check.py can say yes and no: float32 kernels in NumPy, and a dozen ways to get each wrong."""
+"""bench/correctness/independent_check.py passes float32 kernels and rejects a dozen bugs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rounded(values, type_, scale=1.0):
 
 
 def fp8_attention(case, found, **wrong):
-    """A right float32 kernel on codes: P in the codes' type times its power of two; l of P before that."""
+    """A correct float32 kernel on codes: P is scaled and stored as codes, l sums P before that."""
     form, factors = case["format"], []
     for name in "qkv":
         scales = elements(found[f"{name}_scale"], case["tensors"][f"{name}_scale"]).view(np.float32)

@@ -1,4 +1,4 @@
-"""Parameters that promise equal results are held to it: bit for bit, in order, also when a search goes on later."""
+"""Parameters that promise equal results are compared bit for bit, also after a resumption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from greenfast.search.verdict import Green, Outcome, Reason, Rejected, Stage, ga
 
 
 class DriftingGpu(DrawnGpu):
-    """Candidates with four elements a thread give a neighbour of one value: within the bound, and not the same."""
+    """With four elements a thread, one value is its neighbour: within bounds but not equal."""
 
     measures = False
 
@@ -46,6 +46,9 @@ class DriftingGpu(DrawnGpu):
                     values[0], np.float16(np.inf if exact[0] > values[0] else -np.inf)
                 )
         return found
+
+
+NO_HISTORY = History()
 
 
 @pytest.fixture

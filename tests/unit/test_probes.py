@@ -1,4 +1,4 @@
-"""A fault planted in a stage of attention is found in that stage, with where in it; without one every stage is right."""
+"""A fault in a stage of attention is found in that stage, with its place; correct stages pass."""
 
 from __future__ import annotations
 
@@ -176,7 +176,10 @@ AXES, TILES = ("row", "key"), {"row": 64, "key": 32}
                     for half in (0, 8)
                 ),
             ),
-            "rows 0..7 of each 16 at keys 8..15 of each 16, rows 8..15 of each 16 at keys 0..7 of each 16",
+            (
+                "rows 0..7 of each 16 at keys 8..15 of each 16, "
+                "rows 8..15 of each 16 at keys 0..7 of each 16"
+            ),
         ),
         (np.random.default_rng(1).random((64, 96)) < 0.5, "scattered"),
     ],

@@ -1,4 +1,4 @@
-"""A kernel that is no attention has probes of its own: a fault planted in a stage of RMSNorm is found in that stage."""
+"""rmsnorm has probes of its own: a fault in a stage is found in that stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FAULTS = {
         "row",
         "plain",
         "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + first);",
-        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + (first + 8) % row.length);",
+        (
+            "residual[i] = gf::load_vector<Vector{{ streamed_in }}>"
+            "(row.residual + (first + 8) % row.length);"
+        ),
         "residual",
     ),
     "one warp's sum only": (

@@ -1,4 +1,4 @@
-"""The RMSNorm reference is right, its bounds let a right kernel pass however it adds and rounds, and they stop wrong ones."""
+"""The RMSNorm reference is correct; its bounds pass every summation order and stop bugs."""
 
 from __future__ import annotations
 

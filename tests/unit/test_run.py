@@ -1,4 +1,4 @@
-"""The loop: budgets, order, repetition, resumption, cancel, faults; on the emulator, with the smallest kernel."""
+"""The search loop on the emulator with axpy: budgets, order, resumption, cancel, faults."""
 
 from __future__ import annotations
 
@@ -64,6 +64,9 @@ def emulator(artifacts, catalogue):
     return open_target(
         "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1, run_deadline_s=8.0)
     )
+
+
+NO_HISTORY = History()
 
 
 @pytest.fixture

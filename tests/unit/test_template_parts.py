@@ -1,4 +1,4 @@
-"""A template's parts: their text stands where they are included, and every message names their own file and line."""
+"""Parts of a template: included text, and messages with the part's own file and line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOP = "    for (int step"
 
 @pytest.fixture
 def written(tmp_path):
-    """written(text, **parts): template `one` of kernel `k` with that text and parts, as it is read."""
+    """`written(text, **parts)`: template `one` of kernel `k`, read from these files."""
     folder = tmp_path / "k"
     (folder / "one").mkdir(parents=True)
 
@@ -44,7 +44,7 @@ def written(tmp_path):
 
 @pytest.fixture
 def parted(tmp_path):
-    """parted(old, new): the album's smallest kernel, its template from line 12 on in a part, in which `old` is `new`."""
+    """`parted(old, new)`: axpy with its template from line 12 on in a part, `old` replaced."""
     folder = tmp_path / "templates" / "axpy"
     shutil.copytree(FOLDER / "axpy", folder)
     lines = (folder / "right.cu.j2").read_text().splitlines(keepends=True)
@@ -165,7 +165,10 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             'a\n{% include "one/none.cu.j2" %}\n',
             {"p": "", "q": ""},
-            "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist (known: one/p.cu.j2, one/q.cu.j2)",
+            (
+                "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist "
+                "(known: one/p.cu.j2, one/q.cu.j2)"
+            ),
         ),
         (
             '{% include "one/none.cu.j2" %}',
@@ -175,7 +178,10 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             'a\n\nint x; {% include "one/p.cu.j2" %}\n',
             {"p": ""},
-            'k/one.cu.j2: line 3: an include stands alone on its line (write {% include "one/NAME.cu.j2" %})',
+            (
+                "k/one.cu.j2: line 3: an include stands alone on its line "
+                '(write {% include "one/NAME.cu.j2" %})'
+            ),
         ),
         (
             '{%- include "one/p.cu.j2" -%}',

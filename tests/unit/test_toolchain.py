@@ -103,7 +103,8 @@ def test_a_log_flood_is_capped(toolchain):
 def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
     bomb = (
         "template<int N> struct B { static constexpr int v = B<N-1>::v + B<N-2>::v; };\n"
-        "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\nint f() { return 0 B2(B2(+1)); }\n"
+        "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\n"
+        "int f() { return 0 B2(B2(+1)); }\n"
     )
     made = Toolchain(tmp_path, 1, deadline_s=1.0)
     failed = made.compile(_source(bomb), "sm_90")

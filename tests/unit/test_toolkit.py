@@ -1,4 +1,4 @@
-"""Which NVRTC compiles: the installed one by its path, of one release with its headers, and not one that is known to be wrong."""
+"""Choice of NVRTC: the installed one by path, with its own headers, and no known-bad release."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_pytorch_brings_is_one_release(tmp_path):
 
 
 def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
-    """Libraries of the same names on LD_LIBRARY_PATH, which hold nothing, do not replace the installed ones."""
+    """Empty libraries of the same names on LD_LIBRARY_PATH do not replace the installed ones."""
     decoys = tmp_path / "decoys"
     decoys.mkdir()
     for path in installed_toolkit().libraries:
@@ -135,7 +135,7 @@ def test_the_compiler_of_this_environment_gives_the_known_answer(toolchain):
 
 
 def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, monkeypatch):
-    """The code of this environment's compiler plays the wrong one: the recorded wrong code is that of NVRTC 13.0.88."""
+    """This compiler's code plays the wrong code, which was recorded from NVRTC 13.0.88."""
     compile_known = toolchain.compile
     seen = []
     monkeypatch.setattr(
