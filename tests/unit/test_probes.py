@@ -28,7 +28,16 @@ def emulator(artifacts, catalogue):
     )
 
 
-@pytest.mark.parametrize("name", PLANTED)
+def marked_faults():
+    """All faults; for each template and stage, those after the first are slow."""
+    covered = set()
+    for name, fault in PLANTED.items():
+        marks = pytest.mark.slow if (fault.template, fault.stage) in covered else ()
+        covered.add((fault.template, fault.stage))
+        yield pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", list(marked_faults()))
 def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolchain):
     fault = PLANTED[name]
     reports = probed_fault(fault, tmp_path, emulator, toolchain)
@@ -71,8 +80,8 @@ def test_the_page_names_every_stage_of_attention(catalogue):
 @pytest.mark.parametrize(
     ("preset", "workload", "changes"),
     [
-        ("vec", "mission_bf16", {}),
-        ("minimal", "mission_causal", {}),
+        pytest.param("vec", "mission_bf16", {}, marks=pytest.mark.slow),
+        pytest.param("minimal", "mission_causal", {}, marks=pytest.mark.slow),
         ("vec", "d96", {"softmax_exp": "exp"}),
     ],
 )

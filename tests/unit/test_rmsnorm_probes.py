@@ -93,9 +93,9 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     ("template", "preset", "workload"),
     [
         ("row", "plain", "decode_bf16"),
-        ("row", "warps", "decode"),
+        pytest.param("row", "warps", "decode", marks=pytest.mark.slow),
         ("split", "cluster", "decode"),
-        ("split", "two_kernels", "decode_bf16"),
+        pytest.param("split", "two_kernels", "decode_bf16", marks=pytest.mark.slow),
     ],
 )
 def test_every_stage_of_the_right_templates_is_right(
