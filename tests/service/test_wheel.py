@@ -105,8 +105,15 @@ def distributions(tmp_path_factory) -> Path:
     """A folder with the wheel and the sdist."""
     folder = tmp_path_factory.mktemp("distributions")
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
-        + [copied_checkout(folder / "checkout")],
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            folder,
+            copied_checkout(folder / "checkout"),
+        ],
         check=True,
         capture_output=True,
         timeout=COMMAND_LIMIT_S,
@@ -157,8 +164,18 @@ def installed(wheel, artifacts, tmp_path_factory) -> Installation:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     subprocess.run(
-        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
-        + ["--no-index", wheel],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            wheel,
+        ],
         check=True,
     )
     paths = {"base": str(venv), "platbase": str(venv)}
