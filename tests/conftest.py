@@ -7,12 +7,21 @@ import os
 import shutil
 from pathlib import Path
 
+import cpu_report
 import pytest
 
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
+
+
+def pytest_addoption(parser):
+    cpu_report.add_option(parser)
+
+
+def pytest_configure(config):
+    cpu_report.register(config)
 
 
 def pytest_collection_finish():
@@ -28,7 +37,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def album() -> Catalogue:
-    """The kernels of tests/kernels/: one small one for each way to fail, beside the shipped ones."""
+    """The kernels of tests/kernels/, a small one for each way to fail, and the shipped ones."""
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
 
     return Catalogue([REPOSITORY_TEMPLATES, ALBUM])
@@ -36,7 +45,7 @@ def album() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory) -> Path:
-    """A cache folder for the whole run, all of its processes: the emulator's runtime and each source are built once."""
+    """A cache folder that all test processes share: each source is built once in a run."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "artifacts"
     folder.mkdir(exist_ok=True)
@@ -52,7 +61,7 @@ def toolchain(artifacts):
 
 @pytest.fixture
 def broken_kernel(tmp_path):
-    """A copy of the album's smallest kernel that a test may damage: `broken_kernel(file, old, new)`."""
+    """`broken_kernel(file, old, new)`: a catalogue of the album's axpy with one text replaced."""
     folder = tmp_path / "templates" / "axpy"
     shutil.copytree(ALBUM / "axpy", folder)
 

@@ -19,7 +19,7 @@ def law_us(source_digest: str) -> float:
 
 
 class DrawnGpu(Runner):
-    """`wrong` sources give zeros, `broken` ones end in an illegal address, `lost` ones in a fault of ours."""
+    """Sources in `wrong` give zeros, in `broken` an illegal address, in `lost` a fault."""
 
     name = "cuda:0"
     measures = True

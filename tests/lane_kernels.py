@@ -1,4 +1,7 @@
-"""Kernels that ask where a lane's wmma elements lie: the same texts on the emulator and a GPU (entry `k`, 32 threads)."""
+"""Kernels that show where a lane's wmma elements lie (entry `k`, 32 threads).
+
+The emulator and a GPU run the same texts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import numpy as np
 
 ROW_ELEMENTS = 24  # of the operands' tile: 16, and a gap that no load may use
 
-# Element e of lane l holds 8 l + e when the hardware stores the fragment; beside it what the header says.
+# The hardware stores a fragment whose lane l holds 8 l + e in element e; the header's map is
+# written beside it.
 ACCUMULATOR = """
 #include <mma.h>
 #include "gf/wmma_lanes.cuh"
@@ -41,7 +45,9 @@ extern "C" __global__ void k(const Element* matrix, float* theirs, float* ours)
     __syncthreads();
     wmma::fragment<wmma::%(use)s, 16, 16, 16, Element, wmma::%(order)s> one, other;
     wmma::load_matrix_sync(one, tile, row_elements);
-    gf::load_fragment(other, [&](int row, int column) { return tile + row * row_elements + column; });
+    gf::load_fragment(other, [&](int row, int column) {
+        return tile + row * row_elements + column;
+    });
     for (int e = 0; e < 16; ++e) {               // bf16 operands have 8, fp16 ones hold them twice
         theirs[threadIdx.x * 16 + e] = gf::to_float<Element>(one.x[e %% one.num_elements]);
         ours[threadIdx.x * 16 + e] = gf::to_float<Element>(other.x[e %% other.num_elements]);

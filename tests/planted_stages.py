@@ -17,7 +17,7 @@ from greenfast.search.space.candidate import preset_candidate
 
 @dataclass(frozen=True)
 class Planted:
-    """One thing changed in a template's text, the stage in which it begins, and what the report says of where."""
+    """A change of a template's text, the first wrong stage, and the place that the report names."""
 
     old: str
     new: str
@@ -95,7 +95,7 @@ PLANTED = {
         preset="fa2",
         template="mma",
     ),
-    # What this project comes from: softmax on the accumulator fragment, with a lane map that was guessed.
+    # The bug of the original prototype: softmax on the fragment with a guessed lane map.
     "a fused softmax takes an element for another row's": Planted(
         "gf::accumulator_half(e);\n                const float2",
         "e / 4;\n                const float2",

@@ -1,4 +1,4 @@
-"""Plans, candidates, sources, verdicts and confirmations for tests of the store, as the search would make them."""
+"""Values for tests of the store: plans, candidates, sources, verdicts, confirmations."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ LEASE_S = 30.0
 
 
 def plan(**changes) -> SearchPlan:
-    values = dict(
-        name="attention mission",
-        kernel="attention",
-        kernel_digest="0" * 64,
-        workloads=("mission",),
-        templates=("scalar", "wmma"),
-        target="emulator:h200",
-        strategy="tpe",
-        trials=40,
-        seconds=None,
-        seed=7,
-        baseline=BASELINE,
-        min_gain=0.01,
-        limits=GateLimits(max_registers=255),
-        window=2,
-    )
+    values = {
+        "name": "attention mission",
+        "kernel": "attention",
+        "kernel_digest": "0" * 64,
+        "workloads": ("mission",),
+        "templates": ("scalar", "wmma"),
+        "target": "emulator:h200",
+        "strategy": "tpe",
+        "trials": 40,
+        "seconds": None,
+        "seed": 7,
+        "baseline": BASELINE,
+        "min_gain": 0.01,
+        "limits": GateLimits(max_registers=255),
+        "window": 2,
+    }
     return SearchPlan(**{**values, **changes})
 
 

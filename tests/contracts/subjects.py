@@ -10,9 +10,11 @@ from greenfast.search.render import render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import resolve
 
+LIMITS = GateLimits()
+
 
 def axpy_subject(
-    album, target, toolchain, template_name="right", limits=GateLimits(), **values
+    album, target, toolchain, template_name="right", limits=LIMITS, **values
 ) -> Subject:
     """A subject of template `right` or `broken` with the given parameter values."""
     kernel = album.kernel("axpy")

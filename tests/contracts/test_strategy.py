@@ -115,7 +115,7 @@ def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_
 def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(
     strategy_type, large_spaces
 ):
-    """The kernel's preset or the scope's champion may be of another template than those that the search names."""
+    """The baseline or the scope's champion may use a template that the search does not name."""
     other = large_spaces["wmma"]
     baseline = Proposal(preset_candidate(other.template, "flashcore_a", other.compiled))
     strategy, restored = (

@@ -1,4 +1,4 @@
-"""What every target must do, over all that can be opened on this machine: a newcomer is tested on arrival."""
+"""The contract of targets, for every target that opens on this machine."""
 
 from __future__ import annotations
 

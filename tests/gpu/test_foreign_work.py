@@ -29,7 +29,7 @@ EVERY_MULTIPROCESSOR, ONE = 2**26, 32
 
 @pytest.fixture
 def foreign_work():
-    """Starts a process that keeps the GPU busy and is no child of this one: its parent is a shell."""
+    """Keep the GPU busy from a process that is not our child: its parent is a shell."""
     shells = []
 
     def start(elements: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The album's right kernels are right on a GPU too: clusters, stmatrix, fp8 and tf32 fragments among them."""
+"""The album's correct kernels on a GPU, with clusters, stmatrix, fp8 and tf32 fragments."""
 
 from __future__ import annotations
 

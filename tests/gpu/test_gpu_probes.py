@@ -1,4 +1,4 @@
-"""Probes on a GPU: right stages are right within the same bounds, and planted faults begin where they do on the emulator."""
+"""Probes on a GPU: correct stages pass, and a planted fault shows in the emulator's stage."""
 
 from __future__ import annotations
 

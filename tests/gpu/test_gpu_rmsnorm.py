@@ -1,4 +1,4 @@
-"""The second kernel on a real GPU: every preset is right there, and PyTorch's two operations are timed beside it."""
+"""rmsnorm on a GPU: every preset is correct; PyTorch's two operations are timed beside it."""
 
 from __future__ import annotations
 

@@ -97,10 +97,11 @@ def with_far_batches(near: Problem, names: dict, kernel) -> Problem:
             vars(tensor)["digest"] = f"far {one.name}"  # of so many bytes, seconds of hashing
             moved[id(one)] = tensor
     arguments = []
-    for argument, spec in zip(near.arguments, (*kernel.arguments, *near.workspaces)):
+    for argument, spec in zip(near.arguments, (*kernel.arguments, *near.workspaces), strict=True):
         if isinstance(argument, Scalar) and spec.stride_of in [(name, 0) for name in names]:
-            argument = Scalar(argument.dtype, FAR)
-        arguments.append(moved.get(id(argument), argument))
+            arguments.append(Scalar(argument.dtype, FAR))
+        else:
+            arguments.append(moved.get(id(argument), argument))
     return replace(
         near,
         tensors=tuple(moved.get(id(one), one) for one in near.tensors),

@@ -1,4 +1,4 @@
-"""The service as its users meet it: real processes, real signals, a fresh database each, one cache for all."""
+"""Fixtures: real processes and signals, a database for each test, one cache for all."""
 
 from __future__ import annotations
 

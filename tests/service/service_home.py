@@ -62,6 +62,7 @@ class Home:
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
+            check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

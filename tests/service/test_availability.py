@@ -1,4 +1,4 @@
-"""/healthz answers whatever else happens, and half-sent requests do not block the service."""
+"""/healthz answers under every load, and an unfinished request blocks nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input, one by one: a clear sentence with the known choices or the mend, a stable code, exit 2, nothing else."""
+"""Bad input ends in a sentence with the known choices or a remedy, a code, and exit status 2."""
 
 from __future__ import annotations
 
@@ -247,6 +247,7 @@ def test_no_compiler_is_refused_with_what_to_install(home, tmp_path):
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 2 and "g++" in error["mend"] and len(done.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""The bundle: the same bytes each time, names of our own, and sources that compile given only CUDA's headers."""
+"""Bundles: the same bytes each time, and sources that compile with CUDA's headers alone."""
 
 from __future__ import annotations
 
@@ -162,6 +162,7 @@ def test_the_cpp_example_compiles_with_nvcc_given_only_cudas_headers(folder):
         cwd=folder,
         capture_output=True,
         text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert os.access(folder / "host", os.X_OK)

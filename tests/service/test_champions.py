@@ -1,4 +1,4 @@
-"""Confirmations, peers and champions over REST and the command, on a database that a measured search filled."""
+"""Confirmations, peers and champions over REST and on the command line."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TestBaseline:
     def test_a_champion_of_the_scope_is_the_baseline_that_champion_names(
         self, home, catalogue, monkeypatch
     ):
-        """On the emulator of the same device it has to be asked for; where times are measured it is the default."""
+        """The baseline on a measured target; on the emulator of the device, only by request."""
         for name, value in home.environment.items():
             monkeypatch.setenv(name, value)
         services = Services(Settings.from_environment())
@@ -203,7 +203,7 @@ class TestBaseline:
             point for point in points(services, plain) if point.digest != preset.digest
         )
         search = promote(
-            services.store, plain, candidate, dict(device=scope.device, toolchain=scope.toolchain)
+            services.store, plain, candidate, {"device": scope.device, "toolchain": scope.toolchain}
         )
         plan = services.plan(dataclasses.replace(request, baseline=CHAMPION))
         assert plan.baseline == f"champion {search}/1" and plan.champion == candidate
@@ -232,12 +232,12 @@ class TestBaseline:
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1),
             album,
-            champion_of=lambda plan: asked.append(plan),
+            champion_of=asked.append,
         )
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"),
             album,
-            champion_of=lambda plan: asked.append(plan),
+            champion_of=asked.append,
         )
         assert len(asked) == 1 and asked[0].compiled
 

@@ -1,4 +1,4 @@
-"""`greenfast doctor` names each thing that is missing and what to do, on machines in several states."""
+"""`greenfast doctor` names each missing requirement and its remedy."""
 
 from __future__ import annotations
 

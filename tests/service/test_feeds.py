@@ -104,7 +104,7 @@ def test_a_later_follower_has_the_state_at_once_and_no_trial_is_missed(services)
         services.store.finish(claim, Ended.COMPLETED, "the budget is spent")
         return await asyncio.gather(first, second)
 
-    for texts, numbers in zip(asyncio.run(scene()), ([0, 1, 2, 3], [1, 2, 3])):
+    for texts, numbers in zip(asyncio.run(scene()), ([0, 1, 2, 3], [1, 2, 3]), strict=True):
         trials = [json.loads(text.split("data: ")[1]) for text in texts if "event: trial" in text]
         assert [trial["number"] for trial in trials] == numbers
         assert kinds(texts)[-1] == "end"

@@ -1,4 +1,4 @@
-"""Editing a kernel orphans nothing: earlier searches are bundled, resumed and confirmed with the files that they ran with."""
+"""After an edit of a kernel, earlier searches still work with the files that they kept."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def sources(edited: Edited, search_id: str) -> list[str]:
 
 
 def measured(edited: Edited, whole: dict, *, confirmed: bool = True) -> str:
-    """A search like the finished one whose times were measured, with the same files, and its confirmed winner 1."""
+    """A measured copy of the finished search, with the same files; its winner 1 is confirmed."""
     store = Store.open(edited.url)
     plan = dataclasses.replace(store.plan(whole["id"]), target="cuda:0")
     search = store.submit(plan, store.frozen_files(whole["id"]))
@@ -296,7 +296,7 @@ class TestChampions:
             ), page
 
     def test_the_scope_of_a_new_search_finds_it(self, edited, whole):
-        """The default baseline of a measured search comes from its scope: it must not depend on workloads and checks."""
+        """The scope gives a measured search its default baseline, whatever workloads it has."""
         from greenfast.search.kernels.catalogue import Catalogue
         from greenfast.search.loop.plan import SearchRequest, make_plan
         from greenfast.search.loop.scope import scope_of

@@ -1,4 +1,4 @@
-"""Files of the current folder that are called like our modules, or like others that we import, are never imported."""
+"""No command imports a file of the current folder, even one named like a module of ours."""
 
 from __future__ import annotations
 

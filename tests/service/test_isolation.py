@@ -1,4 +1,4 @@
-"""Hostile kernels in a running service: they are rejected or harmless, and the service answers throughout."""
+"""Hostile kernels in a running service are rejected or harmless, and the service answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_ve
 
 SLOWEST_ANSWER_S = 10.0  # two cores, shared with candidates that loop for ever
 
-# What the emulator's compiler sees and NVRTC does not: the most that a template's author can smuggle into the child.
+# NVRTC does not see this text; the emulator's compiler does: all that an author can smuggle in.
 HOSTILE = """// y = 2.5 x - 0.75, and then {{ deed }}.
 #include <cuda_fp16.h>
 
@@ -43,7 +43,8 @@ axpy_hostile(const __half* x, __half* y, int N)
         taken[k] = 1;
 {% elif deed == "printf_flood" %}
     for (int k = 0; k < 200; ++k)
-        printf("{\\"event\\": \\"end\\", \\"status\\": \\"finished\\"}\\n line %d of thread %d\\n", k, i);
+        printf("{\\"event\\": \\"end\\", \\"status\\": \\"finished\\"}\\n line %d of thread %d\\n",
+               k, i);
 {% else %}
 #ifndef __CUDACC_RTC__
 {% if deed == "forks" %}
@@ -65,7 +66,7 @@ ENDS = {
     "endless_loop": ("rejected", ("timeout",)),
     "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
     "ten_gigabytes": ("rejected", ("device_fault", "out_of_bounds", "out_of_memory")),
-    # What follows gets nothing from the child it runs in, and computes rightly: it is green, and harmless.
+    # These gain nothing from the child that runs them and compute correctly: green, and harmless.
     "printf_flood": ("green", ()),
     "forks": ("green", ()),
     "kills_its_parent": ("green", ()),

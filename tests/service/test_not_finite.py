@@ -1,4 +1,4 @@
-"""A candidate whose errors are not finite: every answer is JSON as RFC 8259 has it, and names them."""
+"""Errors that are not finite: every answer is strict JSON (RFC 8259) and names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bug that this project comes from: a barrier missing after P. Rejected, with the evidence on its page."""
+"""A barrier missing after P is rejected, and the trial's page shows the evidence."""
 
 from __future__ import annotations
 

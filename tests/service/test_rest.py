@@ -38,7 +38,7 @@ def test_a_search_goes_from_request_to_best_and_source(service, done):
         and done["name"] == "first"
         and done["progress"]["share"] == 1.0
     )
-    assert done["counts"]["total"] == 8 and [one["stage"] for one in done["funnel"]][0] == "render"
+    assert done["counts"]["total"] == 8 and next(one["stage"] for one in done["funnel"]) == "render"
     best = service.best(done["id"])
     assert (
         best["source_digest"] == done["best"]["source_digest"] and best["beats_baseline"] is False

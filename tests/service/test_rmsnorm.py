@@ -1,4 +1,4 @@
-"""Nothing is attention-shaped: another kernel is searched, listed, bundled and rechecked by the same commands."""
+"""A kernel other than attention: searched, listed, bundled and verified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def searched(service):
-    """A completed search over both templates, in which some presets take more registers than are asked for."""
+    """A completed search over both templates; some presets exceed the register limit."""
     row = service.submit(
         "rmsnorm",
         workloads=["one_row"],

@@ -1,4 +1,4 @@
-"""A compiler that is known to make wrong code is named before the first trial: by doctor, by trial, and by the search."""
+"""doctor, trial and search name a compiler that is known to miscompile, before any trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greenfast.search.toolchain import known_answer
 
 @pytest.fixture
 def wrong_compiler(here, monkeypatch):
-    """This environment's compiler, held to be the release that makes wrong code of the known kernel."""
+    """Treats this environment's compiler as the release that miscompiles the known kernel."""
     monkeypatch.setattr(
         known_answer, "wrong_answer", lambda cubin: "every output is 0" if cubin else ""
     )

@@ -1,4 +1,4 @@
-"""A bundle is rechecked: it agrees, disagrees or cannot be told, and nothing of it is believed or run unasked."""
+"""verify: agreement, disagreement or no answer; no code of a bundle runs without consent."""
 
 from __future__ import annotations
 
@@ -122,7 +122,12 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
     for name, data in fp8_bundle.items():
         (tmp_path / name).write_bytes(data)
     alone = subprocess.run(
-        [sys.executable, "-c", ALONE], cwd=tmp_path, env={}, capture_output=True, text=True
+        [sys.executable, "-c", ALONE],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert alone.stdout == "o [2, 8, 256, 32]\nlse [2, 8, 256]\n", alone.stderr
     ended = verify(home, zip_bytes(fp8_bundle), "--json")

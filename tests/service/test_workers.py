@@ -1,4 +1,4 @@
-"""Workers that are killed, stopped and supervised: nothing is lost, nothing is done twice, nothing is left behind."""
+"""Workers that are killed, stopped or supervised lose, repeat and leave behind nothing."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def prepared(cache_folder: Path) -> EmulatorBuild:
 
 
 class Kernel:
-    """A kernel text with entry `k`, run on named numpy arrays; outputs come back in their own type."""
+    """Run a kernel text with entry `k` on named arrays; returns outputs in their own types."""
 
     def __init__(self, emulator: EmulatorBuild, text: str, *, flavour: str = "plain") -> None:
         self.emulator = emulator
@@ -122,19 +122,19 @@ extern "C" __global__ void k(const T* a, const T* b, float* c, int K, int N) {
 
 def wmma_gemm(dtype: str, m: int, n: int, a_rows: bool, b_rows: bool) -> str:
     step_m, step_n = max(m, 16), max(n, 16)
-    return WMMA_GEMM % dict(
-        dtype=dtype,
-        m=m,
-        n=n,
-        step_m=step_m,
-        step_n=step_n,
-        layout_a="row_major" if a_rows else "col_major",
-        layout_b="row_major" if b_rows else "col_major",
-        at_a="a + row * K + k0" if a_rows else f"a + k0 * (gridDim.x * {step_m}) + row",
-        ld_a="K" if a_rows else f"gridDim.x * {step_m}",
-        at_b="b + k0 * N + column" if b_rows else "b + column * K + k0",
-        ld_b="N" if b_rows else "K",
-    )
+    return WMMA_GEMM % {
+        "dtype": dtype,
+        "m": m,
+        "n": n,
+        "step_m": step_m,
+        "step_n": step_n,
+        "layout_a": "row_major" if a_rows else "col_major",
+        "layout_b": "row_major" if b_rows else "col_major",
+        "at_a": "a + row * K + k0" if a_rows else f"a + k0 * (gridDim.x * {step_m}) + row",
+        "ld_a": "K" if a_rows else f"gridDim.x * {step_m}",
+        "at_b": "b + k0 * N + column" if b_rows else "b + column * K + k0",
+        "ld_b": "N" if b_rows else "K",
+    }
 
 
 MMA_GEMM = """

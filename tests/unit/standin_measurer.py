@@ -1,5 +1,8 @@
-"""A measuring child for machines without a GPU: the same requests, layout and replies, with host memory for device
-memory and "cubins" that say in words what the kernel does. Started like the real one."""
+"""A measuring child for machines without a GPU, started like the real one.
+
+Requests, layout and replies are the same. Host memory plays device memory, and a "cubin" is text
+that describes the kernel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundle's own parts: bytes that follow from contents, and C++ tables that say what launch.json says."""
+"""Parts of a bundle: reproducible bytes, and C++ tables that agree with launch.json."""
 
 from __future__ import annotations
 

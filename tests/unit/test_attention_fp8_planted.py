@@ -1,4 +1,4 @@
-"""attention_fp8 on the emulator: right in every format, and each way to get codes and scales wrong is rejected."""
+"""attention_fp8 on the emulator: every format is correct, every planted scaling bug rejected."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ PLANTED = (
 
 @pytest.fixture(scope="module")
 def judge(artifacts, catalogue):
-    """judge(values, old, new): the correctness gate's answer to a small candidate, with `old` changed into `new`."""
+    """judge(values, old, new): the correctness gate's result after `old` became `new`."""
     target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
     target.prepare()
     kernel = catalogue.kernel("attention_fp8")

@@ -1,4 +1,4 @@
-"""attention_fp8's reference: codes, inputs and bounds are as they say, right kernels pass, wrong ones do not."""
+"""attention_fp8's reference: codes, inputs, and bounds that pass correct kernels only."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_reference_is_attention_on_the_dequantised_codes(form, mask):
 def model_kernel(
     dims: dict[str, int], options: dict[str, str], inputs: dict[str, np.ndarray], bug: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A tiled kernel as a GPU would run it: float32, P held in its type and scaled, O rounded; `bug` breaks one line."""
+    """A tiled float32 kernel with P scaled and stored in its type; `bug` breaks one line."""
     form, stored = options["format"], fp8.held(options)
     q, k, v = (
         fp8.decode(inputs[name], form).astype(np.float32) + (bug == "midpoint") for name in "qkv"
@@ -232,7 +232,7 @@ def accepts(
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("recipe", fp8.RECIPES)
 def test_a_right_kernel_passes_on_every_recipe(recipe, form):
-    """With the least scale of P that is right: the largest is closer to the reference's own model."""
+    """At the least correct scale of P: the largest is closer to the reference's own model."""
     for seed, (mask, dtype) in enumerate(
         [("none", "fp16"), ("causal_top_left", "bf16"), ("causal_bottom_right", "fp16")]
     ):

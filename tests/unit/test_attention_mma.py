@@ -1,4 +1,4 @@
-"""Template mma: each way to bring split keys together is right and ordered, and what is off leaves no trace."""
+"""Template mma: each way to combine split keys is correct, and unused features leave no code."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ PLANTED = {
     "no barrier behind persistent rows": (
         {**WALK, "q_in": "registers", "scheduler": "persistent"},
         without(
-            "    __syncthreads();                             // before the next rows take these tiles' place\n"
+            "    __syncthreads();                             // before the next rows "
+            "take these tiles' place\n"
         ),
         Reason.RACE,
     ),

@@ -1,4 +1,4 @@
-"""The attention reference is right, its bounds let a right kernel pass, and they stop wrong ones."""
+"""The attention reference is correct; its bounds pass correct kernels and stop wrong ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def naive(
         top = max(scores)
         weights = [math.exp(score - top) for score in scores]
         total = math.fsum(weights)
-        o[b, h, i] = sum(w / total * v[b, h // group, j] for w, j in zip(weights, seen))
+        o[b, h, i] = sum(
+            w / total * v[b, h // group, j] for w, j in zip(weights, seen, strict=True)
+        )
         lse[b, h, i] = top + math.log(total)
     return o, lse
 
@@ -67,7 +69,7 @@ def naive(
 def model_kernel(
     dims: dict[str, int], dtype: str, mask: str, inputs: dict[str, np.ndarray], bug: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A tiled kernel as a GPU would run it: float32, P and O stored in `dtype`; `bug` breaks one line."""
+    """A tiled float32 kernel with P and O stored in `dtype`; `bug` breaks one line."""
     storage = attention.STORAGE[dtype]
     q, k, v = (inputs[name].astype(np.float32) for name in "qkv")
     keys = dims["S_kv"] - (bug == "last key missing")
@@ -190,7 +192,7 @@ def test_a_right_kernel_passes_on_every_recipe(recipe: str, dtype: str) -> None:
 
 
 def folded_softmax(dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """O of kernels that fold scale and log2(e) into one multiply-add, p = 2^(s c - float32(m c)): of one tile, in fp16."""
+    """O in fp16 of one-tile kernels with p = 2^(s c - float32(m c)): scale and log2(e) fused."""
     q, k, v = (inputs[name].astype(np.float64) for name in "qkv")
     seen = np.arange(dims["S_kv"]) < attention.visible_keys(dims, mask)[:, None]
     score = np.where(seen, q @ k.swapaxes(2, 3), -np.inf)  # exact on the grids of these recipes
@@ -206,7 +208,7 @@ def folded_softmax(dims: dict[str, int], mask: str, inputs: dict[str, np.ndarray
 
 @pytest.mark.parametrize("recipe", ["beyond_fp16", "far_apart"])
 def test_a_right_kernel_is_not_blamed_for_the_float32_of_a_large_maximum(recipe: str) -> None:
-    """Seen on an H200: of rows that see few keys the model had no error, and one seed of a hundred rejected a right kernel."""
+    """Rows with few keys had no model error: one seed in 100 rejected a correct kernel (H200)."""
     dims, options = {**dims_of(17, 17), "D": 32}, {"dtype": "fp16", "mask": "causal_top_left"}
     for seed in range(300):
         inputs = attention.make_inputs(dims, options, recipe, seed, TILES)
@@ -217,7 +219,7 @@ def test_a_right_kernel_is_not_blamed_for_the_float32_of_a_large_maximum(recipe:
 
 
 def test_a_weight_below_float32s_normal_numbers_may_be_zero() -> None:
-    """The hardware's 2^x flushes it; where the key that has the weight has no value, O is nothing else."""
+    """The hardware's 2^x flushes it; if the key with the weight has no value, O is zero."""
     dims, options = (
         {**dims_of(1, 2, heads=1, kv_heads=1), "D": 64},
         {"dtype": "bf16", "mask": "none"},

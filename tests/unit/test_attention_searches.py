@@ -245,9 +245,9 @@ def test_a_launch_description_names_the_launches_that_the_point_has(catalogue, p
         source_digest="",
         environment={},
         parameters=preset_candidate(template, named.name, compiled).values(),
+        environment={},
     )
-    found = launch_description(
-        kernel, SimpleNamespace(target="emulator:h200", workloads=("mission",)), trial
-    )
-    assert [launch["entry"] for launch in found["launches"]] == entries
-    assert [launch["entry"] for launch in found["workloads"][0]["launches"]] == entries
+    search = SimpleNamespace(target="emulator:h200", workloads=("mission",))
+    description = launch_description(kernel, search, trial)
+    assert [launch["entry"] for launch in description["launches"]] == entries
+    assert [launch["entry"] for launch in description["workloads"][0]["launches"]] == entries

@@ -30,9 +30,9 @@ def emulator(artifacts, catalogue):
 
 @pytest.fixture(scope="module")
 def bench_of(catalogue, emulator, toolchain):
-    def make(D=64, dtype="fp16", mask="none") -> EvaluationContext:
+    def make(head_size=64, dtype="fp16", mask="none") -> EvaluationContext:
         kernel = catalogue.kernel("attention")
-        dims = {"B": 1, "H": 4, "H_kv": 2, "S_q": 72, "S_kv": 72, "D": D}
+        dims = {"B": 1, "H": 4, "H_kv": 2, "S_q": 72, "S_kv": 72, "D": head_size}
         workload = Workload(
             "w",
             "a small one",
@@ -66,7 +66,7 @@ def test_every_design_of_the_seeds_has_its_name(catalogue):
     assert catalogue.kernel("attention").baseline == "wmma:stage2"
 
 
-# Each preset where its features meet something that they have not met in the album: other heads, types and masks.
+# Each preset with head sizes, types and masks that the album does not combine with it.
 ELSEWHERE = [
     ("stage1", 96, "bf16", "none", {}),
     ("stage2", 256, "fp16", "causal_bottom_right", {}),
@@ -88,15 +88,15 @@ QUICK = 3  # the others take as long each, and run with the slow ones
 
 
 @pytest.mark.parametrize(
-    ("preset", "D", "dtype", "mask", "changes"),
+    ("preset", "head_size", "dtype", "mask", "changes"),
     [
         *ELSEWHERE[:QUICK],
         *(pytest.param(*one, marks=pytest.mark.slow) for one in ELSEWHERE[QUICK:]),
     ],
     ids=str,
 )
-def test_a_preset_is_right_elsewhere(preset, D, dtype, mask, changes, bench_of):
-    context = bench_of(D, dtype, mask)
+def test_a_preset_is_right_elsewhere(preset, head_size, dtype, mask, changes, bench_of):
+    context = bench_of(head_size, dtype, mask)
     verdict = evaluate(candidate(context, preset, **changes), context).verdict
     assert isinstance(verdict, Green), verdict
 
@@ -149,7 +149,7 @@ def test_atomic_sums_promise_nothing(bench_of):
     assert not deterministic(candidate(context, "flashcore_a").values())
 
 
-# What the seeds' fused softmax had wrong, and what they suspected of it: which stage, and where in it.
+# Bugs of the original fused softmax, real and suspected: the stage, and the place in it.
 SUSPECTS = {
     "their table of the accumulator": Planted(
         "minus_infinity();\n                maxima[i][half] =",
@@ -193,7 +193,7 @@ def test_a_probe_says_where_the_fused_softmax_goes_wrong(name, tmp_path, emulato
 
 
 @pytest.mark.parametrize(
-    ("on", "D", "preset", "changes", "says"),
+    ("on", "head_size", "preset", "changes", "says"),
     [
         ("l4", 256, "flashcore_a64", {}, "bytes of dynamic shared memory; a block may have"),
         (
@@ -219,8 +219,8 @@ def test_a_probe_says_where_the_fused_softmax_goes_wrong(name, tmp_path, emulato
         ),
     ],
 )
-def test_what_does_not_fit_is_said_with_its_numbers(on, D, preset, changes, says, bench_of):
-    context = bench_of(D)
+def test_what_does_not_fit_is_said_with_its_numbers(on, head_size, preset, changes, says, bench_of):
+    context = bench_of(head_size)
     refusal = Space(context.kernel.template("wmma"), context.compiled, device(on)).why_not(
         candidate(context, preset, **changes).parameters
     )

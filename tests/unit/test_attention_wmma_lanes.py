@@ -1,4 +1,4 @@
-"""The lane map that the fused softmax is built on, against the emulator's own store (tests/gpu does it on a GPU)."""
+"""The fused softmax's lane map against the emulator's store (tests/gpu: against a GPU's)."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Each package and each room imports only from itself and from those that stand before it. The groups are read aloud in
-# docs/architecture.md; their order within a group matters, too.
+# A package or room imports only itself and its predecessors. docs/architecture.md describes the
+# groups; the order within a group matters, too.
 PACKAGES = ("search", "db", "app")
 SEARCH = (
     "errors",
@@ -72,7 +72,7 @@ class Import:
 
 
 def _imported(path: Path) -> list[str]:
-    """Modules that a file imports, wherever the statement stands; `from package import module` names the module."""
+    """Modules that a file imports anywhere in it; `from package import module` names the module."""
     modules = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Kernels and templates are read strictly: each mistake is one sentence that names the file and the mend."""
+"""Kernels and templates are read strictly: a mistake is a sentence with the file and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from greenfast.search.space.space import Space
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "message"),
     [
         ("kernel.toml", "[work]", "[work", "not valid TOML"),
         ("kernel.toml", 'title = "y', 'titel = "y', "'title' is missing"),
@@ -74,13 +74,16 @@ from greenfast.search.space.space import Space
         ("reference.py", "def reference", "def referense", "has no function reference"),
     ],
 )
-def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, said):
+def test_a_mistake_in_a_kernels_files_is_named(broken_kernel, file, old, new, message):
     from greenfast.search.oracle.cases import workload_case
     from greenfast.search.oracle.reference import case_data
 
-    with pytest.raises(SpecError, match=said) as refused:
+    def first_answer():
         kernel = broken_kernel(file, old, new).kernel("axpy")
-        case_data(kernel, workload_case(kernel.workloads[0], 0))
+        return case_data(kernel, workload_case(kernel.workloads[0], 0))
+
+    with pytest.raises(SpecError, match=message) as refused:
+        first_answer()
     assert f"axpy/{file}" in refused.value.message and "\n" not in refused.value.message
 
 
@@ -190,7 +193,7 @@ def test_the_walk_finds_just_the_points_that_trying_everything_finds(catalogue):
         [parameter.name for parameter in template.parameters],
     )
     everything = {
-        complete_parameters(template, dict(zip(names, values)), compiled)
+        complete_parameters(template, dict(zip(names, values, strict=True)), compiled)
         for values in itertools.product(*(parameter.values for parameter in template.parameters))
     }
     assert (
@@ -228,9 +231,9 @@ def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, m
         kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200")
     )
     with pytest.raises(
-        SpecError, match="template mma of kernel attention is too large: .* 1,000 steps"
+        SpecError, match=r"template mma of kernel attention is too large: .* 1,000 steps"
     ) as refused:
-        space.points
+        _ = space.points
     assert refused.value.code == "space_too_large"
 
 

@@ -1,4 +1,4 @@
-"""Thread block clusters as template data: read, checked against grid, device and text, and launched as they stand."""
+"""Thread block clusters in templates: read, checked against grid and device, and launched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from greenfast.search.space.space import Space, resolve
 
 @pytest.fixture
 def changed(tmp_path):
-    """The album's cluster kernel with one change in its right.toml, and a function for its launches."""
+    """The album's cluster kernel with one change of right.toml, and a function for its launches."""
 
     def change(old: str, new: str):
         folder = tmp_path / "templates" / "cluster"
@@ -99,9 +99,9 @@ def test_points_with_clusters_are_outside_the_space_of_a_device_without(changed)
     point = complete_parameters(template, {}, ())
     assert Space(template, (), device("h200")).why_not(point) is None
     assert "clusters need sm_90" in Space(template, (), device("a100")).why_not(point)
-    assert "at most 8 run on every device" in Space(changed_to_sixteen(template), (), device("h200")).why_not(
-        point
-    )
+    assert "at most 8 run on every device" in Space(
+        changed_to_sixteen(template), (), device("h200")
+    ).why_not(point)
 
 
 def changed_to_sixteen(template):
@@ -114,7 +114,8 @@ def changed_to_sixteen(template):
     return replace(template, launches=(replace(launch, cluster=sixteen),))
 
 
-TEXT = """extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) pair(float* x) { if (x) x[0] = 1; }
+TEXT = """extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64)
+pair(float* x) { if (x) x[0] = 1; }
 extern "C" __global__ void alone(float* x) { x[1] = 2; }
 extern "C" __global__ void __cluster_dims__(4)
 wide(float* x) { alone(x); }

@@ -1,4 +1,4 @@
-"""Confirmations: the statistics of fresh processes, and searches that end with them, on drawn times."""
+"""Confirmations on drawn times: the statistics of processes, and how searches end with them."""
 
 from __future__ import annotations
 
@@ -224,9 +224,12 @@ def emulator(artifacts, catalogue):
     )
 
 
+NO_HISTORY = History()
+
+
 @pytest.fixture
 def start(album, emulator, toolchain):
-    def run(gpu, sink, history=History(), more=None, **request):
+    def run(gpu, sink, history=NO_HISTORY, more=None, **request):
         plan = make_plan(
             SearchRequest(
                 "axpy",
@@ -268,9 +271,9 @@ def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_proc
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     winner = next(trial for trial in sink.trials if trial.number == found.trial)
-    assert (
-        result.ended is Ended.COMPLETED
-        and (result.why, result.closing) == ("every valid candidate was tried", found.sentence)
+    assert result.ended is Ended.COMPLETED and (result.why, result.closing) == (
+        "every valid candidate was tried",
+        found.sentence,
     )
     assert found.confirmed and gpu.processes == 3
     assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(
@@ -309,13 +312,11 @@ def test_a_tie_with_the_runner_up_is_called_one_and_both_are_listed(start):
 
 
 class CursedGpu(ScatteringGpu):
-    """In the search (64, 1) looks like the fastest; fresh processes find each candidate's own time."""
+    """The search ranks (64, 1) first; fresh processes measure each candidate's own time."""
 
     def __init__(self, fresh, lucky=None, **law):
         super().__init__(
-            lambda text: by_threads(
-                (lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh
-            )(text),
+            by_threads((lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh),
             between=0.001,
             **law,
         )
@@ -326,7 +327,7 @@ def points(sink):
     return {trial.number: tuple(trial.candidate.values().values()) for trial in sink.trials}
 
 
-# What an H200 said of a search's winner and its runner-up, 1.031 [1.011, 1.048] of its time in three processes.
+# An H200's ratio of a winner and its runner-up: 1.031 [1.011, 1.048] in three processes.
 SEEN = {(64, 1): 8.0 * 1.031, (64, 2): 8.0}
 
 
@@ -373,7 +374,7 @@ def test_who_takes_the_winners_place_gets_the_safety_verdict_that_it_was_spared(
 
 def test_at_most_three_are_confirmed_however_the_search_was_wrong(start):
     lucky = {(64, 1): 7.0, (64, 2): 7.5, (64, 4): 8.0, (32, 1): 8.5, (32, 2): 9.0}
-    backwards = dict(zip(lucky, reversed(lucky.values())))
+    backwards = dict(zip(lucky, reversed(lucky.values()), strict=True))
     gpu, sink = CursedGpu(backwards, lucky), ListSink()
     start(gpu, sink)
     assert [points(sink)[confirmation.trial] for confirmation in sink.confirmations] == [
@@ -449,7 +450,7 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
 
 def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
-    gpu.time_us = lambda text: by_threads(TWO_FAST if gpu.processes == 0 else {})(text)
+    gpu.time_us = by_threads(TWO_FAST if gpu.processes == 0 else {})
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
@@ -619,7 +620,7 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
-        context = replace(search.context, best_time_us=lambda: best_us)
+        context = replace(search.context, best_time_us=lambda best_us=best_us: best_us)
         found = evaluate(trial.candidate, context, lambda: search.baseline).verdict
         assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
     assert (

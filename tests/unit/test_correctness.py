@@ -1,4 +1,4 @@
-"""The comparison that decides right and wrong, on real problems with outputs damaged one way at a time."""
+"""The comparison of outputs, on real problems with one kind of damage at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of a checked run: each defect by its kind and line in every schedule, and no alarm on right kernels."""
+"""Checked runs report each defect with kind and line in every schedule, without false alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def emulator(artifacts):
 
 
 def checked(emulator, text, inputs=None, outputs=None, *, orders=ORDERS, **options):
-    """Every order's result, of a kernel with the arguments a and c of 64 floats unless told otherwise."""
+    """Each order's result of a kernel; its arguments are a and c, 64 floats each, by default."""
     kernel = Kernel(emulator, text, flavour="checked")
     inputs = {"a": np.arange(1, 65, dtype=np.float32)} if inputs is None else inputs
     outputs = {"c": np.zeros(64, np.float32)} if outputs is None else outputs
@@ -51,7 +51,8 @@ def test_the_sentence_names_threads_bytes_and_both_lines(emulator):
     result = checked(emulator, text, block=64, orders=("forward",))[0]
     (one,) = (found for found in result.findings if found.kind == "race")
     assert one.sentence == (
-        "thread 32 reads 4 bytes of shared memory at +124 (test.cu:6) while thread 31's write (test.cu:4) is not "
+        "thread 32 reads 4 bytes of shared memory at +124 (test.cu:6) while thread 31's write "
+        "(test.cu:4) is not "
         "ordered before it: no barrier between them"
     )
     assert (one.memory, one.offset_bytes, one.count, one.where, one.other_where) == (
@@ -99,7 +100,8 @@ def test_lanes_that_store_one_value_together_do_not_race(emulator):
 
 def test_neighbouring_bytes_of_a_word_are_not_one_another(emulator):
     text = HEAD + (
-        "__shared__ unsigned char s[64];\nconst int t = threadIdx.x;\ns[t] = (unsigned char)t;\nc[t] = s[t];\n"
+        "__shared__ unsigned char s[64];\nconst int t = threadIdx.x;\n"
+        "s[t] = (unsigned char)t;\nc[t] = s[t];\n"
         "__syncthreads();\nc[t] += *(unsigned*)(s + t / 4 * 4);\n}"
     )
     only_right(checked(emulator, text, block=64))
@@ -175,7 +177,7 @@ def test_a_threads_own_array_has_an_end_too(emulator):
 def test_a_class_element_past_a_threads_own_array_is_seen_where_it_is_assigned(
     emulator, end, alarm
 ):
-    """Its assignment takes the place's address, and there the check of indices lets the one behind the last pass."""
+    """Assignment takes an address, so the check of indices allows one element past the end."""
     text = (
         "#include <cuda_fp16.h>\n" + HEAD + "struct { __half element[4]; } own;\n"
         f"for (int e = 0; e < {end} + int(a[0]) - 1; ++e)\n"
@@ -384,7 +386,7 @@ VECTOR_OVERWRITE, SCALAR_OVERWRITE = "vectors[other] = 9 + t", "s[other * 4 + 3]
 @pytest.mark.parametrize("first", [VECTOR_WRITE, SCALAR_WRITE])
 @pytest.mark.parametrize("then", [VECTOR_READ, SCALAR_READ, VECTOR_OVERWRITE, SCALAR_OVERWRITE])
 def test_accesses_of_different_widths_meet(emulator, first, then):
-    """Neighbouring lanes, and neighbouring warps; what orders the ones does not order the others."""
+    """Between lanes and between warps; an order of one kind does not imply the other."""
     for distance, between, ordered in (
         (1, "", False),
         (1, "__syncwarp();", True),

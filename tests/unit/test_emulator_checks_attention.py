@@ -1,4 +1,4 @@
-"""The checks on a real kernel: attention with one thing taken away is reported with its line, attention itself is not."""
+"""Checked runs of attention: each planted bug is reported with its line, the original passes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def anywhere(text, old, new=""):
 
 
 SYNC = "__syncthreads();"
-# name: parameters of the template, what is done to its text, the kind that must be reported in every order, and
-# the text of one of the lines that must be named
+# name: the template's parameters, the change of its text, the kind of finding in every order, and
+# the text of one of the lines in the finding
 PLANTED = {
     "no barrier after P": (
         {"pipeline_depth": 2},
@@ -117,7 +117,7 @@ PLANTED = {
 
 
 def attention_runs(emulator, attention, parameters, change=lambda text: text):
-    """Each order's checked run of the wmma template, over at least three KV tiles with a partial one at the end."""
+    """Each order's checked run of template wmma over three KV tiles or more, the last partial."""
     template = attention.template("wmma")
     preset = preset_candidate(template, "stage2", COMPILED)
     candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))

@@ -32,7 +32,10 @@ def test_a_compile_error_points_at_the_templates_line(emulator):
 
 def test_unknown_device_functions_and_inline_ptx_are_compile_errors(emulator):
     for body in (
-        'extern void nobody_defines_this(); extern "C" __global__ void k() { nobody_defines_this(); }',
+        (
+            "extern void nobody_defines_this(); "
+            'extern "C" __global__ void k() { nobody_defines_this(); }'
+        ),
         'extern "C" __global__ void k() { asm volatile("cp.async.commit_group;"); }',
     ):
         failed = emulator.build_module(body, ("k",), flavour="plain", deadline_s=60)

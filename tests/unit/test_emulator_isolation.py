@@ -1,4 +1,4 @@
-"""Candidate code is native code: what it does beside computing harms neither the service nor the next candidate."""
+"""Candidates are native code: they can harm neither the service nor the next candidate."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def test_what_a_kernel_does_to_itself_ends_it_and_nobody_else(what, text, reason
 
 def test_a_flood_of_output_reaches_nobody(emulator, capfd):
     text = """extern "C" __global__ void k(float* out) {
-        for (int i = 0; i < 20000; ++i) printf("{\\"event\\": \\"end\\", \\"nonce\\": \\"guess\\"}\\n");
+        for (int i = 0; i < 20000; ++i)
+            printf("{\\"event\\": \\"end\\", \\"nonce\\": \\"guess\\"}\\n");
         out[0] = 1; }"""
     result = Kernel(emulator, text)({}, {"out": np.zeros(1, np.float32)})
     assert values(result, "out")[0] == 1 and result.printf_calls == 32 * 20000

@@ -1,4 +1,4 @@
-"""The mix of instructions against kernels whose mix is known by hand, and against what the emulator counts."""
+"""The instruction mix against kernels counted by hand and against the emulator's counters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def entry_of(toolchain, text: str):
 
 def counted(entry, found, word: str) -> int:
     return sum(
-        count for one, count in zip(entry.instructions, found.by_instruction) if word in one.opcode
+        count
+        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
+        if word in one.opcode
     )
 
 
@@ -132,7 +134,9 @@ def test_a_loop_that_never_ends_is_given_up(toolchain, monkeypatch):
     entry = entry_of(
         toolchain,
         """
-extern "C" __global__ void never(volatile int* y, int step) { for (int i = 0; i >= 0; i *= step) y[0] = i; }""",
+extern "C" __global__ void never(volatile int* y, int step) {
+  for (int i = 0; i >= 0; i *= step) y[0] = i;
+}""",
     )
     monkeypatch.setattr("greenfast.search.targets.emulator.control_flow.MOST_VISITS", 1000)
     with pytest.raises(Fault, match="not followed to their end"):
@@ -229,7 +233,8 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
         cubin = toolchain.compile(source, "sm_90")
         timings += emulator.measure(emulator.load(source, cubin), cubin, [made])
     partitioned, atomic = timings
-    # measured on an H200: 3.91 (bench/results/h200/attention_lessons.json); as shared accesses alone they would be 1.2
+    # An H200 measured 3.91 (bench/results/h200/attention_lessons.json); counted as shared
+    # accesses alone they would be 1.2
     assert 2.5 < atomic.time_median_us / partitioned.time_median_us < 5
     assert atomic.limited_by == "float atomics" and dict(partitioned.limits)["float atomics"] == 0
 
@@ -263,7 +268,7 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled)
     barriers = sum(
         count
-        for one, count in zip(entry.instructions, found.by_instruction)
+        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
         if one.opcode == "bar.sync"
     )
     assert barriers == counters.barriers * counters.warps_per_block

@@ -76,15 +76,13 @@ def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     mix = {**dict.fromkeys(CLASSES, 0.0), **changes.pop("mix", {})}
     block = BlockWork(
         **{
-            **dict(
-                warps=threads / 32,
-                mma_flop=(),
-                shared_wavefronts=0.0,
-                global_sectors=0.0,
-                barriers=0.0,
-                mix=mix,
-                float_atomic_turns=1.0,
-            ),
+            "warps": threads / 32,
+            "mma_flop": (),
+            "shared_wavefronts": 0.0,
+            "global_sectors": 0.0,
+            "barriers": 0.0,
+            "mix": mix,
+            "float_atomic_turns": 1.0,
             **changes,
         }
     )

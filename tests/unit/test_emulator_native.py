@@ -121,7 +121,7 @@ extern "C" __global__ void k(const float* matrix, float* map) {
     np.testing.assert_array_equal(values(result, "map").reshape(32, 8), row * 16 + column)
 
 
-# What lanes 0 and 5 of an H200 held after load_matrix_sync: row and column of their first elements (base 36).
+# Rows and columns (base 36) of the first elements of lanes 0 and 5 on an H200.
 OBSERVED = {
     ("matrix_a", 16, 16): ("00 01 80 81 08 09 88 89", "12 13 92 93 1a 1b 9a 9b"),
     ("matrix_b", 16, 16): ("00 10 80 90 08 18 88 98", "21 31 a1 b1 29 39 a9 b9"),
@@ -180,7 +180,8 @@ def test_every_16_bit_pattern_converts_as_numpy_converts_it(emulator):
         emulator,
         """
 #include "gf/dtype.cuh"
-extern "C" __global__ void k(const __half* h, const __nv_bfloat16* b, float* from_half, float* from_bfloat) {
+extern "C" __global__ void k(const __half* h, const __nv_bfloat16* b, float* from_half,
+                             float* from_bfloat) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     from_half[i] = gf::to_float(h[i]);
     from_bfloat[i] = gf::to_float(b[i]);
@@ -261,7 +262,7 @@ extern "C" __global__ void k(const half* a, const half* b, const half* c, half* 
 
 
 def _round_long_to_half(exact: np.ndarray) -> np.ndarray:
-    """Nearest even half of 80-bit values, chosen among the neighbours of a first guess by exact distance."""
+    """80-bit values rounded to the nearest half, ties to even, by exact distances."""
     guess = exact.astype(np.float16)
     finite = np.isfinite(guess)
     best = guess.copy()
@@ -377,7 +378,8 @@ def test_scalars_and_null_pointers_arrive(emulator):
     kernel = Kernel(
         emulator,
         """
-extern "C" __global__ void k(double* out, float* nothing, int i, unsigned u, long long l, float f, double d) {
+extern "C" __global__ void k(double* out, float* nothing, int i, unsigned u, long long l, float f,
+                             double d) {
     out[0] = i; out[1] = u; out[2] = double(l); out[3] = f; out[4] = d; out[5] = nothing == nullptr;
 }""",
     )

@@ -237,7 +237,10 @@ def test_two_workers_that_crash_at_once_are_one_report(emulator):
     "statement, kind, words",
     [
         (
-            "float local[40000]; for (int i = 0; i < n; i++) local[i * 7 % 40000] = i; y[0] = local[n];",
+            (
+                "float local[40000]; for (int i = 0; i < n; i++) local[i * 7 % 40000] = i; "
+                "y[0] = local[n];"
+            ),
             "device_fault",
             "local memory exceeds",
         ),

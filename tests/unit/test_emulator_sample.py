@@ -84,7 +84,9 @@ def test_whole_clusters_are_sampled(grid, cluster):
     assert {0, math.prod(grid) - 1} <= set(blocks)
     of_cluster: dict[tuple[int, ...], int] = {}
     for block in blocks:
-        place = tuple(at // size for at, size in zip(coordinates(block, grid), cluster))
+        place = tuple(
+            at // size for at, size in zip(coordinates(block, grid), cluster, strict=True)
+        )
         of_cluster[place] = of_cluster.get(place, 0) + 1
     assert set(of_cluster.values()) == {math.prod(cluster)}
 
@@ -126,7 +128,7 @@ def modelled_us(catalogue, toolchain, artifacts):
 
 @pytest.mark.parametrize(("template", "preset"), [("wmma", "stage2"), ("scalar", "vec")])
 def test_causal_tiles_along_blockidx_x_take_about_half_of_all_tiles(modelled_us, template, preset):
-    """Where only blockIdx.x = 0 was counted, which sees one tile of keys, causal took a quarter of this and less."""
+    """Counting blockIdx.x = 0 alone, which sees one tile of keys, gave causal under a quarter."""
     causal_us, causal_bound_us = modelled_us(template, preset, "mission_512_causal")
     none_us, none_bound_us = modelled_us(template, preset, "mission_512")
     assert 0 < causal_bound_us < causal_us and 0 < none_bound_us < none_us

@@ -1,4 +1,4 @@
-"""Each primitive's values and lane maps against NumPy and ml_dtypes, by kernels that GPUs run too."""
+"""Values and lane maps of each primitive against NumPy and ml_dtypes; GPUs run the same texts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_wmma_tf32_operands_are_those_of_mma(outputs):
 
 
 def mma_answer(a: np.ndarray, b: np.ndarray, c: np.ndarray, neighbours: int) -> np.ndarray:
-    """What each lane holds of C + A B, from the registers' elements; `neighbours` of them in each."""
+    """Each lane's part of C + A B from its registers, which hold `neighbours` elements each."""
     whole_a, whole_b, whole_c = (
         np.zeros(shape, np.float64)
         for shape in ((16, 8 * neighbours), (8 * neighbours, 8), (16, 8))

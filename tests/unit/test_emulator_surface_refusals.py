@@ -1,4 +1,4 @@
-"""What a primitive leaves undefined is refused with a sentence: clusters, stmatrix, warp-wide products."""
+"""Undefined uses of clusters, stmatrix and warp-wide products are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -150,7 +150,10 @@ extern "C" __global__ void k(int* out) {
             {"race", "uninitialised"},
         ),
         (
-            "own[i] = i; gf::cluster_sync(); gf::map_shared_rank(own, other)[i] = 5; out[i] = own[i];",
+            (
+                "own[i] = i; gf::cluster_sync(); gf::map_shared_rank(own, other)[i] = 5; "
+                "out[i] = own[i];"
+            ),
             {"race"},
         ),
         (
@@ -233,7 +236,8 @@ extern "C" __global__ void k(int* out) {
     __shared__ int x;
     x = 3;
     gf::cluster_sync();
-    out[blockIdx.x] = gf::cluster_rank() * 100 + gf::cluster_blocks() * 10 + *gf::map_shared_rank(&x, 0);
+    out[blockIdx.x] = gf::cluster_rank() * 100 + gf::cluster_blocks() * 10
+                    + *gf::map_shared_rank(&x, 0);
 }""",
         cluster=1,
         grid=4,

@@ -62,7 +62,7 @@ def test_everything_else_is_refused_at_load_with_its_place(text):
 
 
 def test_a_name_without_a_value_is_refused_at_load_with_the_known_ones():
-    with pytest.raises(SpecError, match="til_m.*known: tile_m"):
+    with pytest.raises(SpecError, match=r"til_m.*known: tile_m"):
         require_names(expression("til_m + 1", "here"), {"tile_m"})
 
 

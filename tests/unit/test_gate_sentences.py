@@ -1,4 +1,4 @@
-"""What gates say: memory that no emulated run has, and every resource that holds a modelled time up."""
+"""Sentences of gates: memory that emulated runs do not have, and each limiting resource."""
 
 from __future__ import annotations
 

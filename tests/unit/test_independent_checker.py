@@ -1,4 +1,4 @@
-"""The independent checkers accept float32 kernels in NumPy and reject a dozen faults in each."""
+"""bench/correctness/independent_check.py passes float32 kernels and rejects a dozen bugs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rounded(values, type_, scale=1.0):
 
 
 def fp8_attention(case, found, **wrong):
-    """A right float32 kernel on codes: P in the codes' type times its power of two; l of P before that."""
+    """A correct float32 kernel on codes: P is scaled and stored as codes, l sums P before that."""
     form, factors = case["format"], []
     for name in "qkv":
         scales = elements(found[f"{name}_scale"], case["tensors"][f"{name}_scale"]).view(np.float32)
@@ -57,11 +57,16 @@ def fp8_attention(case, found, **wrong):
         )
         factors.append(values.astype(np.float32) * scales[..., None, None])
     if form == "sim":
-        kept = lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
+
+        def kept(p):
+            return rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
     else:
-        kept = lambda p: rounded(
-            p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
-        )
+
+        def kept(p):
+            return rounded(
+                p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
+            )
+
     return answer(case, found, factors, kept, wrong)
 
 
@@ -204,7 +209,7 @@ def test_a_right_kernel_is_right_with_some_of_what_the_mean_allows_to_spare(name
 @pytest.mark.parametrize(
     "wrong",
     [{"of_exact": True}, {"twice": True}, {"of_exact": True, "twice": True}],
-    ids=lambda one: " ".join(one),
+    ids=" ".join,
 )
 def test_rmsnorm_may_be_made_of_the_exact_h_and_rounded_before_its_weight(wrong):
     assert [why for _, (why, _) in judgements("rmsnorm", wrong) if why] == []
@@ -304,9 +309,7 @@ def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(
-                name.split(".")[0] == "greenfast" for name in names
-            ), path.name
+            assert not any(name.split(".")[0] == "greenfast" for name in names), path.name
 
 
 def test_every_kernel_of_the_repository_has_a_checker():

@@ -81,8 +81,8 @@ def test_fills_hold_what_they_say_in_every_type(written, fill, values, dtype):
 
 def test_random_follows_from_the_seed_and_poison_counts_as_never_written(written):
     path = written(
-        WHOLE
-        + '[[buffers]]\nname = "w"\nrole = "workspace"\ndtype = "int32"\nelements = 3\nfill = "random"'
+        WHOLE + '[[buffers]]\nname = "w"\nrole = "workspace"\ndtype = "int32"\nelements = 3\n'
+        'fill = "random"'
     )[1]
     images = [
         [tensor.image.tolist() for tensor in read_launch(path, seed)[0].tensors]
@@ -161,7 +161,7 @@ def test_files_beside_it_are_taken_in_once_and_keep_their_lines(
 
 
 def test_an_entry_that_the_file_does_not_have_is_refused(written, catalogue):
-    with pytest.raises(SpecError, match="'k' is not in k.cu"):
+    with pytest.raises(SpecError, match=r"'k' is not in k.cu"):
         read_brought(
             *written(cuda=CUDA.replace("void k(", "void other(")), catalogue.include_dirs, 0
         )

@@ -1,4 +1,4 @@
-"""Parameters that promise equal results are held to it: bit for bit, in order, also when a search goes on later."""
+"""Parameters that promise equal results are compared bit for bit, also after a resumption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from greenfast.search.verdict import Green, Outcome, Reason, Rejected, Stage, ga
 
 
 class DriftingGpu(DrawnGpu):
-    """Candidates with four elements a thread give a neighbour of one value: within the bound, and not the same."""
+    """With four elements a thread, one value is its neighbour: within bounds but not equal."""
 
     measures = False
 
@@ -48,9 +48,12 @@ class DriftingGpu(DrawnGpu):
         return found
 
 
+NO_HISTORY = History()
+
+
 @pytest.fixture
 def start(album, toolchain):
-    def run(sink, history=History(), window=1, gpu=None, catalogue=album, **request):
+    def run(sink, history=NO_HISTORY, window=1, gpu=None, catalogue=album, **request):
         plan = replace(
             make_plan(
                 SearchRequest(
@@ -205,7 +208,7 @@ def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kerne
         "right.toml", 'doc = "elements a thread"\nnumerics = "same"', 'doc = "elements a thread"'
     )
     sink = ListSink()
-    search, _ = start(sink, catalogue=own)
+    _search, _ = start(sink, catalogue=own)
     assert promised(own.kernel("axpy").template("right")) == frozenset()
     assert all(isinstance(one.verdict, Green) for one in sink.trials)
     assert not any(
@@ -266,7 +269,7 @@ PROMISES = [
 ]
 
 
-@pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=lambda one: str(one))
+@pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=str)
 def test_a_shipped_template_keeps_its_promises(
     template, preset, changes, catalogue, emulator, toolchain
 ):

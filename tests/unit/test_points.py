@@ -20,7 +20,7 @@ def parameters(count, values=(0, 1, 2, 3)):
 
 
 def point(of, values):
-    return tuple((one.name, value) for one, value in zip(of, values))
+    return tuple((one.name, value) for one, value in zip(of, values, strict=True))
 
 
 def test_every_point_of_a_real_space_is_where_it_is_found(catalogue):
@@ -73,7 +73,9 @@ def test_distances_are_steps_between_ordered_values_and_one_for_each_other_diffe
                 abs(one.values.index(have) - one.values.index(want))
                 if one.type == "int"
                 else have != want
-                for one, (_, have), (_, want) in zip(points.parameters, points[position], wanted)
+                for one, (_, have), (_, want) in zip(
+                    points.parameters, points[position], wanted, strict=False
+                )
             )
 
 

@@ -1,7 +1,8 @@
-"""Logs of NVIDIA's tools become named fields and findings with lines; what is no log becomes one sentence."""
+"""Logs of NVIDIA's tools become fields and findings with lines; other text is refused."""
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 
 import pytest
@@ -40,7 +41,7 @@ NCU_NAMES = (
 NCU_UNITS = (
     ("",) * 11 + ("ns", "%", "", "", "register/thread", "%", "%", "%", "%", "%") + ("inst",) * 5
 )
-# The layout, names, units and the first of the values are those of a log from an H200 (Nsight Compute 2025.3).
+# Layout, names, units and first values come from an H200's log (Nsight Compute 2025.3).
 NCU_VALUES = (
     "0",
     "2645",
@@ -76,8 +77,8 @@ def csv(*rows: tuple[str, ...]) -> str:
 
 
 NCU_LOG = (
-    "==PROF== Connected to process 2645 (/usr/bin/python3.12)\n==PROF== Disconnected from process 2645\n"
-    + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES)
+    "==PROF== Connected to process 2645 (/usr/bin/python3.12)\n"
+    "==PROF== Disconnected from process 2645\n" + csv(NCU_NAMES, NCU_UNITS, NCU_VALUES)
 )
 
 
@@ -108,8 +109,11 @@ def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
     ("log", "code"),
     [
         (
-            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
-            "target device 0.",
+            (
+                "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access "
+                "NVIDIA GPU Performance Counters on the "
+                "target device 0."
+            ),
             "counters_not_permitted",
         ),
         ("==ERROR== Profiling is not supported on device 0.", "profiling_unsupported"),
@@ -128,7 +132,7 @@ def test_the_launches_of_one_warm_pass_are_profiled(tmp_path):
     command = ncu_command(
         "python", tmp_path / "d.py", tmp_path, tmp_path / "log", ["split", "combine"], "mission"
     )
-    pairs = dict(zip(command, command[1:]))
+    pairs = dict(itertools.pairwise(command))
     assert (
         pairs["--kernel-name"] == "regex:^(split|combine)$"
         and pairs["--launch-skip"] == pairs["--launch-count"] == "2"
@@ -144,7 +148,8 @@ MEMCHECK = """\
 =========     and is 1 bytes after the nearest allocation at 0x7f3c2e000000 of size 1,024 bytes
 =========
 the program's own line
-========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to cudaStreamSynchronize.
+========= Program hit cudaErrorLaunchFailure (error 719) due to \
+"unspecified launch failure" on CUDA API call to cudaStreamSynchronize.
 =========
 ========= ERROR SUMMARY: 2 errors
 """
@@ -187,7 +192,8 @@ def test_a_clean_log_has_no_findings_and_an_unfinished_one_is_refused():
     assert parse_sanitizer("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ()
     with pytest.raises(UsageError, match="did not come to its end: Error: No attachable process"):
         parse_sanitizer(
-            "========= COMPUTE-SANITIZER\n========= Error: No attachable process found. timed out.\n"
+            "========= COMPUTE-SANITIZER\n"
+            "========= Error: No attachable process found. timed out.\n"
         )
 
 

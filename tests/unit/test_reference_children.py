@@ -1,4 +1,4 @@
-"""References from other processes are those that are computed here, and whatever goes wrong there is made good here."""
+"""References from child processes equal our own, and every failure of a child is recovered."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_only_a_search_uses_children_and_only_where_there_are_cores_to_spare(mon
     monkeypatch.setattr(reference, "_CACHE", CaseDataCache(2**30))
     for cores, count in ((2, 0), (16, 2)):
         assert reference._CACHE.children.count == 0
-        monkeypatch.setattr(reference, "usable_cores", lambda: cores)
+        monkeypatch.setattr(reference, "usable_cores", lambda cores=cores: cores)
         reference.use_children()
         assert reference._CACHE.children.count == count
     used = reference._CACHE.children

@@ -1,4 +1,4 @@
-"""A kernel's reference.py builds on another kernel's: found, named by the digest, imported by a plain name, or refused."""
+"""A reference.py may import another kernel's: it enters the digest, or is refused by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reference(dims, options, inputs, xp=None):
 
 @pytest.fixture
 def kernels(tmp_path):
-    """Copies of the album's axpy: kernels(name, uses, reference) writes one and gives its folder."""
+    """Copies of the album's axpy: `kernels(name, uses, reference)` returns a new one's folder."""
 
     def written(name: str, uses: tuple[str, ...] = (), reference: str = "") -> Path:
         folder = tmp_path / "templates" / name
@@ -144,7 +144,7 @@ def test_only_what_is_named_can_be_imported(kernels):
     kernels("axpy")
     user = load_kernel(kernels("user", (), BUILDS_ON_AXPY))
     with pytest.raises(
-        SpecError, match="user/reference.py does not load: ModuleNotFoundError"
+        SpecError, match=r"user/reference.py does not load: ModuleNotFoundError"
     ) as refused:
         case_data(user, workload_case(user.workload("odd"), 1))
     assert refused.value.code == "reference_failed"

@@ -1,7 +1,8 @@
 """A database of the release before (schema 0004) is opened, read and gone on with.
 
-`release_0004.sqlite3.gz` was written by that release: a finished search of axpy on the emulator, a search whose times were
-measured with its confirmed and promoted winner, and a paused one. The kernel as it was then lies beside it.
+That release wrote `release_0004.sqlite3.gz`. It holds a finished search of axpy on the emulator, a
+measured search with its confirmed and promoted winner, and a paused search. The kernel of that time
+lies beside it.
 """
 
 from __future__ import annotations

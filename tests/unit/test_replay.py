@@ -1,4 +1,4 @@
-"""`replay:NAME`: a search on a record, with no compiler and no GPU, that never passes for a measurement."""
+"""`replay:NAME` searches a recording without compiler or GPU and is never a measurement."""
 
 from __future__ import annotations
 

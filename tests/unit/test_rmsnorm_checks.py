@@ -1,4 +1,4 @@
-"""Checks of a kernel with tiles of other names than attention's: sized by what its templates declare, laid out as it says."""
+"""Checks of a kernel with other tile names than attention's, sized by its templates' tiles."""
 
 from __future__ import annotations
 

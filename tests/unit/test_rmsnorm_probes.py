@@ -1,4 +1,4 @@
-"""A kernel that is no attention has probes of its own: a fault planted in a stage of RMSNorm is found in that stage."""
+"""rmsnorm has probes of its own: a fault in a stage is found in that stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FAULTS = {
         "row",
         "plain",
         "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + first);",
-        "residual[i] = gf::load_vector<Vector{{ streamed_in }}>(row.residual + (first + 8) % row.length);",
+        (
+            "residual[i] = gf::load_vector<Vector{{ streamed_in }}>"
+            "(row.residual + (first + 8) % row.length);"
+        ),
         "residual",
     ),
     "one warp's sum only": (
@@ -90,9 +93,9 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     ("template", "preset", "workload"),
     [
         ("row", "plain", "decode_bf16"),
-        ("row", "warps", "decode"),
+        pytest.param("row", "warps", "decode", marks=pytest.mark.slow),
         ("split", "cluster", "decode"),
-        ("split", "two_kernels", "decode_bf16"),
+        pytest.param("split", "two_kernels", "decode_bf16", marks=pytest.mark.slow),
     ],
 )
 def test_every_stage_of_the_right_templates_is_right(

@@ -1,4 +1,4 @@
-"""The RMSNorm reference is right, its bounds let a right kernel pass however it adds and rounds, and they stop wrong ones."""
+"""The RMSNorm reference is correct; its bounds pass every summation order and stop bugs."""
 
 from __future__ import annotations
 
@@ -76,11 +76,13 @@ def test_the_reference_is_the_formula_one_row_at_a_time(rmsnorm, dtype):
     inputs = rmsnorm.make_inputs(dims, options, "normal", 3, TILES)
     found = rmsnorm.reference(dims, options, inputs)
     for m in range(dims["M"]):
-        h = [float(a) + float(b) for a, b in zip(inputs["x"][m], inputs["residual"][m])]
+        h = [
+            float(a) + float(b) for a, b in zip(inputs["x"][m], inputs["residual"][m], strict=True)
+        ]
         scale = 1.0 / math.sqrt(math.fsum(one * one for one in h) / len(h) + rmsnorm.EPS)
         assert found["h"]["value"][m] == pytest.approx(h, rel=1e-15)
         assert found["y"]["value"][m] == pytest.approx(
-            [a * scale * float(w) for a, w in zip(h, inputs["weight"])], rel=1e-13
+            [a * scale * float(w) for a, w in zip(h, inputs["weight"], strict=True)], rel=1e-13
         )
 
 

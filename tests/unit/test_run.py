@@ -1,4 +1,4 @@
-"""The loop: budgets, order, repetition, resumption, cancel, faults; on the emulator, with the smallest kernel."""
+"""The search loop on the emulator with axpy: budgets, order, resumption, cancel, faults."""
 
 from __future__ import annotations
 
@@ -66,9 +66,12 @@ def emulator(artifacts, catalogue):
     )
 
 
+NO_HISTORY = History()
+
+
 @pytest.fixture
 def start(album, emulator, toolchain):
-    def run(sink, history=History(), catalogue=album, **request) -> tuple[SearchRun, object]:
+    def run(sink, history=NO_HISTORY, catalogue=album, **request) -> tuple[SearchRun, object]:
         plan = make_plan(
             SearchRequest(
                 "axpy", **{"templates": ("right",), "seed": 3, "strategy": "random", **request}
@@ -250,7 +253,7 @@ def test_a_candidate_that_killed_three_workers_is_set_aside_as_our_fault(start):
 def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, broken_kernel):
     blind = broken_kernel("right.cu.j2", "{{ per_thread }}", "1")
     sink = ListSink()
-    _, result = start(sink, catalogue=blind, trials=50)
+    _, _result = start(sink, catalogue=blind, trials=50)
     assert len({trial.source_digest for trial in sink.trials}) == len(sink.trials)
 
 
@@ -274,7 +277,7 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
 
 def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):
     sink = ListSink()
-    search, result = start(
+    _search, result = start(
         sink, templates=("broken",), baseline="right:plain", trials=6, seed=2
     )  # none of these is endless
     assert result.ended is Ended.COMPLETED

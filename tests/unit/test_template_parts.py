@@ -1,4 +1,4 @@
-"""A template's parts: their text stands where they are included, and every message names their own file and line."""
+"""Parts of a template: included text, and messages with the part's own file and line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOP = "    for (int step"
 
 @pytest.fixture
 def written(tmp_path):
-    """written(text, **parts): template `one` of kernel `k` with that text and parts, as it is read."""
+    """`written(text, **parts)`: template `one` of kernel `k`, read from these files."""
     folder = tmp_path / "k"
     (folder / "one").mkdir(parents=True)
 
@@ -44,7 +44,7 @@ def written(tmp_path):
 
 @pytest.fixture
 def parted(tmp_path):
-    """parted(old, new): the album's smallest kernel, its template from line 12 on in a part, in which `old` is `new`."""
+    """`parted(old, new)`: axpy with its template from line 12 on in a part, `old` replaced."""
     folder = tmp_path / "templates" / "axpy"
     shutil.copytree(FOLDER / "axpy", folder)
     lines = (folder / "right.cu.j2").read_text().splitlines(keepends=True)
@@ -165,7 +165,10 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             'a\n{% include "one/none.cu.j2" %}\n',
             {"p": "", "q": ""},
-            "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist (known: one/p.cu.j2, one/q.cu.j2)",
+            (
+                "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist "
+                "(known: one/p.cu.j2, one/q.cu.j2)"
+            ),
         ),
         (
             '{% include "one/none.cu.j2" %}',
@@ -246,7 +249,7 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
 def test_a_part_that_is_no_text_is_the_authors_error(written, tmp_path):
     written("")
     (tmp_path / "k" / "one" / "p.cu.j2").write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="k/one/p.cu.j2: the file is missing or unreadable"):
+    with pytest.raises(SpecError, match=r"k/one/p.cu.j2: the file is missing or unreadable"):
         written('{% include "one/p.cu.j2" %}')
 
 
@@ -348,6 +351,6 @@ def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue
 def test_a_patch_has_one_place_in_all_files_of_its_template(old, tmp_path):
     entry = Entry("patch", "x", "attention", "mma", "mission", old=old, new="")
     with pytest.raises(
-        SpecError, match="attention-x: the text to change stands .* times in template mma"
+        SpecError, match=r"attention-x: the text to change stands .* times in template mma"
     ):
         catalogue_of(entry, tmp_path)

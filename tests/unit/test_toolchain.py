@@ -71,9 +71,7 @@ def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):
         (name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
         for name, version in mixed.identity
     )
-    with pytest.raises(
-        Fault, match="nvidia-cuda-nvrtc is 13.0.88, but its library is"
-    ) as caught:
+    with pytest.raises(Fault, match="nvidia-cuda-nvrtc is 13.0.88, but its library is") as caught:
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
     mixed.close()
@@ -103,7 +101,8 @@ def test_a_log_flood_is_capped(toolchain):
 def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
     bomb = (
         "template<int N> struct B { static constexpr int v = B<N-1>::v + B<N-2>::v; };\n"
-        "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\nint f() { return 0 B2(B2(+1)); }\n"
+        "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\n"
+        "int f() { return 0 B2(B2(+1)); }\n"
     )
     made = Toolchain(tmp_path, 1, deadline_s=1.0)
     failed = made.compile(_source(bomb), "sm_90")
@@ -168,7 +167,7 @@ def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     made = Child("greenfast.search.toolchain.nvrtc_child", Limits())
     end, environment = time.monotonic() + 10, ""
     while not environment and time.monotonic() < end:  # empty until the child has become Python
-        environment = open(f"/proc/{made.process.pid}/environ").read()
+        environment = Path(f"/proc/{made.process.pid}/environ").read_text()
     made.close()
     assert "canary" not in environment and "PATH=" in environment
 

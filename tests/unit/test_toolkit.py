@@ -98,7 +98,7 @@ def test_a_missing_package_is_named(tmp_path):
 def test_headers_of_another_release_are_refused_by_name(tmp_path):
     _toolkit_folder(tmp_path, versions=("13.0.88", "13.5.37", "13.5.37", "13.3.5.0.6"))
     with pytest.raises(
-        Fault, match="nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
+        Fault, match=r"nvidia-cuda-nvrtc 13.0.88, nvidia-cuda-runtime 13.5.37"
     ) as caught:
         find_toolkit(Place(tmp_path, "a test"))
     assert caught.value.code == "toolchain_mixed" and "==13.0.*" in caught.value.mend
@@ -111,7 +111,7 @@ def test_what_pytorch_brings_is_one_release(tmp_path):
 
 
 def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
-    """Libraries of the same names on LD_LIBRARY_PATH, which hold nothing, do not replace the installed ones."""
+    """Empty libraries of the same names on LD_LIBRARY_PATH do not replace the installed ones."""
     decoys = tmp_path / "decoys"
     decoys.mkdir()
     for path in find_toolkit().libraries:
@@ -137,7 +137,7 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
         (child,) = made._all
         loaded = {
             line.split()[-1]
-            for line in open(f"/proc/{child.process.pid}/maps")
+            for line in Path(f"/proc/{child.process.pid}/maps").read_text().splitlines()
             if "libnvrtc" in line
         }
         assert loaded == {os.path.realpath(path) for path in made.toolkit.libraries}
@@ -150,7 +150,7 @@ def test_the_compiler_of_this_environment_gives_the_known_answer(toolchain):
 
 
 def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, monkeypatch):
-    """The code of this environment's compiler plays the wrong one: the recorded wrong code is that of NVRTC 13.0.88."""
+    """This compiler's code plays the wrong code, which was recorded from NVRTC 13.0.88."""
     compile_known = toolchain.compile
     seen = []
     monkeypatch.setattr(
@@ -166,7 +166,7 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
     monkeypatch.setattr(toolchain, "_is_checked", False)
     monkeypatch.setitem(known_answer.WRONG_CODE, digest, "every output is 0")
     with pytest.raises(
-        Fault, match="compiles a known kernel to wrong code .every output is 0."
+        Fault, match=r"compiles a known kernel to wrong code .every output is 0."
     ) as caught:
         toolchain.require_right()
     assert caught.value.code == "toolchain_wrong" and INSTALL_COMMAND in caught.value.mend
