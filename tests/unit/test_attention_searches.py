@@ -245,7 +245,6 @@ def test_a_launch_description_names_the_launches_that_the_point_has(catalogue, p
         source_digest="",
         environment={},
         parameters=preset_candidate(template, named.name, compiled).values(),
-        environment={},
     )
     search = SimpleNamespace(target="emulator:h200", workloads=("mission",))
     description = launch_description(kernel, search, trial)
