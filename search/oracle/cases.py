@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.kernel_file import complete_dims
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.kernel_file import complete_dims
 from greenfast.search.kernels.spec import Items, KernelSpec, Workload, tile_names
 
 
