@@ -104,7 +104,7 @@ def _fields(path: Path) -> list[str]:
         return []
 
 
-class _Occupancy:
+class _RunningChildren:
     """The running children of this process: several side by side, or one alone."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class _Occupancy:
                 self._changed.notify_all()
 
 
-_occupancy = _Occupancy()
+_running_children = _RunningChildren()
 MACHINE_BUSY = "machine_busy"
 T = TypeVar("T")
 
@@ -150,12 +150,12 @@ def beside_others(work: Callable[[], T], name: str) -> T:
     the subject of that sentence. `work` must not call this function.
     """
     try:
-        with _occupancy.shared():
+        with _running_children.shared():
             return work()
     except Starved:
         pass
     try:
-        with _occupancy.alone():
+        with _running_children.alone():
             return work()
     except Starved:
         raise Fault(

@@ -1,7 +1,7 @@
 """Occupancy: the number of a kernel's blocks that an SM holds, and the resource that limits it.
 
 Source: CUDA C++ Programming Guide, "Hardware Multithreading". Warps get registers in units, and
-each block of shared memory has a reserved part.
+each block has a reserved part of the shared memory.
 """
 
 from __future__ import annotations

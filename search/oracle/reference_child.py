@@ -18,11 +18,11 @@ from greenfast.search.oracle.reference_children import Part
 def compute(request: Mapping[str, Any]) -> dict[str, Any]:
     """Compute {"name", "text", "uses", "cases", "file"} and write the arrays to `file`.
 
-    Returns {"found": for each case the arrays in the file, in order; None after an error}.
+    Returns {"arrays": for each case the arrays in the file, in order; None after an error}.
     """
     module = described_module(request)
     with Path(request["file"]).open("wb") as file:
-        return {"found": [_written(module, case, file) for case in request["cases"]]}
+        return {"arrays": [_written(module, case, file) for case in request["cases"]]}
 
 
 def _written(

@@ -81,7 +81,7 @@ class ReferenceChildren:
             "file": str(path),
         }
         try:
-            contents = self._call(request)["found"]
+            contents = self._call(request)["arrays"]
             with path.open("rb") as file:
                 return [None if parts is None else _read(file, parts) for parts in contents]
         except (ChildDied, ChildTimeout, Fault, OSError):

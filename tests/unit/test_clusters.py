@@ -178,5 +178,5 @@ def test_a_launch_file_asks_for_eight_blocks_at_most(tmp_path):
     (tmp_path / "launch.toml").write_text(
         LAUNCH.replace("grid = 4", "grid = 16") + "cluster = 16\n"
     )
-    with pytest.raises(SpecError, match="at most 8 run on every device"):
+    with pytest.raises(SpecError, match="8 are the most"):
         read_brought(tmp_path / "k.cu", tmp_path / "launch.toml", (), 0)
