@@ -101,9 +101,8 @@ def problems() -> list[str]:
     return []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def context(chromium, site) -> Iterator[BrowserContext]:
-    """One for all tests: its cache spares each page the download and compilation of scripts."""
     made = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
     made.set_default_timeout(LONGEST_WAIT_MS)
     yield made
@@ -116,7 +115,6 @@ def page(context, problems) -> Iterator[Page]:
     made = context.new_page()
     watch(made, problems)
     yield made
-    made.close()
     assert problems == []
 
 
