@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# The tests, with all set-up. Arguments go to pytest: scripts/test.sh tests/unit
-# GREENFAST_SLOW_TESTS=1 adds those that take long: a compiler's crash, candidates that attack a service, 2^31 elements.
+# Set up and run the tests. Arguments go to pytest: scripts/test.sh tests/unit
+# GREENFAST_SLOW_TESTS=1 adds the slow ones: more cases of what the others cover, hostile candidates in a service, other
+# Pythons, 2^31 elements. --cpu-report FILE writes the processor time of each test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --test
-# Three processes keep a two-core machine busy: while one waits, for a lease or a browser, the others compute. Where a GPU
-# is, one: two never time on it at once.
+# Three processes keep a two-core machine busy while one waits for a lease or a browser. On a machine with a GPU everything
+# runs in one process: two must never time on it at once.
 processes=3
 command -v nvidia-smi >/dev/null && processes=0
-chosen="not slow"
-[ "${GREENFAST_SLOW_TESTS:-}" = 1 ] && chosen=""
-exec .venv/bin/python -m pytest -n "${GREENFAST_TEST_PROCESSES:-$processes}" --dist worksteal -m "$chosen" "$@"
+selection="not slow"
+[ "${GREENFAST_SLOW_TESTS:-}" = 1 ] && selection=""
+# A file's tests share one process, so that its services, searches and compiled programs are made once.
+exec .venv/bin/python -m pytest -n "${GREENFAST_TEST_PROCESSES:-$processes}" --dist loadfile -m "$selection" "$@"

@@ -75,6 +75,9 @@ def test_a_run_that_only_wall_time_ends_is_a_fault_of_ours_and_no_timeout(emulat
     assert refused.value.code == "machine_busy" and refused.value.mend
 
 
+ATTEMPTS = 20  # On a busy machine a run may end before the thread sees its process.
+
+
 def test_a_run_that_was_kept_from_the_processor_is_repeated_and_comes_to_its_end(emulator):
     kernel = Kernel(emulator, ADD)
     a = np.arange(64, dtype=np.float32)
@@ -91,7 +94,10 @@ def test_a_run_that_was_kept_from_the_processor_is_repeated_and_comes_to_its_end
     stopping = threading.Thread(target=stop_the_first)
     stopping.start()
     try:
-        (result,) = run(kernel, job, deadline_s=0.5, wall_guard_s=6.0)
+        for _ in range(ATTEMPTS):
+            (result,) = run(kernel, job, deadline_s=0.5, wall_guard_s=6.0)
+            if stopped:
+                break
     finally:
         over.set()
         stopping.join()

@@ -383,8 +383,19 @@ VECTOR_READ, SCALAR_READ = (
 VECTOR_OVERWRITE, SCALAR_OVERWRITE = "vectors[other] = 9 + t", "s[other * 4 + 3] = a[t]"
 
 
-@pytest.mark.parametrize("first", [VECTOR_WRITE, SCALAR_WRITE])
-@pytest.mark.parametrize("then", [VECTOR_READ, SCALAR_READ, VECTOR_OVERWRITE, SCALAR_OVERWRITE])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (VECTOR_WRITE, SCALAR_READ),
+        (VECTOR_WRITE, SCALAR_OVERWRITE),
+        (SCALAR_WRITE, VECTOR_READ),
+        (SCALAR_WRITE, VECTOR_OVERWRITE),
+        pytest.param(VECTOR_WRITE, VECTOR_READ, marks=pytest.mark.slow),
+        pytest.param(VECTOR_WRITE, VECTOR_OVERWRITE, marks=pytest.mark.slow),
+        pytest.param(SCALAR_WRITE, SCALAR_READ, marks=pytest.mark.slow),
+        pytest.param(SCALAR_WRITE, SCALAR_OVERWRITE, marks=pytest.mark.slow),
+    ],
+)
 def test_accesses_of_different_widths_meet(emulator, first, then):
     """Between lanes and between warps; an order of one kind does not imply the other."""
     for distance, between, ordered in (

@@ -41,7 +41,9 @@ def test_a_primitive_gives_the_same_in_every_order_and_raises_no_alarm(emulator,
             assert first[output].tobytes() == again[output].tobytes(), (order, output)
 
 
-@pytest.mark.parametrize("architecture", [80, pytest.param(89, marks=pytest.mark.slow), 90])
+@pytest.mark.parametrize(
+    "architecture", [*(pytest.param(name, marks=pytest.mark.slow) for name in (80, 89)), 90]
+)
 def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architecture):
     for case in CASES.values():
         if architecture >= case.architecture:
