@@ -1,4 +1,7 @@
-"""A second opinion on kernels: reference, bounds, data, memory and launches of its own, by kernel."""
+"""An independent checker of kernels: its own reference, bounds, data, memory and launches.
+
+Nothing here imports greenfast, whose gates it checks.
+"""
 
 from __future__ import annotations
 
