@@ -9,7 +9,8 @@ from types import ModuleType
 
 from bench.correctness.independent import attention, attention_fp8, rmsnorm
 
-# Each: draw_cases(rng, tiles, compiled, offsets), images(case), arguments(case), judged(case, before, after), OUTPUTS.
+# Each has draw_cases(rng, tiles, compiled, offsets), images(case), arguments(case),
+# judged(case, before, after) and OUTPUTS.
 CHECKERS: dict[str, ModuleType] = {
     "attention": attention,
     "attention_fp8": attention_fp8,

@@ -1,9 +1,9 @@
-"""Attention on 8-bit codes: its codes, scales and data, with the definition and bounds of attention.py.
+"""Attention on 8-bit codes: codes, scales and data; definition and bounds are attention.py's.
 
-A number is its code's value (memory.NUMBERS) times its head's scale, so that the codes are exact. P
-is rounded to the codes' format times a power of two (at least 2^6 in e4m3, 2^8 in e5m2, as the
-templates document), or in `sim` to O's type; its sum is taken before. Sums of products have to be as
-exact as float32, as they are on an H200 (bench/results/h200/fp8.json).
+A number is its code's value (memory.NUMBERS) times its head's scale, so that the codes are
+exact. P is rounded to the codes' format times a power of two (at least 2^6 in e4m3, 2^8 in
+e5m2, as the templates document), or in `sim` to O's type; its sum is taken before. Sums of
+products have to be as exact as float32, as they are on an H200 (bench/results/h200/fp8.json).
 """
 
 from __future__ import annotations

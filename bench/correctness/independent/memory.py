@@ -1,8 +1,8 @@
 """The independent checker's types and memory, written from the formats' definitions alone.
 
-Each tensor lies in its own image, at a random offset and with random strides (in elements). Elements
-of an image outside the tensor hold a marker that no computation gives. A case holds its tensors'
-places as plain data: {"type", "shape", "strides", "offset", "elements"} by name.
+Each tensor lies in its own image, at a random offset and with random strides (in elements).
+Elements of an image outside the tensor hold a marker that no computation gives. A case holds
+its tensors' places as plain data: {"type", "shape", "strides", "offset", "elements"} by name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ Case = dict[str, Any]
 Place = dict[str, Any]
 Images = dict[str, np.ndarray]
 
-# The stored type of elements, and the marker: a NaN, which is also e4m3's and e5m2's, and in sim the
-# largest number.
+# The stored type of elements, and the marker: a NaN of every format but sim, and sim's largest.
 STORED = {
     "fp16": (np.uint16, 0x7E5B),
     "bf16": (np.uint16, 0x7FDB),
@@ -176,7 +175,7 @@ def touched(case: Case, before: Images, after: Images, outputs: tuple[str, ...])
 
 
 def beyond(name: str, values: np.ndarray, reference: np.ndarray, bound: np.ndarray) -> str:
-    """How many elements differ by more than their bound; empty if none. Infinities must be equal."""
+    """How many elements exceed their bound; empty if none. Infinities must be equal."""
     finite = np.isfinite(reference)
     error = np.abs(np.where(finite, values, 0.0) - np.where(finite, reference, 0.0))
     inside = np.where(finite, error <= bound, values == reference)  # NaN is never inside

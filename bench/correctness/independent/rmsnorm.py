@@ -1,9 +1,10 @@
 """RMSNorm after a residual add: h = x + residual, y = h / sqrt(mean(h^2) + eps) * weight.
 
-h has one correct value: the nearest to x + residual, up to float32's rounding before it. y may use h
-before or after it was rounded, in the sum and in the product. These are four values, and y has to
-lie in their hull, widened by float32's errors and by two roundings (many models round h / root before
-they multiply it by the weight). The mean error is bounded as that of independent roundings.
+h has one correct value: the nearest to x + residual, up to float32's rounding before it. y may
+use h before or after it was rounded, in the sum and in the product. These are four values, and
+y has to lie in their hull, widened by float32's errors and by two roundings (many models round
+h / root before they multiply it by the weight). The mean error is bounded as that of
+independent roundings.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def expected(
 
 
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
-    """Why the output is wrong, empty if correct; root mean square error of y over the expected one."""
+    """Why the output is wrong, empty if correct; rms error of y over the expected one."""
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
     reference = expected(
