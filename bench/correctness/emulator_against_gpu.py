@@ -1,42 +1,43 @@
-"""The same random candidates through the emulator's gates and a GPU's, on one machine: who says no to what?
+"""The same random candidates through the emulator's gates and a GPU's, on one machine.
 
-    python -m bench.correctness.emulator_against_gpu [--count 300] [--seconds 120] [--save] [OUT.json]
+    python -m bench.correctness.emulator_against_gpu [--count 300] [--seconds 120] [--save]
+                                                     [--out OUT.json]
 
-Templates and workloads of attention in turn. A GPU that refuses what the emulator lets pass would be the emulator's
-failure; what only the emulator refuses is listed with its report.
+Templates and workloads of attention take turns. A candidate that passes the emulator and fails on
+the GPU would be a failure of the emulator. Those that only the emulator rejects are listed with its
+report.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 import random
-import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+from bench.command_line import add_save, script_parser
+from bench.results import Row, write_json, write_result
+from bench.session import Session, compiled_subject, open_session
 from greenfast.search.cores import usable_cores
-from greenfast.search.gates import GateLimits
+from greenfast.search.devices.facts import Device
+from greenfast.search.gates import Gate, GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.render import RenderedSource
+from greenfast.search.kernels.spec import KernelSpec, Workload
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.toolchain import Cubin, Toolchain
+from greenfast.search.targets import Target, TargetSettings, open_target
 
 WORKLOADS = ("mission", "mission_bf16", "mission_causal", "mission_gqa", "d32", "d128")
-OUT = Path(__file__).resolve().parents[1] / "results" / "h200" / "emulator_against_gpu.json"
 SEED = 2026
 
 
-def draws(kernel, device, count):
-    """(workload, candidate), each template as often as the others."""
+def draws(kernel: KernelSpec, device: Device, count: int) -> Iterator[tuple[Workload, Candidate]]:
+    """Workloads and candidates, each template as often as the others."""
     rng, spaces = random.Random(SEED), {}
     while count:
         for template in kernel.templates:
@@ -53,8 +54,8 @@ def draws(kernel, device, count):
             yield workload, Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
 
 
-def said(gates, subject):
-    """(outcome, sentence) of the first gate that says no, or of all."""
+def verdict(gates: Sequence[Gate], subject: Subject) -> tuple[str, str]:
+    """The outcome and sentence of the first gate that does not pass; else `passed`."""
     for gate in gates:
         result = gate.judge(subject)
         if result.outcome != "passed":
@@ -65,98 +66,74 @@ def said(gates, subject):
     return "passed", ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("out", nargs="?", type=Path, default=OUT)
-    chosen = parser.parse_args()
-    catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    kernel, cores, folder = catalogue.kernel("attention"), usable_cores(), Path(tempfile.mkdtemp())
-    toolchain = Toolchain(folder, cores)
-    gpu = open_target("cuda:0", TargetSettings(folder, catalogue.include_dirs, 1))
-    emulator = open_target("emulator:h200", TargetSettings(folder, catalogue.include_dirs, cores))
-    for one in (gpu, emulator):
-        one.prepare()
-    end = time.monotonic() + chosen.seconds
-
-    def judge(drawn):
-        workload, candidate = drawn
-        if time.monotonic() > end:
-            return None
-        compiled = workload.compile_time(kernel)
-        context = EvaluationContext(
-            kernel,
-            compiled,
-            (workload,),
-            gpu,
-            toolchain,
-            catalogue.include_dirs,
-            GateLimits(),
-            SEED,
-        )
-        source = context.render(candidate)
-        cubin = toolchain.compile(source, gpu.device.arch)
-        assert isinstance(source, RenderedSource) and isinstance(cubin, Cubin), candidate
-        subject = context.subject(candidate, source, cubin)
-        row = {
-            "what": "candidate",
-            "workload": workload.name,
-            "template": candidate.template,
-            "source": source.digest,
-            "parameters": candidate.values(),
-        }
-        row["ptxas"], _ = said((PtxasGate(),), subject)
-        if row["ptxas"] != "passed":
-            return row
-        row["gpu"], row["gpu_sentence"] = said((CorrectnessGate(),), subject)
-        there = EvaluationContext(
-            kernel,
-            compiled,
-            (workload,),
-            emulator,
-            toolchain,
-            catalogue.include_dirs,
-            GateLimits(),
-            SEED,
-        )
-        row["emulator"], row["emulator_sentence"] = said(
-            (CorrectnessGate(), SafetyGate()), there.subject(candidate, source, cubin)
-        )
+def judged(session: Session, emulator: Target, workload: Workload, candidate: Candidate) -> Row:
+    """Both targets' verdicts on a candidate; only ptxas's where it rejects it."""
+    kernel = session.catalogue.kernel("attention")
+    context = session.context(kernel, workload, limits=GateLimits(), seed=SEED)
+    subject = compiled_subject(context, candidate)
+    assert isinstance(subject, Subject), subject
+    row = {
+        "what": "candidate",
+        "workload": workload.name,
+        "template": candidate.template,
+        "source": subject.source.digest,
+        "parameters": candidate.values(),
+    }
+    row["ptxas"], _ = verdict((PtxasGate(),), subject)
+    if row["ptxas"] != "passed":
         return row
+    row["gpu"], row["gpu_sentence"] = verdict((CorrectnessGate(),), subject)
+    emulated = replace(context, target=emulator).subject(candidate, subject.source, subject.cubin)
+    gates = (CorrectnessGate(), SafetyGate())
+    row["emulator"], row["emulator_sentence"] = verdict(gates, emulated)
+    return row
 
-    with ThreadPoolExecutor(cores) as pool:
-        rows = [row for row in pool.map(judge, draws(kernel, gpu.device, chosen.count)) if row]
-    judged = [row for row in rows if "gpu" in row]
-    tally = {
+
+def tally_of(rows: list[Row]) -> Row:
+    pairs = [(row["gpu"] == "passed", row["emulator"] == "passed") for row in rows if "gpu" in row]
+    return {
         "what": "tally",
         "drawn": len(rows),
-        "spills": len(rows) - len(judged),
-        "right_on_both": sum(row["gpu"] == row["emulator"] == "passed" for row in judged),
-        "only_the_gpu_refuses": sum(row["gpu"] != "passed" == row["emulator"] for row in judged),
-        "only_the_emulator_refuses": sum(
-            row["gpu"] == "passed" != row["emulator"] for row in judged
-        ),
-        "both_refuse": sum(row["gpu"] != "passed" != row["emulator"] for row in judged),
+        "spills": len(rows) - len(pairs),
+        "right_on_both": pairs.count((True, True)),
+        "only_the_gpu_refuses": pairs.count((False, True)),
+        "only_the_emulator_refuses": pairs.count((True, False)),
+        "both_refuse": pairs.count((False, False)),
     }
-    environment = {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "cores": cores,
-        "python": platform.python_version(),
-        **dict(toolchain.identity),
-        **dict(gpu.identity()),
-    }
+
+
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--out", type=Path, metavar="OUT.json")
+    options = parser.parse_args()
+    with open_session("cuda:0", prefix="against") as session:
+        settings = TargetSettings(session.folder, session.catalogue.include_dirs, usable_cores())
+        emulator = open_target("emulator:h200", settings)
+        emulator.prepare()
+        end = time.monotonic() + options.seconds
+
+        def judge(drawn: tuple[Workload, Candidate]) -> Row | None:
+            return judged(session, emulator, *drawn) if time.monotonic() < end else None
+
+        kernel = session.catalogue.kernel("attention")
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            verdicts = pool.map(judge, draws(kernel, session.target.device, options.count))
+            rows = [row for row in verdicts if row]
+        environment = session.environment()
+        emulator.close()
+    tally = tally_of(rows)
     print(json.dumps(tally))
-    for row in judged:
-        if row["gpu"] != row["emulator"]:
+    for row in rows:
+        if row.get("gpu") != row.get("emulator"):
             print(json.dumps(row))
-    if chosen.save or chosen.out != OUT:
-        chosen.out.write_text(
-            json.dumps({"environment": environment, "rows": [tally, *rows]}, indent=1) + "\n"
-        )
-    for one in (toolchain, gpu, emulator):
-        one.close()
+    result = {"environment": environment, "rows": [tally, *rows]}
+    if options.out:
+        write_json(options.out, result)
+    if options.save:
+        write_result("h200/emulator_against_gpu", result)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,18 @@
-"""Right candidates under the checks: anything that is found in one of them is a false alarm.
+"""Correct candidates under the emulator's checks: every finding in one of them is a false alarm.
 
-    bench/correctness/false_alarms.py [--count 1000] [--seconds 900] [--seed 0] [--progress FILE] [--save]
+    python -m bench.correctness.false_alarms [--count 1000] [--seconds 900] [--seed 0]
+                                             [--progress FILE] [--save]
 
-Candidates are drawn at random, all different; each runs every derived check of its kernel once in the checked
-build, schedules by turns. With --progress a run goes on where an earlier one of the same seed ended.
+Candidates are drawn at random, all different. Each runs every derived check of its kernel once
+in the checked build, in alternating schedules. With --progress a run resumes an earlier one of
+the same seed. Exits 1 on an alarm.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections import Counter
 from itertools import islice
-from pathlib import Path
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from bench.correctness.random_candidates import (
     DEVICE,
@@ -23,18 +20,19 @@ from bench.correctness.random_candidates import (
     catalogue,
     controls_found,
     draws,
-    parsed_options,
+    random_options,
     work_through,
 )
 from bench.environment import publish
+from bench.results import Row
+from bench.session import open_session
 from greenfast.search.gates.safety import checked_problems
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Target
 
 SHIPPED = ("attention", "attention_fp8", "rmsnorm")
 
 
-def check(draw: Draw, target: Target) -> dict:
+def check(draw: Draw, target: Target) -> Row:
     begin = time.monotonic()
     subject = draw.subject(target)
     alarms, runs = [], 0
@@ -61,21 +59,19 @@ def check(draw: Draw, target: Target) -> dict:
     }
 
 
-def remark(row: dict) -> str:
+def remark(row: Row) -> str:
     return f"{row['candidate']}: {row['alarms'][0]['sentence']}" if row["alarms"] else ""
 
 
 def main() -> int:
-    options = parsed_options(__doc__, 1000)
+    options = random_options(__doc__, 1000)
     kernels = catalogue()
-    chosen = list(islice(draws(kernels, options.seed, SHIPPED), options.count))
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
-        target = open_target(f"emulator:{DEVICE}", TargetSettings(cache, kernels.include_dirs, 1))
-        target.prepare()
+    drawn = islice(draws(kernels, options.seed, SHIPPED), options.count)
+    works = {draw.source.digest: draw for draw in drawn}
+    with open_session(f"emulator:{DEVICE}", prefix="alarms", catalogue=kernels) as session:
+        target = session.target
         controls = controls_found(kernels, target)
-        works = {one.source.digest: one for one in chosen}
-        rows = work_through(works, "digest", lambda one: check(one, target), remark, options)
+        rows = work_through(works, "digest", lambda draw: check(draw, target), remark, options)
     alarmed = [row for row in rows if row["alarms"]]
     summary = {
         "what": "summary",
@@ -91,7 +87,7 @@ def main() -> int:
         ),
         "candidate_seconds": round(sum(row["seconds"] for row in rows), 1),
     }
-    publish("false_alarms", [summary, *alarmed])
+    publish("false_alarms", [summary, *alarmed], save=options.save)
     return 1 if alarmed else 0
 
 

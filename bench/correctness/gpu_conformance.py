@@ -1,55 +1,54 @@
-"""Does a GPU do bit for bit what the emulator does, primitive by primitive?
+"""Does the emulator match a GPU bit for bit, primitive by primitive?
 
-python -m bench.correctness.gpu_conformance emulator OUT.json          here
-python -m bench.correctness.gpu_conformance gpu OUT.json               on a machine with a GPU; needs CuPy and NumPy only
-python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]     --save keeps it in bench/results/
+python -m bench.correctness.gpu_conformance emulator OUT.json
+python -m bench.correctness.gpu_conformance gpu OUT.json           with a GPU and CuPy
+python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
-import sys
 import tempfile
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-
-from bench.correctness.conformance import Case, cases  # noqa: E402
+from bench.command_line import add_save, require_gpu, script_parser
+from bench.correctness.conformance import Case, cases
+from bench.environment import publish
+from bench.results import ROOT, Row, read_json, write_json
+from greenfast.search.targets.emulator.build import EmulatorBuild
+from greenfast.search.targets.emulator.execute import (
+    Buffer,
+    Launch,
+    PointerArgument,
+    Run,
+    execute,
+)
 
 HEADERS = ROOT / "kernel_templates" / "include"
 SHOWN = 5
 
 
 def on_emulator(out: Path) -> int:
-    from greenfast.search.targets.emulator.build import EmulatorBuild
-
     with tempfile.TemporaryDirectory() as folder:
         build = EmulatorBuild(
             Path(os.environ.get("GREENFAST_CONFORMANCE_CACHE", folder)), include_dirs=(HEADERS,)
         )
         rows = [_row(case, lambda case=case: emulated(build, case)) for case in cases()]
-    out.write_text(json.dumps({"device": "emulator", "rows": rows}))
+    write_json(out, {"device": "emulator", "rows": rows})
     return sum("failed" in row for row in rows)
 
 
 def emulated(
-    build, case: Case, *, order: str = "forward", flavour: str = "plain"
+    build: EmulatorBuild, case: Case, *, order: str = "forward", flavour: str = "plain"
 ) -> dict[str, np.ndarray]:
-    """The case's outputs on the emulator; RuntimeError when it finds fault with the kernel."""
-    from greenfast.search.targets.emulator.execute import (
-        Buffer,
-        Launch,
-        PointerArgument,
-        Run,
-        execute,
-    )
-
+    """The case's outputs on the emulator; RuntimeError if the kernel fails or has findings."""
     module = build.build_module(
         f'#line 1 "{case.name}"\n{case.source}', ("k",), flavour=flavour, deadline_s=60
     )
@@ -76,6 +75,7 @@ def emulated(
 
 
 def on_gpu(out: Path) -> int:
+    require_gpu()
     import cupy
 
     device = cupy.cuda.Device()
@@ -86,22 +86,21 @@ def on_gpu(out: Path) -> int:
             rows.append({"case": case.name, "skipped": f"needs sm_{case.architecture}"})
             continue
         rows.append(_row(case, lambda case=case: _gpu_outputs(cupy, case)))
-    out.write_text(
-        json.dumps(
-            {
-                "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
-                "architecture": f"sm_{architecture}",
-                "cupy": cupy.__version__,
-                "nvrtc": list(cupy.cuda.nvrtc.getVersion()),
-                "driver": cupy.cuda.runtime.driverGetVersion(),
-                "rows": rows,
-            }
-        )
+    write_json(
+        out,
+        {
+            "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+            "architecture": f"sm_{architecture}",
+            "cupy": cupy.__version__,
+            "nvrtc": list(cupy.cuda.nvrtc.getVersion()),
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "rows": rows,
+        },
     )
     return sum("failed" in row for row in rows)
 
 
-def _gpu_outputs(cupy, case: Case) -> dict[str, np.ndarray]:
+def _gpu_outputs(cupy: Any, case: Case) -> dict[str, np.ndarray]:
     include = os.environ.get("CUDA_PATH", "/usr/local/cuda") + "/include"
     module = cupy.RawModule(
         code=flattened(case.source),
@@ -110,7 +109,7 @@ def _gpu_outputs(cupy, case: Case) -> dict[str, np.ndarray]:
     )
     function = module.get_function("k")
     arrays = {name: cupy.asarray(_bytes(value)) for name, value in case.inputs.items()}
-    # Poisoned as the emulator poisons: what a kernel does not write must agree too.
+    # Poisoned as on the emulator: bytes that the kernel does not write must agree too.
     arrays |= {
         name: cupy.full(value.nbytes, 0xFF, cupy.uint8) for name, value in case.outputs.items()
     }
@@ -123,24 +122,24 @@ def _gpu_outputs(cupy, case: Case) -> dict[str, np.ndarray]:
 
 
 def flattened(source: str) -> str:
-    """The source with the device form of its `gf/` headers in place of their includes, each once."""
+    """The source with the device form of its `gf/` headers in place of their first includes."""
     done: set[str] = set()
 
-    def lines(text: str):
+    def lines(text: str) -> Iterator[str]:
         for line in text.splitlines():
-            found = re.match(r'\s*#\s*include\s+"(gf/[\w./-]+)"', line)
-            if found and found.group(1) not in done:
-                done.add(found.group(1))
-                yield from lines((HEADERS / found.group(1)).read_text())
-            elif not found and not re.match(r"\s*#\s*pragma\s+once", line):
+            include = re.match(r'\s*#\s*include\s+"(gf/[\w./-]+)"', line)
+            if include and include.group(1) not in done:
+                done.add(include.group(1))
+                yield from lines((HEADERS / include.group(1)).read_text())
+            elif not include and not re.match(r"\s*#\s*pragma\s+once", line):
                 yield line
 
     return "\n".join(lines(source)) + "\n"
 
 
-def _row(case: Case, outputs) -> dict:
+def _row(case: Case, outputs_of: Callable[[], dict[str, np.ndarray]]) -> Row:
     try:
-        made = outputs()
+        outputs = outputs_of()
     except Exception as error:
         print(f"{case.name}: FAILED {type(error).__name__}: {str(error)[:2000]}", flush=True)
         return {"case": case.name, "failed": f"{type(error).__name__}: {str(error)[:2000]}"}
@@ -149,23 +148,24 @@ def _row(case: Case, outputs) -> dict:
         "case": case.name,
         "outputs": {
             name: base64.b64encode(zlib.compress(_bytes(value).tobytes())).decode()
-            for name, value in made.items()
+            for name, value in outputs.items()
         },
     }
 
 
-def compare(emulator_path: Path, gpu_path: Path, save: bool) -> int:
-    emulator, gpu = (json.loads(path.read_text()) for path in (emulator_path, gpu_path))
+def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
+    emulator, gpu = read_json(emulator_path), read_json(gpu_path)
     by_name = {case.name: case for case in cases()}
     theirs = {row["case"]: row for row in gpu["rows"]}
     rows = [compared(by_name[row["case"]], row, theirs[row["case"]]) for row in emulator["rows"]]
     for row in rows:
         print(f"{row['case']}: {row['verdict']}")
-        for name, one in row.get("outputs", {}).items():
-            if one["different"]:
+        for name, output in row.get("outputs", {}).items():
+            if output["different"]:
                 print(
-                    f"    {name}: {one['different']} of {one['elements']} differ "
-                    f"({one['different_nan_only']} in a NaN's bits only), such as {one['examples']}"
+                    f"    {name}: {output['different']} of {output['elements']} differ "
+                    f"({output['different_nan_only']} in a NaN's bits only), for example "
+                    f"{output['examples']}"
                 )
     counts = {
         verdict: sum(row["verdict"] == verdict for row in rows)
@@ -173,16 +173,13 @@ def compare(emulator_path: Path, gpu_path: Path, save: bool) -> int:
     }
     print(counts)
     if save:
-        from bench.environment import publish
-
         facts = {name: value for name, value in gpu.items() if name != "rows"}
-        publish(
-            "gpu_conformance", [{"what": "device", **facts}, {"what": "summary", **counts}, *rows]
-        )
+        about = [{"what": "device", **facts}, {"what": "summary", **counts}]
+        publish("gpu_conformance", [*about, *rows], save=True)
     return counts["different"]
 
 
-def compared(case: Case, ours: dict, theirs: dict) -> dict:
+def compared(case: Case, ours: Row, theirs: Row) -> Row:
     reason = [
         side.get("failed") or side.get("skipped")
         for side in (ours, theirs)
@@ -199,7 +196,7 @@ def compared(case: Case, ours: dict, theirs: dict) -> dict:
     return {"case": case.name, "verdict": verdict, "outputs": outputs}
 
 
-def _difference(case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict:
+def _difference(case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> Row:
     nan_only = np.zeros(ours.shape, bool)
     if ours.dtype.kind == "f":
         nan_only = np.isnan(ours) & np.isnan(theirs)
@@ -228,7 +225,7 @@ def _shown(values: np.ndarray, index: int) -> str:
     return _bytes(values.reshape(-1)[index : index + 1])[::-1].tobytes().hex()
 
 
-def _unpacked(row: dict, name: str, like: np.ndarray) -> np.ndarray:
+def _unpacked(row: Row, name: str, like: np.ndarray) -> np.ndarray:
     data = zlib.decompress(base64.b64decode(row["outputs"][name]))
     return np.frombuffer(data, like.dtype).reshape(like.shape)
 
@@ -237,17 +234,24 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def main(words: list[str]) -> int:
-    match words:
-        case ["emulator", out]:
-            return on_emulator(Path(out))
-        case ["gpu", out]:
-            return on_gpu(Path(out))
-        case ["compare", emulator, gpu, *rest] if rest in ([], ["--save"]):
-            return compare(Path(emulator), Path(gpu), bool(rest))
-    print(__doc__)
-    return 2
+def main() -> int:
+    parser = script_parser(__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("emulator", "gpu"):
+        commands.add_parser(name).add_argument("out", type=Path, metavar="OUT.json")
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("emulator", type=Path, metavar="EMULATOR.json")
+    comparing.add_argument("gpu", type=Path, metavar="GPU.json")
+    add_save(comparing)
+    options = parser.parse_args()
+    match options.command:
+        case "emulator":
+            return on_emulator(options.out)
+        case "gpu":
+            return on_gpu(options.out)
+        case _:
+            return compare(options.emulator, options.gpu, save=options.save)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -1,31 +1,35 @@
-"""Every kernel of the album against what must be said of it: which gate said no, why, at which line, how fast.
+"""Every kernel of the album against its expected verdict: gate, reason, line and time.
 
-bench/correctness/planted.py [WORD ...] [--save]      only the entries whose name holds one of the words
+    python -m bench.correctness.planted [WORD ...] [--save]
+
+With WORDs, only the entries whose name contains one of them. Exits 1 if a verdict is not as
+expected.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.command_line import add_save, script_parser
 from bench.environment import publish
+from bench.results import Row
+from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.toolchain import Toolchain
+from greenfast.search.targets import Target, TargetSettings, open_target
 from greenfast.search.verdict import Rejected, verdict_name
 
-ENOUGH_S = 3.0  # for a kernel that does not end
+SHORT_DEADLINE_S = 3.0  # for a kernel that does not end
+STAGES = ("render", "compile", "ptxas", "correctness", "safety")
 
 
-def row(judged: Judged) -> dict:
+def album_row(judged: Judged) -> Row:
     entry, verdict = judged.entry, judged.evaluated.verdict
-    said = (
+    rejection = (
         {
             "stage": str(verdict.stage),
             "reason": str(verdict.reason),
@@ -42,7 +46,7 @@ def row(judged: Judged) -> dict:
         "expected": entry.stage or "green",
         "expected_reasons": list(entry.reasons),
         "verdict": verdict_name(verdict),
-        **said,
+        **rejection,
         "finding": f"{first.kind} at {first.where}, against {first.other_where}" if first else "",
         "as_expected": not judged.sentence,
         "mismatch": judged.sentence,
@@ -50,58 +54,57 @@ def row(judged: Judged) -> dict:
     }
 
 
-def main() -> int:
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    chosen = [one for one in entries() if not words or any(word in one.id for word in words)]
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(os.environ.get("GREENFAST_BENCH_CACHE", folder))
-        toolchain = Toolchain(cache, usable_cores())
-        settings = dict(
-            cache_folder=cache, include_dirs=(REPOSITORY_TEMPLATES / "include",), workers=2
-        )
-        patient = open_target("emulator:h200", TargetSettings(**settings))
-        impatient = open_target(
-            "emulator:h200", TargetSettings(**settings, run_deadline_s=ENOUGH_S)
-        )
-        patient.prepare()
+def album_rows(session: Session, chosen: list[Entry]) -> list[Row]:
+    """The entries' rows, on all cores."""
+    settings = TargetSettings(session.folder, session.catalogue.include_dirs, 2, SHORT_DEADLINE_S)
+    impatient = open_target("emulator:h200", settings)
 
-        def work(numbered: tuple[int, Entry]) -> dict:
-            number, entry = numbered
-            own = Path(folder) / f"patch{number}"
-            own.mkdir()
-            found = row(
-                judge(
-                    entry,
-                    catalogue_of(entry, own),
-                    impatient if entry.impatient else patient,
-                    toolchain,
-                )
+    def judged_row(entry: Entry, folder: Path, target: Target) -> Row:
+        folder.mkdir()
+        row = album_row(judge(entry, catalogue_of(entry, folder), target, session.toolchain))
+        if not row["as_expected"]:
+            print(f"{entry.id}: {row['mismatch']}", file=sys.stderr, flush=True)
+        return row
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(usable_cores()) as pool:
+        jobs = [
+            pool.submit(
+                judged_row,
+                entry,
+                Path(folder) / f"patch{number}",
+                impatient if entry.impatient else session.target,
             )
-            if not found["as_expected"]:
-                print(f"{entry.id}: {found['mismatch']}", file=sys.stderr, flush=True)
-            return found
+            for number, entry in enumerate(chosen)
+        ]
+        return [job.result() for job in jobs]
 
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            rows = list(pool.map(work, enumerate(chosen)))
-        toolchain.close()
-    broken = [one for one in rows if one["expected"] != "green"]
-    right = [one for one in rows if one["expected"] == "green"]
-    summary = {
+
+def summary(rows: list[Row], seconds: float) -> Row:
+    broken = [row for row in rows if row["expected"] != "green"]
+    correct = [row for row in rows if row["expected"] == "green"]
+    return {
         "what": "summary",
         "broken": len(broken),
-        "caught_as_named": sum(one["as_expected"] for one in broken),
-        "right": len(right),
-        "passed": sum(one["as_expected"] for one in right),
-        "caught_by": {
-            stage: sum(one.get("stage") == stage for one in broken)
-            for stage in ("render", "compile", "ptxas", "correctness", "safety")
-        },
-        "with_a_finding": sum(bool(one["finding"]) for one in rows),
-        "wall_s": round(time.monotonic() - begin, 1),
+        "caught_as_named": sum(row["as_expected"] for row in broken),
+        "right": len(correct),
+        "passed": sum(row["as_expected"] for row in correct),
+        "caught_by": {stage: sum(row.get("stage") == stage for row in broken) for stage in STAGES},
+        "with_a_finding": sum(bool(row["finding"]) for row in rows),
+        "wall_s": round(seconds, 1),
     }
-    publish("planted", [summary, *rows])
-    return 0 if all(one["as_expected"] for one in rows) else 1
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    options = parser.parse_args()
+    words, begin = options.words or [""], time.monotonic()
+    chosen = [entry for entry in entries() if any(word in entry.id for word in words)]
+    with open_session("emulator:h200", prefix="planted", workers=2) as session:
+        rows = album_rows(session, chosen)
+    publish("planted", [summary(rows, time.monotonic() - begin), *rows], save=options.save)
+    return 0 if all(row["as_expected"] for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Random right candidates: points of the shipped templates and of the album's right ones, ready to be run."""
+"""Random correct candidates: points of the shipped templates and of the album's correct ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from bench.command_line import add_save, script_parser
+from bench.results import ROOT, Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
@@ -33,14 +35,14 @@ from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets.base import Target
 
 DEVICE = "h200"
-ALBUM = Path(__file__).resolve().parents[2] / "tests" / "kernels"
+ALBUM = ROOT / "tests" / "kernels"
 SHIPPED_SHARE = 0.7  # of the candidates are of shipped templates
 Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One candidate. `digest` tells two draws of the same text apart from different ones."""
+    """A rendered candidate with a workload to check it on."""
 
     kernel: KernelSpec
     template: TemplateSpec
@@ -59,7 +61,7 @@ class Draw:
     def subject(
         self, target: Target, source: RenderedSource | None = None, seed: int = 0
     ) -> Subject:
-        """For gates that need no cubin; `source` takes the place of the candidate's own."""
+        """For gates that need no cubin; `source` replaces the candidate's own."""
         point = resolve(self.template, self.candidate.parameters, self.compiled)
         return Subject(
             self.kernel,
@@ -81,27 +83,29 @@ def catalogue() -> Catalogue:
 
 
 def draws(kernels: Catalogue, seed: int, of: Sequence[str] = ("attention",)) -> Iterator[Draw]:
-    """Different candidates without end (well before the templates run out); the same for the same seed.
+    """Different candidates without end, as long as the templates have more.
 
-    Most are of the templates of kernels `of`, the others of the album's right ones.
+    Most are of the templates of kernels `of`, the others of the album's correct ones. Equal seeds
+    give equal candidates.
     """
     rng = random.Random(seed)
-    shipped = [(kernel, one) for kernel in map(kernels.kernel, of) for one in kernel.templates]
+    shipped = [(kernel, item) for kernel in map(kernels.kernel, of) for item in kernel.templates]
     album = [
         (kernel, kernel.template("right"))
         for kernel in map(kernels.kernel, kernels.names())
-        if any(one.name == "right" for one in kernel.templates)
+        if any(template.name == "right" for template in kernel.templates)
     ]
     seen: set[str] = set()
     while True:
         kernel, template = rng.choice(shipped if rng.random() < SHIPPED_SHARE else album)
-        found = _draw(kernel, template, kernels, rng)
-        if found is not None and found.source.digest not in seen:
-            seen.add(found.source.digest)
-            yield found
+        draw = _draw(kernel, template, kernels, rng)
+        if draw is not None and draw.source.digest not in seen:
+            seen.add(draw.source.digest)
+            yield draw
 
 
-# Right by luck, each in another way: whoever runs checks on right candidates must see these first.
+# Wrong kernels with correct results, each in another way. Checks that are silent about correct
+# candidates must report these first.
 CONTROLS = (
     ("histogram", "plain_add_in_shared"),
     ("lastblock", "no_fence"),
@@ -112,13 +116,13 @@ CONTROLS = (
 
 
 def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
-    """The kinds found in each of CONTROLS; Fault when the checks overlook one: their silence would prove nothing."""
-    found = []
+    """The kinds of findings in each of CONTROLS; Fault if the checks overlook one."""
+    reports = []
     for kernel_name, defect in CONTROLS:
         kernel = kernels.kernel(kernel_name)
         template = kernel.template("broken")
-        drawn = _made(kernel, template, {"defect": defect}, kernel.workloads[0], kernels)
-        subject = drawn.subject(target)
+        control = _rendered(kernel, template, {"defect": defect}, kernel.workloads[0], kernels)
+        subject = control.subject(target)
         kinds = {
             finding.kind
             for run in target.check(subject.program, checked_problems(subject))
@@ -126,60 +130,59 @@ def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
         }
         if not kinds:
             raise Fault(f"the checks overlook {defect} of {kernel_name}", code="checks_asleep")
-        found.append(f"{kernel_name} {defect}: {', '.join(sorted(kinds))}")
-    return tuple(found)
+        reports.append(f"{kernel_name} {defect}: {', '.join(sorted(kinds))}")
+    return tuple(reports)
 
 
-def parsed_options(doc: str | None, count: int) -> argparse.Namespace:
-    """Of a bench that works through random candidates for a while."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def random_options(doc: str | None, count: int) -> argparse.Namespace:
+    """The options of a script that works through random candidates for a while."""
+    parser = script_parser(doc)
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--progress", type=Path)
-    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--progress", type=Path, metavar="FILE", help="resume from these rows")
+    add_save(parser)
     return parser.parse_args()
 
 
 def work_through(
     works: Mapping[object, Work],
     key: str,
-    row: Callable[[Work], dict],
-    remark: Callable[[dict], str],
+    row_of: Callable[[Work], Row],
+    remark: Callable[[Row], str],
     options: argparse.Namespace,
-) -> list[dict]:
-    """The row of each work, on all cores, of as many as the time allows; `key`: what a row calls the work's key.
+) -> list[Row]:
+    """The row of each work, on all cores, as far as --seconds allow.
 
-    Rows go to --progress as they are made, and those that an interrupted run left there are taken over. `remark` says
-    what is worth a line about a row, or nothing.
+    A row holds its work's key under the name `key`. Rows are appended to --progress as they come,
+    and those that an interrupted run left there are reused. `remark` gives a line to print about a
+    row, or nothing.
     """
     log, lock, begin = options.progress, threading.Lock(), time.monotonic()
     rows = (
         [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
     )
-    rows = [one for one in rows if one[key] in works]
-    done = {one[key] for one in rows}
+    rows = [row for row in rows if row[key] in works]
+    done = {row[key] for row in rows}
 
-    def one(work: Work) -> None:
+    def process(work: Work) -> None:
         if time.monotonic() - begin > options.seconds:
             return
-        made = row(work)
+        row = row_of(work)
         with lock:
-            rows.append(made)
+            rows.append(row)
             if log:
-                with open(log, "a") as file:
-                    file.write(json.dumps(made) + "\n")
-            if remark(made) or len(rows) % 50 == 0:
+                with log.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            if remark(row) or len(rows) % 50 == 0:
                 print(
-                    f"{len(rows)} of {len(works)}, {time.monotonic() - begin:.0f} s {remark(made)}",
+                    f"{len(rows)} of {len(works)}, {time.monotonic() - begin:.0f} s {remark(row)}",
                     file=sys.stderr,
                     flush=True,
                 )
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        for _ in pool.map(one, [work for name, work in works.items() if name not in done]):
+        for _ in pool.map(process, [work for name, work in works.items() if name not in done]):
             pass
     return rows
 
@@ -187,7 +190,7 @@ def work_through(
 def _draw(
     kernel: KernelSpec, template: TemplateSpec, kernels: Catalogue, rng: random.Random
 ) -> Draw | None:
-    """None when the drawn values are no valid point."""
+    """None if the drawn values are no valid point."""
     workload = rng.choice(kernel.workloads)
     options = {option.name: rng.choice(option.values) for option in kernel.options}
     workload = Workload(
@@ -197,10 +200,10 @@ def _draw(
         complete_options(options, kernel.options, kernel.name),
     )
     given = {parameter.name: rng.choice(parameter.values) for parameter in template.parameters}
-    return _made(kernel, template, given, workload, kernels)
+    return _rendered(kernel, template, given, workload, kernels)
 
 
-def _made(
+def _rendered(
     kernel: KernelSpec,
     template: TemplateSpec,
     given: dict[str, Value],

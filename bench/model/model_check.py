@@ -1,49 +1,62 @@
-"""The model and the mix of instructions against a real GPU.
+"""The model and the mix of instructions against a GPU.
 
-    python -m bench.model.model_check gpu OUT.json       on a machine with CuPy and a GPU: times, and instructions by ncu
-    python -m bench.model.model_check merge OUT.json     here: mixes and modelled times beside them; --save keeps instruction_mix.json
-    python -m bench.model.model_check searched DATA.sqlite3      here: modelled times beside those that searches measured, kept
-                                                   in the database of a machine with a GPU; --save keeps model_check.json
-    python -m bench.model.model_check recorded FILE ...  here: the same for samples of recordings; --save keeps model_recorded.json
-    python -m bench.model.model_check atomics            here: the same for the candidates of kept searches and lessons that add floats
-                                                   atomically; --save keeps model_atomics.json
+    python -m bench.model.model_check gpu OUT.json             with CuPy and a GPU: times, and
+                                                               instructions by ncu
+    python -m bench.model.model_check merge OUT.json           here: mixes, modelled times beside
+                                                               them (instruction_mix)
+    python -m bench.model.model_check searched DATA.sqlite3    here: modelled times beside those
+                                                               in a GPU's database (model_check)
+    python -m bench.model.model_check recorded FILE ...        the same for samples of recordings
+                                                               (model_recorded)
+    python -m bench.model.model_check atomics                  the same for stored candidates with
+                                                               float atomics (model_atomics)
 
-Candidates of `gpu`: every fifth of those that the model was fitted to (bench/results/gpu_check.json), and presets and random
-points of the template `mma`, which it was not fitted to.
+--save stores the result named in parentheses. The candidates of `gpu` are every fifth of those that
+the model was fitted to (result gpu_check), and presets and random points of the template `mma`,
+which it was not fitted to.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import random
 import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
+import numpy as np
 
-from bench.model.gpu_check import RESULTS, _misordered, _spearman, _spread, _time
+from bench.command_line import add_save, require_gpu, script_parser
+from bench.environment import publish
+from bench.model.agreement import agreement, misordered, spread
+from bench.model.launching import LoadedProblem, launch_us
+from bench.model.modelled import WORKLOAD, modelled, sampled_candidate
+from bench.results import RESULTS, ROOT, Row, read_json, read_result, result_names, write_json
+from bench.session import open_session
+from greenfast.db import convert
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Scalar, problem
+from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.render import render
+from greenfast.search.recordings import file
+from greenfast.search.recordings.rules import time_us
+from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
+from greenfast.search.targets.emulator.work import mixes_of, whole_mix
+from greenfast.search.verdict import Timing
 
-FITTED_TO = 5  # every so many
+FITTED_PERIOD = 5  # of the candidates that the model was fitted to
 FRESH = {"mma": 40}
-WORKLOAD = "mission"
 SAMPLED = 120  # of each recording
-ON_H200 = RESULTS.parent / "h200"
 METRICS = (
     "smsp__inst_executed.sum",
     "smsp__inst_executed_pipe_xu.sum",
@@ -53,32 +66,22 @@ METRICS = (
 )
 
 
-def candidates(catalogue):
-    """(candidate, source, its problem on the workload)."""
+def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource, Problem]]:
+    """Each candidate with its source and its problem on the workload."""
     kernel = catalogue.kernel("attention")
     case = workload_case(kernel.workload(WORKLOAD), 0)
     reference, compiled = answer(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
-    rows = [row for row in json.loads(RESULTS.read_text())["rows"] if "candidate" in row][
-        ::FITTED_TO
-    ]
-    found = [
-        Candidate(
-            kernel.name,
-            row["template"],
-            tuple(row["parameters"].items()),
-            Origin(OriginKind.SAMPLED),
-        )
-        for row in rows
-    ]
+    fitted = [row for row in read_result("gpu_check")["rows"] if "candidate" in row]
+    chosen = [sampled_candidate(kernel.name, row) for row in fitted[::FITTED_PERIOD]]
     for name, count in FRESH.items():
         template = kernel.template(name)
         presets = [preset_candidate(template, preset.name, compiled) for preset in template.presets]
         space = Space(template, compiled, device("h200"))
         points = random.Random(31).sample(space.points, min(count, len(space.points)))
-        found += presets + [
-            Candidate(kernel.name, name, one, Origin(OriginKind.SAMPLED)) for one in points
+        chosen += presets + [
+            Candidate(kernel.name, name, point, Origin(OriginKind.SAMPLED)) for point in points
         ]
-    for candidate in dict.fromkeys(found):
+    for candidate in dict.fromkeys(chosen):
         template = kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, compiled)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
@@ -90,11 +93,12 @@ def candidates(catalogue):
 
 
 def on_gpu(out: Path) -> None:
-    """Times in this process, then the same launches once each in a child of ncu."""
+    """Times in this process, then one launch of each candidate in a child of ncu."""
+    require_gpu()
     import cupy
 
     rows = []
-    for candidate, source, made in candidates(Catalogue.from_environment()):
+    for candidate, source, laid_out in candidates(Catalogue.from_environment()):
         row = {
             "template": candidate.template,
             "parameters": candidate.values(),
@@ -102,164 +106,104 @@ def on_gpu(out: Path) -> None:
         }
         rows.append(row)
         try:
-            launch, row["registers"] = _loaded(cupy, source, made)
-            launch()
-            row["measured_us"] = _time(cupy, launch)
-        except Exception as error:  # a candidate that does not load says so in its row
+            loaded = LoadedProblem(source, laid_out)
+            row["registers"] = loaded.registers
+            loaded.launch()
+            row["measured_us"] = launch_us(cupy, loaded.launch)
+        except Exception as error:  # a candidate that does not load must not end the run
             row["failed"] = f"{type(error).__name__}: {str(error)[:200]}"
         print(len(rows), candidate.template, row.get("measured_us", row.get("failed")), flush=True)
+    add_counts(rows)
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    write_json(out, {"device": name, "rows": rows})
+    timed, counted = (sum(key in row for row in rows) for key in ("measured_us", "counts"))
+    print(f"{timed} timed, {counted} counted")
+
+
+def add_counts(rows: list[Row]) -> None:
+    """Add ncu's counters to the rows of the sources that its child launched."""
     with tempfile.TemporaryDirectory() as folder:
         order = Path(folder) / "order.json"
-        answered = subprocess.run(
-            [
-                "ncu",
-                "--csv",
-                "--metrics",
-                ",".join(METRICS),
-                sys.executable,
-                __file__,
-                "launch",
-                str(order),
-            ],
+        child = [sys.executable, "-m", "bench.model.model_check", "launch", str(order)]
+        process = subprocess.run(
+            ["ncu", "--csv", "--metrics", ",".join(METRICS), *child],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            cwd=ROOT,
+            check=False,
         )
-        launched = json.loads(order.read_text()) if order.exists() else []
-    for number, counts in _counts(answered.stdout).items():
+        launched = read_json(order) if order.exists() else []
+    by_source = {row["source"]: row for row in rows}
+    for number, counts in _counts(process.stdout).items():
         if number < len(launched):
-            next(one for one in rows if one["source"] == launched[number])["counts"] = counts
-    if not any("counts" in one for one in rows):
-        print("ncu gave nothing:", answered.stdout[-1500:])
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    out.write_text(json.dumps({"device": name, "rows": rows}))
-    print(
-        f"{sum('measured_us' in one for one in rows)} timed, {sum('counts' in one for one in rows)} counted"
-    )
+            by_source[launched[number]]["counts"] = counts
+    if not any("counts" in row for row in rows):
+        print("ncu gave no counters:", process.stdout[-1500:])
 
 
 def launch_each(order: Path) -> None:
-    """What ncu looks at: one launch of each candidate's entry; those of several launches are left out."""
+    """In ncu's child: one launch of each candidate that has a single launch."""
     import cupy
 
     launched = []
-    for _, source, made in candidates(Catalogue.from_environment()):
-        if len(made.launches) == 1:
+    for _, source, laid_out in candidates(Catalogue.from_environment()):
+        if len(laid_out.launches) == 1:
             try:
-                _loaded(cupy, source, made)[0]()
+                LoadedProblem(source, laid_out).launch()
                 launched.append(source.digest)
             except Exception as error:
                 print(type(error).__name__, error)
     cupy.cuda.Device().synchronize()
-    order.write_text(json.dumps(launched))
-
-
-def _loaded(cupy, source, made):
-    """A call that launches the problem, and nothing else on the GPU; the registers of its first entry."""
-    module = cupy.RawModule(
-        code=source.text, backend="nvrtc", options=("--std=c++17", "-I/usr/local/cuda/include")
-    )
-    images = {tensor.name: cupy.asarray(tensor.image) for tensor in made.tensors}
-    images |= {
-        workspace.name: cupy.asarray(numpy.zeros(max(1, workspace.bytes), numpy.uint8))
-        for workspace in made.workspaces
-    }
-    calls = []
-    for one in made.launches:
-        function = module.get_function(one.entry)
-        function.max_dynamic_shared_size_bytes = one.smem_dynamic_bytes
-        calls.append(
-            (
-                function,
-                one,
-                tuple(
-                    _argument(cupy, images, argument)
-                    for argument in (made.arguments if one.arguments is None else one.arguments)
-                ),
-            )
-        )
-
-    def launch() -> None:
-        for function, one, arguments in calls:
-            function(one.grid, one.block, arguments, shared_mem=one.smem_dynamic_bytes)
-
-    return launch, calls[0][0].num_regs
-
-
-def _argument(cupy, images, one):
-    if one is None:
-        return cupy.uint64(0)
-    if isinstance(one, Scalar):
-        return {"int32": cupy.int32, "int64": cupy.int64, "float32": cupy.float32}[one.dtype](
-            one.value
-        )
-    return images[one.name]
+    write_json(order, launched)
 
 
 def _counts(text: str) -> dict[int, dict[str, float]]:
-    """By launch: metric -> value, from ncu's CSV; its other lines are passed over."""
+    """The metrics of each launch from ncu's CSV, whose other lines are skipped."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    found: dict[int, dict[str, float]] = {}
+    by_launch: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines))):
         if not row.get("Kernel Name", "").startswith("attention"):
             continue
         try:
-            found.setdefault(int(row["ID"]), {})[row["Metric Name"]] = float(
-                row["Metric Value"].replace(",", "")
-            )
+            value = float(row["Metric Value"].replace(",", ""))
+            by_launch.setdefault(int(row["ID"]), {})[row["Metric Name"]] = value
         except (KeyError, ValueError):
             continue
-    return dict(enumerate(found[one] for one in sorted(found)))
+    return dict(enumerate(by_launch[launch] for launch in sorted(by_launch)))
 
 
-def merge(gpu_path: Path) -> None:
-    from bench.environment import publish
-    from greenfast.search.targets import TargetSettings, open_target
-    from greenfast.search.targets.emulator.work import mixes_of, whole_mix
-    from greenfast.search.toolchain import Toolchain
-
-    measured = json.loads(gpu_path.read_text())
-    by_source = {one["source"]: one for one in measured["rows"]}
-    catalogue = Catalogue.from_environment()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        toolchain = Toolchain(Path(folder), 1)
-        target = open_target(
-            "emulator:h200", TargetSettings(Path(folder), catalogue.include_dirs, usable_cores())
-        )
-        for candidate, source, made in candidates(catalogue):
+def merge(gpu_path: Path, *, save: bool) -> None:
+    """Instruction mixes and modelled times beside the GPU's."""
+    measured, rows = read_json(gpu_path), []
+    by_source = {row["source"]: row for row in measured["rows"]}
+    with open_session(
+        "emulator:h200",
+        prefix="mix",
+        catalogue=Catalogue.from_environment(),
+        workers=usable_cores(),
+        compilers=1,
+    ) as session:
+        for _, source, laid_out in candidates(session.catalogue):
             row = by_source.get(source.digest)
             if row is None or "failed" in row:
                 continue
-            cubin = toolchain.compile(source, "sm_90")
-            (timing,) = target.measure(target.load(source, cubin), cubin, [made])
-            every = math.prod(made.launches[0].grid)
-            rows.append(
-                {
-                    **row,
-                    "modelled_us": round(timing.time_median_us, 3),
-                    "limits": dict(timing.limits),
-                    "mix": dict(whole_mix(made, mixes_of(made, cubin, every), every)),
-                }
-            )
-        toolchain.close()
-    publish(
-        "instruction_mix",
-        [
-            {"what": "device", "device": measured["device"]},
-            *_agreement(rows),
-            *_counted(rows),
-            *rows,
-        ],
-    )
+            cubin = session.toolchain.compile(source, "sm_90")
+            program = session.target.load(source, cubin)
+            (timing,) = session.target.measure(program, cubin, [laid_out])
+            blocks = math.prod(laid_out.launches[0].grid)
+            mix = whole_mix(laid_out, mixes_of(laid_out, cubin, blocks), blocks)
+            rows.append({**row, **_modelled_fields(timing), "mix": dict(mix)})
+    about = [{"what": "device", "device": measured["device"]}, *_agreement(rows), *_counted(rows)]
+    publish("instruction_mix", [*about, *rows], save=save)
 
 
-def searched(database: Path) -> None:
-    """All trials of the workload with a measured time whose source is still made by the templates that are here."""
-    from bench.environment import publish
-    from bench.model.gpu_check import modelled
-    from greenfast.db import convert
+def _modelled_fields(timing: Timing) -> Row:
+    return {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits)}
 
+
+def searched(database: Path, *, save: bool) -> None:
+    """All timed trials of the workload whose source the present templates still render."""
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
         trials = opened.execute(
             "select trials.candidate, source_digest, min(time_median_us), plan from trials "
@@ -267,182 +211,138 @@ def searched(database: Path) -> None:
             "where time_kind = 'measured' group by source_digest"
         ).fetchall()
     rows = []
-    for document, source, time_us, plan in trials:
-        candidate, searched_for = convert.candidate_of(document), convert.plan_of(plan)
-        if (
-            candidate.kernel == "attention"
-            and searched_for.workloads == (WORKLOAD,)
-            and _still_made(candidate, source)
-        ):
+    for document, source, measured_us, plan in trials:
+        candidate = convert.candidate_of(document)
+        of_workload = convert.plan_of(plan).workloads == (WORKLOAD,)
+        if candidate.kernel == "attention" and of_workload and _still_made(candidate, source):
             rows.append(
                 {
                     "candidate": candidate.digest,
                     "source": source,
                     "template": candidate.template,
                     "parameters": candidate.values(),
-                    "measured_us": time_us,
+                    "measured_us": measured_us,
                 }
             )
-    for row, timing in zip(rows, modelled(rows)):
-        row |= {
-            "modelled_us": round(timing.time_median_us, 3),
-            "limits": dict(timing.limits),
-            "mix": dict(timing.mix),
-        }
-    publish(
-        "model_check",
-        [
-            {"what": "trials with a measured time", "trials": len(trials), "still made": len(rows)},
-            *_agreement(rows),
-            *rows,
-        ],
-    )
+    for row, timing in zip(rows, modelled(rows), strict=True):
+        row.update(_modelled_fields(timing), mix=dict(timing.mix))
+    trials_row = {"what": "trials with a measured time", "trials": len(trials)}
+    summary = [{**trials_row, "still made": len(rows)}, *_agreement(rows)]
+    publish("model_check", [*summary, *rows], save=save)
 
 
-def recorded(paths: list[Path]) -> None:
-    """A random sample of the timed candidates of each recording, of whatever workload it is."""
-    from bench.environment import publish
-    from bench.model.gpu_check import modelled
-    from greenfast.search.recordings import file
-    from greenfast.search.recordings.rules import time_us
-
+def recorded(paths: list[Path], *, save: bool) -> None:
+    """A random sample of the timed candidates of each recording, on its own workload."""
     summary, rows = [], []
     for path in paths:
         recording = file.read(path)
         (workload,) = recording.workload_names()
-        timed = [one for one in recording.rows if one.times]
-        chosen = [
+        timed = [row for row in recording.rows if row.times]
+        sample = [
             {
                 "workload": workload,
-                "template": one.template,
-                "source": one.source_digest,
-                "parameters": dict(recording.parameters(one)),
-                "measured_us": round(time_us(one.times[0]), 3),
+                "template": row.template,
+                "source": row.source_digest,
+                "parameters": dict(recording.parameters(row)),
+                "measured_us": round(time_us(row.times[0]), 3),
             }
-            for one in random.Random(7).sample(timed, min(SAMPLED, len(timed)))
+            for row in random.Random(7).sample(timed, min(SAMPLED, len(timed)))
         ]
-        for row, timing in zip(chosen, modelled(chosen, workload)):
-            row |= {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits)}
+        for row, timing in zip(sample, modelled(sample, workload), strict=True):
+            row.update(_modelled_fields(timing))
         summary.append({"what": "recording", "name": recording.heading.name, "timed": len(timed)})
-        summary += [{**one, "workload": workload} for one in _agreement(chosen)]
-        rows += chosen
-    publish("model_recorded", summary + rows)
+        summary += [{**row, "workload": workload} for row in _agreement(sample)]
+        rows += sample
+    publish("model_recorded", summary + rows, save=save)
 
 
-def atomics() -> None:
-    """All whose sums are added up atomically, in shared memory (wmma) or over a cluster's (mma), by workload."""
-    from bench.environment import publish
-    from bench.model.gpu_check import modelled
-
+def atomics(*, save: bool) -> None:
+    """Stored candidates with atomic sums, in shared memory (wmma) or over a cluster's (mma)."""
     rows = []
     for workload, measured in _measured_atomics().items():
-        for row, timing in zip(measured, modelled(measured, workload)):
-            row |= {"modelled_us": round(timing.time_median_us, 3), "limits": dict(timing.limits)}
+        for row, timing in zip(measured, modelled(measured, workload), strict=True):
+            row.update(_modelled_fields(timing))
         rows += measured
-    publish("model_atomics", _with_and_without_atomics(rows) + rows)
+    publish("model_atomics", _with_and_without_atomics(rows) + rows, save=save)
 
 
-def _with_and_without_atomics(rows: list[dict]) -> list[dict]:
-    """Measured over modelled, and over what is modelled without their charge, which is added to the rest."""
-    found = []
+def _with_and_without_atomics(rows: list[Row]) -> list[Row]:
+    """Measured times over modelled ones, with and without the model's charge for float atomics."""
+    summary = []
     for template in sorted({row["template"] for row in rows}):
-        mine = [row for row in rows if row["template"] == template]
+        of_template = [row for row in rows if row["template"] == template]
         for what, left_out in (
             ("modelled against measured", 0),
             ("modelled without float atomics against measured", 1),
         ):
             ratios = [
-                one["measured_us"]
-                / (one["modelled_us"] - left_out * one["limits"]["float atomics"])
-                for one in mine
+                row["measured_us"]
+                / (row["modelled_us"] - left_out * row["limits"]["float atomics"])
+                for row in of_template
             ]
-            found.append(
-                {"what": what, "template": template, "candidates": len(ratios), **_spread(ratios)}
-            )
-    return found
+            counts = {"what": what, "template": template, "candidates": len(ratios)}
+            summary.append({**counts, **spread(ratios)})
+    return summary
 
 
-def _measured_atomics() -> dict[str, list[dict]]:
-    """By workload: what searches and the comparison of one lesson measured."""
-    found: dict[str, list[dict]] = {}
-
-    def keep(
-        workload: str, template: str, parameters: dict, source: str, measured_us: float | None
-    ) -> None:
-        if measured_us and "atomic" in parameters.values():
-            found.setdefault(workload, []).append(
-                {
-                    "workload": workload,
-                    "template": template,
-                    "source": source,
-                    "parameters": parameters,
-                    "measured_us": measured_us,
-                }
-            )
-
-    for row in json.loads((ON_H200 / "attention_lessons.json").read_text())["rows"]:
-        keep(
-            row["workload"],
-            row["changed"].partition(":")[0],
-            row["changed_parameters"],
-            row["changed_figures"]["source_digest"],
-            numpy.median(row["changed_us"]).item(),
-        )
-    for path in sorted((ON_H200 / "attention_searches").glob("*.json")):
-        for search in json.loads(path.read_text())["rows"]:
-            for trial in search["trials"]:
-                keep(
-                    search["workload"],
-                    trial["template"],
-                    trial["parameters"],
-                    trial["source"],
-                    trial["us"],
-                )
-    return found
+def _measured_atomics() -> dict[str, list[Row]]:
+    """By workload: candidates that the lessons' comparison and the searches measured."""
+    rows = [
+        {
+            "workload": row["workload"],
+            "template": row["changed"].partition(":")[0],
+            "source": row["changed_figures"]["source_digest"],
+            "parameters": row["changed_parameters"],
+            "measured_us": np.median(row["changed_us"]).item(),
+        }
+        for row in read_result("h200/attention_lessons")["rows"]
+        if "changed_us" in row
+    ]
+    folder = "h200/attention_searches"
+    for name in result_names(RESULTS / folder):
+        rows += [
+            {
+                "workload": search["workload"],
+                **{key: trial[key] for key in ("template", "source", "parameters")},
+                "measured_us": trial["us"],
+            }
+            for search in read_result(f"{folder}/{name}")["rows"]
+            for trial in search["trials"]
+        ]
+    by_workload: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["measured_us"] and "atomic" in row["parameters"].values():
+            by_workload.setdefault(row["workload"], []).append(row)
+    return by_workload
 
 
 def _still_made(candidate: Candidate, source: str) -> bool:
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel(candidate.kernel)
-    template, compiled = (
-        kernel.template(candidate.template),
-        kernel.workload(WORKLOAD).compile_time(kernel),
-    )
+    template = kernel.template(candidate.template)
     try:
+        compiled = kernel.workload(WORKLOAD).compile_time(kernel)
         point = resolve(template, candidate.parameters, compiled)
-        return (
-            getattr(
-                render(kernel, template, candidate, point, catalogue.include_dirs), "digest", ""
-            )
-            == source
-        )
     except GreenfastError:
         return False
+    rendered = render(kernel, template, candidate, point, catalogue.include_dirs)
+    return isinstance(rendered, RenderedSource) and rendered.digest == source
 
 
-def _agreement(rows: list[dict]) -> list[dict]:
-    found = []
-    for template in sorted({row["template"] for row in rows}):
-        both = [
-            (row["modelled_us"], row["measured_us"]) for row in rows if row["template"] == template
-        ]
-        found.append(
-            {
-                "what": "modelled against measured",
-                "template": template,
-                "candidates": len(both),
-                "spearman": round(_spearman([one for one, _ in both], [one for _, one in both]), 3),
-                **_spread([time / model for model, time in both]),
-            }
-        )
-    return found + _misordered(
-        [(row["modelled_us"], row["measured_us"]) for row in rows if row["template"] in FRESH]
-    )
+def _agreement(rows: list[Row]) -> list[Row]:
+    """The agreement of each template, and of pairs of those that the model was not fitted to."""
+    templates = sorted({row["template"] for row in rows})
+    summary = [
+        agreement([row for row in rows if row["template"] == template], template)
+        for template in templates
+    ]
+    fresh = [row for row in rows if row["template"] in FRESH]
+    return summary + misordered([(row["modelled_us"], row["measured_us"]) for row in fresh])
 
 
-def _counted(rows: list[dict]) -> list[dict]:
+def _counted(rows: list[Row]) -> list[Row]:
     """The mix's warp instructions over the GPU's: all, and special functions."""
-    found = []
+    summary = []
     for name, metric in (("all", METRICS[0]), ("special", METRICS[1])):
         ratios = [
             (sum(row["mix"].values()) if name == "all" else row["mix"].get(name, 0))
@@ -451,30 +351,45 @@ def _counted(rows: list[dict]) -> list[dict]:
             if row.get("counts", {}).get(metric)
         ]
         if ratios:
-            found.append(
+            summary.append(
                 {
                     "what": "instructions of the mix over those counted by ncu",
                     "class": name,
                     "candidates": len(ratios),
-                    **_spread(ratios),
+                    **spread(ratios),
                 }
             )
-    return found
+    return summary
+
+
+def main() -> None:
+    parser = script_parser(__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, argument in (("gpu", "OUT.json"), ("launch", "ORDER.json")):
+        commands.add_parser(name).add_argument("path", type=Path, metavar=argument)
+    for name, argument in (("merge", "OUT.json"), ("searched", "DATA.sqlite3")):
+        command = commands.add_parser(name)
+        command.add_argument("path", type=Path, metavar=argument)
+        add_save(command)
+    recordings = commands.add_parser("recorded")
+    recordings.add_argument("paths", type=Path, nargs="+", metavar="FILE")
+    add_save(recordings)
+    add_save(commands.add_parser("atomics"))
+    options = parser.parse_args()
+    match options.command:
+        case "gpu":
+            on_gpu(options.path)
+        case "launch":
+            launch_each(options.path)
+        case "merge":
+            merge(options.path, save=options.save)
+        case "searched":
+            searched(options.path, save=options.save)
+        case "recorded":
+            recorded(options.paths, save=options.save)
+        case "atomics":
+            atomics(save=options.save)
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["gpu", path, *_]:
-            on_gpu(Path(path))
-        case ["launch", path]:
-            launch_each(Path(path))
-        case ["searched", path, *_]:
-            searched(Path(path))
-        case ["recorded", *paths]:
-            recorded([Path(one) for one in paths if one != "--save"])
-        case ["atomics", *_]:
-            atomics()
-        case ["merge", path, *_]:
-            merge(Path(path))
-        case _:
-            sys.exit(__doc__)
+    main()

@@ -1,48 +1,48 @@
-"""The model against times of an H200 by template and mask: do its blocks that see fewer keys cost less?
+"""The model against times of an H200 by template and mask: do blocks that see fewer keys cost less?
 
-python -m bench.model.model_masks            here: modelled times beside those of the searches that are kept
-                                       (bench/results/h200/attention_searches); --save keeps model_masks.json
-python -m bench.model.model_masks gpu OUT.json    on a machine with a GPU, 3 minutes: times random candidates of workloads that no
-                                       search was kept of: causal, grouped heads, odd lengths, and odd causal ones
-python -m bench.model.model_masks merge OUT.json      here: both together; --save keeps model_masks.json
+    python -m bench.model.model_masks [--save]
+    python -m bench.model.model_masks gpu OUT.json
+    python -m bench.model.model_masks merge OUT.json [--save]
+
+Without a command: modelled times beside those of the stored searches
+(bench/results/h200/attention_searches). `gpu`, on a machine with a GPU, takes 3 minutes and times
+random candidates of workloads without stored searches: causal, grouped heads, odd lengths, and odd
+causal ones. `merge` puts both together. --save stores the result model_masks.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.model.gpu_check import DEADLINE_S, _spearman
+from bench.command_line import add_save, require_gpu, script_parser
+from bench.environment import publish
+from bench.model.agreement import spearman
+from bench.model.modelled import DEADLINE_S, sampled_candidate
+from bench.results import Row, read_json, read_result, write_json
+from bench.session import Session, compiled_subject, open_session, workload_problem
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec, Workload
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.render import RenderedSource
+from greenfast.search.render import RenderFailed
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.space.space import Space, resolve
-from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import Cubin, Toolchain
+from greenfast.search.space.space import Space
+from greenfast.search.toolchain import CompileFailed
 
-Row = dict[str, Any]
-
-SEARCHES = Path(__file__).resolve().parents[1] / "results" / "h200" / "attention_searches"
+KERNEL = "attention"
 SEARCHED = {
     "mission_bf16": 8,
     "mission_causal_bf16": 8,
@@ -50,7 +50,7 @@ SEARCHED = {
     "long_bf16": 4,
     "long_causal_bf16": 8,
 }  # candidates of each template
-# Named here only: (heads of keys, length, mask). B=2, H=8, D=64.
+# Workloads of this script alone: (heads of keys, length, mask), with B=2, H=8, D=64.
 DRAWN = {
     "causal": (8, 512, "causal_top_left"),
     "grouped_causal": (2, 512, "causal_bottom_right"),
@@ -95,118 +95,72 @@ def drawn(kernel: KernelSpec) -> Iterator[tuple[Workload, Candidate]]:
                 )
 
 
-class Models:
-    """Compiles candidates and lays their problems out; `target` times them or models their times."""
+def masks_session(target: str) -> AbstractContextManager[Session]:
+    return open_session(target, prefix="masks", workers=usable_cores(), run_deadline_s=DEADLINE_S)
 
-    def __init__(self, folder: Path, which: str) -> None:
-        self.catalogue = Catalogue([REPOSITORY_TEMPLATES])
-        self.kernel = self.catalogue.kernel("attention")
-        self.toolchain = Toolchain(folder, usable_cores())
-        self.target: Target = open_target(
-            which,
-            TargetSettings(
-                folder, self.catalogue.include_dirs, usable_cores(), run_deadline_s=DEADLINE_S
-            ),
-        )
-        self.target.prepare()
 
-    def timed(self, workload: Workload, candidate: Candidate) -> Row:
-        """A row with the time, or with why there is none."""
-        row: Row = {
-            "workload": workload.name,
-            "mask": dict(workload.options).get("mask", "none"),
-            "template": candidate.template,
-            "parameters": candidate.values(),
-        }
-        compiled = workload.compile_time(self.kernel)
-        context = EvaluationContext(
-            self.kernel,
-            compiled,
-            (workload,),
-            self.target,
-            self.toolchain,
-            self.catalogue.include_dirs,
-            GateLimits(),
-            SEED,
-        )
-        source = context.render(candidate)
-        if not isinstance(source, RenderedSource):
-            return {**row, "failed": source.message}
-        row["source"] = source.digest
-        cubin = self.toolchain.compile(source, self.target.device.arch)
-        if not isinstance(cubin, Cubin):
-            return {**row, "failed": cubin.sentence}
-        if any(
-            entry.spill_bytes for entry in cubin.entries
-        ):  # searches refuse those before they time them
-            return {**row, "failed": "spills"}
-        answers = self.target.measure(
-            self.target.load(source, cubin), cubin, [self._problem(workload, candidate)]
-        )
-        if not isinstance(answers, tuple):
-            return {**row, "failed": answers.sentence}
-        return {
-            **row,
-            "us": answers[0].time_median_us,
-            "bound_us": bound_of(answers[0]),
-            "note": answers[0].note,
-        }
-
-    def _problem(self, workload: Workload, candidate: Candidate) -> Problem:
-        template, case = self.kernel.template(candidate.template), workload_case(workload, SEED)
-        point = resolve(template, candidate.parameters, workload.compile_time(self.kernel))
-        reference = (
-            self.target.answer(self.kernel, case)
-            if self.target.measures
-            else answer(self.kernel, case)
-        )
-        return problem(self.kernel, template, point, case, reference, optional_outputs=False)
-
-    def close(self) -> None:
-        self.toolchain.close()
-        self.target.close()
+def timed(session: Session, workload: Workload, candidate: Candidate) -> Row:
+    """A row with the time that the target measures or models, or with the reason for none."""
+    row: Row = {
+        "workload": workload.name,
+        "mask": dict(workload.options).get("mask", "none"),
+        "template": candidate.template,
+        "parameters": candidate.values(),
+    }
+    kernel, target = session.catalogue.kernel(KERNEL), session.target
+    context = session.context(kernel, workload, limits=GateLimits(), seed=SEED)
+    subject = compiled_subject(context, candidate)
+    if isinstance(subject, RenderFailed):
+        return {**row, "failed": subject.message}
+    if isinstance(subject, CompileFailed):
+        return {**row, "failed": subject.sentence}
+    row["source"] = subject.source.digest
+    if any(entry.spill_bytes for entry in subject.cubin.entries):  # searches refuse them untimed
+        return {**row, "failed": "spills"}
+    case = workload_case(workload, SEED)
+    reference = target.answer(kernel, case) if target.measures else answer(kernel, case)
+    laid_out = workload_problem(context, candidate, reference, case)
+    timings = target.measure(subject.program, subject.cubin, [laid_out])
+    if not isinstance(timings, tuple):
+        return {**row, "failed": timings.sentence}
+    return {
+        **row,
+        "us": timings[0].time_median_us,
+        "bound_us": bound_of(timings[0]),
+        "note": timings[0].note,
+    }
 
 
 def on_gpu(out: Path) -> None:
-    """Times until `GPU_S` are over. What is not valid, spills or fails says so in its row."""
+    """Times until `GPU_S` are over. Candidates that spill or fail have the reason in their row."""
+    require_gpu()
     rows, end = [], time.monotonic() + GPU_S
-    with tempfile.TemporaryDirectory() as folder:
-        models = Models(Path(folder), "cuda:0")
-        for workload, candidate in drawn(models.kernel):
+    with masks_session("cuda:0") as session:
+        for workload, candidate in drawn(session.catalogue.kernel(KERNEL)):
             if time.monotonic() > end:
                 break
             try:
-                rows.append(models.timed(workload, candidate))
+                row = timed(session, workload, candidate)
             except GreenfastError as error:
-                rows.append(
-                    {
-                        "workload": workload.name,
-                        "template": candidate.template,
-                        "failed": str(error),
-                    }
-                )
-            print(
-                len(rows),
-                workload.name,
-                candidate.template,
-                rows[-1].get("us", rows[-1].get("failed")),
-                flush=True,
-            )
-        identity = dict(models.target.identity())
-        models.close()
-    out.write_text(json.dumps({"target": identity, "rows": rows}, indent=1) + "\n")
+                row = {"workload": workload.name, "template": candidate.template}
+                row["failed"] = str(error)
+            rows.append(row)
+            shown = row.get("us", row.get("failed"))
+            print(len(rows), workload.name, candidate.template, shown, flush=True)
+        identity = dict(session.target.identity())
+    write_json(out, {"target": identity, "rows": rows})
 
 
 def searched() -> Iterator[Row]:
     """A random sample of what searches timed."""
     rng = random.Random(SEED)
     for workload, count in SEARCHED.items():
-        (search,) = json.loads((SEARCHES / f"{workload}.json").read_text())["rows"]
+        (search,) = read_result(f"h200/attention_searches/{workload}")["rows"]
         for template in ("mma", "wmma"):
-            timed = [
+            trials = [
                 trial for trial in search["trials"] if trial["template"] == template and trial["us"]
             ]
-            for trial in rng.sample(timed, min(count, len(timed))):
+            for trial in rng.sample(trials, min(count, len(trials))):
                 yield {
                     "workload": workload,
                     "template": template,
@@ -217,57 +171,33 @@ def searched() -> Iterator[Row]:
 
 
 def compared(measured: list[Row]) -> list[Row]:
-    """The rows with their modelled times."""
+    """The rows with their modelled times; SystemExit where a source has changed."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        models = Models(Path(folder), "emulator:h200")
+    with masks_session("emulator:h200") as session:
+        kernel = session.catalogue.kernel(KERNEL)
         for row in measured:
             name = row["workload"]
-            workload = (
-                drawn_workload(models.kernel, name)
-                if name in DRAWN
-                else models.kernel.workload(name)
-            )
-            candidate = Candidate(
-                models.kernel.name,
-                row["template"],
-                tuple(row["parameters"].items()),
-                Origin(OriginKind.SAMPLED),
-            )
-            here = models.timed(workload, candidate)
+            workload = drawn_workload(kernel, name) if name in DRAWN else kernel.workload(name)
+            here = timed(session, workload, sampled_candidate(KERNEL, row))
             if "failed" in here or not here["source"].startswith(row["source"]):
-                sys.exit(
-                    f"{name} {row['template']} {row['parameters']}: {here.get('failed', 'another source now')}"
-                )
-            rows.append(
-                {
-                    **here,
-                    "us": round(row["us"], 3),
-                    "modelled_us": round(here["us"], 3),
-                    "modelled_over_measured": round(here["us"] / row["us"], 3),
-                }
-            )
-            print(
-                rows[-1]["workload"],
-                row["template"],
-                rows[-1]["us"],
-                rows[-1]["modelled_us"],
-                file=sys.stderr,
-                flush=True,
-            )
-        models.close()
+                why = here.get("failed", "its source has changed")
+                raise SystemExit(f"{name} {row['template']} {row['parameters']}: {why}")
+            both = {"us": round(row["us"], 3), "modelled_us": round(here["us"], 3)}
+            ratio = {"modelled_over_measured": round(here["us"] / row["us"], 3)}
+            rows.append({**here, **both, **ratio})
+            print(name, row["template"], *both.values(), file=sys.stderr, flush=True)
     return rows
 
 
 def bands(rows: list[Row]) -> list[Row]:
-    """By template and mask, and by template and workload."""
-    found = []
+    """The model's band by template and mask, and by template and workload."""
+    summary = []
     for what in ("mask", "workload"):
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((row["template"], row[what]), []).append(row)
         for (template, group), members in sorted(groups.items()):
-            found.append(
+            summary.append(
                 {
                     "what": f"modelled over measured, by {what}",
                     "template": template,
@@ -275,13 +205,13 @@ def bands(rows: list[Row]) -> list[Row]:
                     **band(members),
                 }
             )
-    return found
+    return summary
 
 
 def band(rows: list[Row]) -> Mapping[str, Any]:
     ratios = [row["modelled_over_measured"] for row in rows]
-    spearman = (
-        _spearman([row["modelled_us"] for row in rows], [row["us"] for row in rows])
+    correlation = (
+        spearman([row["modelled_us"] for row in rows], [row["us"] for row in rows])
         if len(rows) > 3
         else math.nan
     )
@@ -290,30 +220,28 @@ def band(rows: list[Row]) -> Mapping[str, Any]:
         "min": min(ratios),
         "median": round(statistics.median(ratios), 3),
         "max": max(ratios),
-        "spearman": round(spearman, 3) if math.isfinite(spearman) else None,
+        "spearman": round(correlation, 3) if math.isfinite(correlation) else None,
         "below_bound": sum(row["modelled_us"] < row["bound_us"] for row in rows),
     }
 
 
-def publish(measured: list[Row]) -> None:
-    from bench.environment import publish as publish_result
-
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("command", nargs="?", choices=("gpu", "merge"))
+    parser.add_argument("path", type=Path, nargs="?", metavar="OUT.json")
+    options = parser.parse_args()
+    if options.command and options.path is None:
+        parser.error("OUT.json is missing")
+    if options.command == "gpu":
+        on_gpu(options.path)
+        return
+    measured = list(searched())
+    if options.command == "merge":
+        measured += [row for row in read_json(options.path)["rows"] if "us" in row]
     rows = compared(measured)
-    publish_result("model_masks", bands(rows) + rows)
+    publish("model_masks", bands(rows) + rows, save=options.save)
 
 
 if __name__ == "__main__":
-    match [word for word in sys.argv[1:] if word != "--save"]:
-        case ["gpu", path]:
-            on_gpu(Path(path))
-        case ["merge", path]:
-            publish(
-                [
-                    *searched(),
-                    *(row for row in json.loads(Path(path).read_text())["rows"] if "us" in row),
-                ]
-            )
-        case []:
-            publish(list(searched()))
-        case _:
-            sys.exit(__doc__)
+    main()

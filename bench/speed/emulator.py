@@ -1,4 +1,7 @@
-"""The emulator's speed: GFLOP/s of attention kernels in the plain, the counted and the checked build, and compile seconds."""
+"""The emulator's speed: GFLOP/s of attention kernels in each build, and compile seconds.
+
+python -m bench.speed.emulator [--save]
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.command_line import add_save, script_parser
 from bench.environment import publish
+from bench.results import Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
@@ -23,22 +28,31 @@ from greenfast.search.targets.emulator.target import emulated_run
 
 WORKLOAD = "mission"
 REPEATS = 5
+PRESETS = (
+    "mma:fa2",
+    "wmma:stage2",
+    "wmma:flashcore_a64",
+    "wmma:fragments",
+    "scalar:minimal",
+    "scalar:vec",
+)
 
 
 def measure(
     build: EmulatorBuild, catalogue: Catalogue, preset: str, flavour: str, workers: int
-) -> dict:
+) -> Row:
+    """Medians of several runs of one preset in one build of the emulator."""
     kernel = catalogue.kernel("attention")
-    template, found = kernel.preset(preset)
+    template, named = kernel.preset(preset)
     workload = kernel.workload(WORKLOAD)
     compiled = workload.compile_time(kernel)
-    candidate = preset_candidate(template, found.name, compiled)
+    candidate = preset_candidate(template, named.name, compiled)
     point = resolve(template, candidate.parameters, compiled)
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     case = workload_case(workload, 0)
-    made = problem(kernel, template, point, case, answer(kernel, case))
+    laid_out = problem(kernel, template, point, case, answer(kernel, case))
     module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)
-    run = emulated_run(made, "forward", "bench", check=flavour == "checked")
+    run = emulated_run(laid_out, "forward", "bench", check=flavour == "checked")
     results = [
         execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
         for _ in range(REPEATS)
@@ -53,30 +67,29 @@ def measure(
         "compile_s": round(module.build_s, 3),
         "wall_s": round(wall_s, 4),
         "cpu_s": round(cpu_s, 4),
-        "gflop_per_s": round(made.work_flop / wall_s / 1e9, 2),
-        "gflop_per_cpu_s": round(made.work_flop / cpu_s / 1e9, 2),
+        "gflop_per_s": round(laid_out.work_flop / wall_s / 1e9, 2),
+        "gflop_per_cpu_s": round(laid_out.work_flop / cpu_s / 1e9, 2),
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    options = parser.parse_args()
     catalogue = Catalogue.from_environment()
     with tempfile.TemporaryDirectory() as folder:
         build = EmulatorBuild(Path(folder), find_host_compiler(), catalogue.include_dirs)
         started = time.perf_counter()
         build.prepare()
-        rows = [
-            {"what": "build the emulator itself", "wall_s": round(time.perf_counter() - started, 2)}
-        ]
+        build_s = round(time.perf_counter() - started, 2)
+        rows = [{"what": "build the emulator itself", "wall_s": build_s}]
         rows += [
             measure(build, catalogue, preset, flavour, usable_cores())
-            for preset in (
-                "mma:fa2",
-                "wmma:stage2",
-                "wmma:flashcore_a64",
-                "wmma:fragments",
-                "scalar:minimal",
-                "scalar:vec",
-            )
+            for preset in PRESETS
             for flavour in FLAVOURS
         ]
-    publish("emulator", rows)
+    publish("emulator", rows, save=options.save)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,12 @@
 """Milliseconds that the list of searches takes while many clients follow one running search.
 
-    python -m bench.speed.sse_load [--clients 50] [--save]
+    python -m bench.speed.sse_load [--clients 50] [--label now] [--save]
 
-Run it on two commits to compare them; `--label` names the row, and earlier rows with other labels are kept.
+Run it on two commits to compare them. --label names the row; --save keeps rows of other labels.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -16,18 +15,16 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
-
-import store_values as values
-
-from bench.environment import RESULTS, environment
+from bench.command_line import add_save, script_parser
+from bench.environment import environment
+from bench.results import ROOT, Row, find_result, write_result
 from greenfast.db.store import Store
 from greenfast.search.strategies import Proposal
+from tests import store_values as values
 
 TRIALS = 100
 RECORD_EVERY_S = 0.2
@@ -42,15 +39,15 @@ def record(store: Store, claim: Any, number: int) -> None:
 
 def follow(url: str, done: threading.Event) -> None:
     try:
-        with httpx.stream("GET", url, timeout=None, trust_env=False) as answer:
-            for _ in answer.iter_raw():
+        with httpx.stream("GET", url, timeout=None, trust_env=False) as response:
+            for _ in response.iter_raw():
                 if done.is_set():
                     return
     except httpx.HTTPError:
         return
 
 
-def measure(clients: int) -> dict[str, Any]:
+def measure(clients: int) -> Row:
     """Times of GET /api/v1/searches while trials are recorded and `clients` follow."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(f"sqlite:///{folder}/greenfast.sqlite3")
@@ -74,7 +71,7 @@ def measure(clients: int) -> dict[str, Any]:
             store.close()
 
 
-def _measure(store: Store, claim: Any, url: str, search_id: str, clients: int) -> dict[str, Any]:
+def _measure(store: Store, claim: Any, url: str, search_id: str, clients: int) -> Row:
     done, took = threading.Event(), []
     events = f"{url}/api/v1/searches/{search_id}/events"
     for _ in range(clients):
@@ -100,21 +97,20 @@ def _measure(store: Store, claim: Any, url: str, search_id: str, clients: int) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
+    add_save(parser)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--label", default="now")
-    parser.add_argument("--save", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows = [
-        {"label": given.label, **measure(clients), "environment": environment()}
-        for clients in (0, given.clients)
+        {"label": options.label, **measure(clients), "environment": environment()}
+        for clients in (0, options.clients)
     ]
     print(json.dumps(rows, indent=1))
-    if given.save:
-        path = RESULTS / "sse_load.json"
-        kept = json.loads(path.read_text())["rows"] if path.exists() else []
-        rows = [row for row in kept if row["label"] != given.label] + rows
-        path.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+    if options.save:
+        stored = find_result("sse_load").get("rows", [])
+        others = [row for row in stored if row["label"] != options.label]
+        write_result("sse_load", {"environment": environment(), "rows": others + rows})
 
 
 if __name__ == "__main__":

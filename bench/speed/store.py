@@ -1,4 +1,7 @@
-"""Milliseconds a trial for begin + record on this disk, and for telling the strategy, at 1,000 trials."""
+"""Milliseconds per trial to store it on this disk and to tell a strategy of it, at 1,000 trials.
+
+python -m bench.speed.store [--save]
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,28 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-
-import store_values as values
-
+from bench.command_line import add_save, script_parser
 from bench.environment import publish
+from bench.results import ROOT, Row
 from greenfast.db.store import Store
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import STRATEGIES, Objective, Proposal
+from tests import store_values as values
 
 TRIALS = 1000
-CHECKS = 130  # outputs that one right attention candidate is compared on
-FOLDER = ROOT / "build"  # on the disk that is asked about; /tmp is often memory
+CHECKS = 130  # outputs of a correct attention candidate that are compared
+FOLDER = ROOT / "build"  # on the measured disk; the system's temporary folder is often memory
 
 
-def store_rows() -> list[dict]:
-    """Begin and record 1,000 right trials, then read them back as a resumed search does."""
+def store_rows() -> list[Row]:
+    """Begin and record 1,000 correct trials, then read them back as a resumed search does."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         path = Path(folder) / "bench.sqlite"
@@ -49,7 +52,7 @@ def store_rows() -> list[dict]:
                 ("begin and record", 0, 2),
             ):
                 took[name].append((times[last] - times[first]) * 1e3)
-        rows = [_row(name, found) for name, found in took.items()]
+        rows = [_row(name, times) for name, times in took.items()]
         for name, read in (
             ("resume: history", lambda: store.history(claim)),
             ("page of 50 by time", lambda: store.trials(search.id, sort="time_median_us")),
@@ -63,8 +66,8 @@ def store_rows() -> list[dict]:
     return rows
 
 
-def tell_rows() -> list[dict]:
-    """Tell each strategy the outcomes of 1,000 random candidates; asking is the sampler's and not timed."""
+def tell_rows() -> list[Row]:
+    """Tell each strategy the outcomes of 1,000 random candidates. Asking is not timed."""
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("attention")
     space = Space(
@@ -74,31 +77,38 @@ def tell_rows() -> list[dict]:
     rows = []
     for name in sorted(STRATEGIES):
         strategy = STRATEGIES[name](kernel.name, {"wmma": space}, (), 1)
-        told = []
+        times = []
         for number, point in enumerate(points):
             candidate = Candidate(kernel.name, "wmma", point, Origin(OriginKind.SAMPLED))
             proposal, objective = Proposal(candidate), Objective(number % 37 / 37)
-            told.append(_timed(partial(strategy.tell, proposal, objective)))
-        rows.append(_row(f"tell {name}", told))
+            times.append(_timed(partial(strategy.tell, proposal, objective)))
+        rows.append(_row(f"tell {name}", times))
     return rows
 
 
-def _timed(work) -> float:
+def _timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1e3
 
 
-def _row(what: str, took: list[float]) -> dict:
-    ordered = sorted(took)
+def _row(what: str, times_ms: list[float]) -> Row:
+    ordered = sorted(times_ms)
     return {
         "what": what,
-        "count": len(took),
-        "mean_ms": round(statistics.fmean(took), 3),
-        "median_ms": round(statistics.median(took), 3),
-        "p99_ms": round(ordered[int(len(took) * 0.99)], 3),
+        "count": len(times_ms),
+        "mean_ms": round(statistics.fmean(times_ms), 3),
+        "median_ms": round(statistics.median(times_ms), 3),
+        "p99_ms": round(ordered[int(len(times_ms) * 0.99)], 3),
     }
 
 
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    options = parser.parse_args()
+    publish("store", [*store_rows(), *tell_rows()], save=options.save)
+
+
 if __name__ == "__main__":
-    publish("store", [*store_rows(), *tell_rows()])
+    main()

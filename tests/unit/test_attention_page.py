@@ -54,9 +54,7 @@ def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more
 
 
 def test_the_page_is_what_the_results_and_templates_make_of_it():
-    assert {PAGE: PAGE.read_text()} == pages(), (
-        "run `python -m bench.pages.attention_page --save`"
-    )
+    assert {PAGE: PAGE.read_text()} == pages(), "run `python -m bench.pages.attention_page --save`"
 
 
 def test_every_section_has_its_place():

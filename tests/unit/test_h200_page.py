@@ -26,7 +26,7 @@ def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
 
 
 def test_no_plot_is_left_that_nothing_makes(made):
-    assert {path for path in DOCS.glob("h200_*.svg")} <= made.keys()
+    assert set(DOCS.glob("h200_*.svg")) <= made.keys()
 
 
 def test_every_section_has_its_place_and_every_plot_is_shown(made):

@@ -21,7 +21,7 @@ from bench.correctness.independent.memory import (
     encoded,
     numbers,
 )
-from bench.correctness.independent_check import Work, outcome
+from bench.correctness.independent_works import Work, outcome
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 TILES = {"tile_q": 16, "tile_kv": 24, "depth": 2}
@@ -43,7 +43,7 @@ def rounded(values, type_, scale=1.0):
 
 
 def fp8_attention(case, found, **wrong):
-    """A right float32 kernel on codes: P in the codes' type times its power of two; l of P before that."""
+    """A correct float32 kernel on codes: P in the codes' type times its power of two."""
     form, factors = case["format"], []
     for name in "qkv":
         scales = elements(found[f"{name}_scale"], case["tensors"][f"{name}_scale"]).view(np.float32)
@@ -56,12 +56,13 @@ def fp8_attention(case, found, **wrong):
             else codes.view(MEMBER[form])
         )
         factors.append(values.astype(np.float32) * scales[..., None, None])
-    if form == "sim":
-        kept = lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
-    else:
-        kept = lambda p: rounded(
-            p, form, 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}[form]
-        )
+    p_scale = 1.0 if "no_p_scale" in wrong else {"e4m3": 2.0**8, "e5m2": 2.0**15}.get(form, 1.0)
+
+    def kept(p):
+        if form == "sim":
+            return rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
+        return rounded(p, form, p_scale)
+
     return answer(case, found, factors, kept, wrong)
 
 
@@ -204,7 +205,7 @@ def test_a_right_kernel_is_right_with_some_of_what_the_mean_allows_to_spare(name
 @pytest.mark.parametrize(
     "wrong",
     [{"of_exact": True}, {"twice": True}, {"of_exact": True, "twice": True}],
-    ids=lambda one: " ".join(one),
+    ids=" ".join,
 )
 def test_rmsnorm_may_be_made_of_the_exact_h_and_rounded_before_its_weight(wrong):
     assert [why for _, (why, _) in judgements("rmsnorm", wrong) if why] == []
@@ -305,7 +306,9 @@ def test_the_checkers_and_their_runner_share_no_code_with_what_they_check():
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(
-                name.split(".")[0] == "greenfast" for name in names
+                name.split(".")[0] in ("greenfast", "bench")
+                and not name.startswith("bench.correctness.independent")
+                for name in names
             ), path.name
 
 
