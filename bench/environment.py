@@ -46,7 +46,7 @@ def basic_environment() -> Row:
 
 
 def publish(name: str, rows: list[Row], *, save: bool) -> None:
-    """Print rows with this machine's environment as JSON; with `save`, also store them as a result."""
+    """Print rows with this machine's environment as JSON; `save` also stores them as a result."""
     value = {"environment": environment(), "rows": rows}
     print(json.dumps(value, indent=1))
     if save:

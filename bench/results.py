@@ -1,7 +1,8 @@
 """The result files of bench/results/: read and written by name, large ones compressed.
 
-A name is a path below the folder without its ending: `h200/confirm` is bench/results/h200/confirm.json
-or, where that would be larger than 100 kB, bench/results/h200/confirm.json.gz.
+A name is a path below the folder without its ending: `h200/confirm` is
+bench/results/h200/confirm.json or, where that would be larger than 100 kB,
+bench/results/h200/confirm.json.gz.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def find_result(name: str, folder: Path = RESULTS) -> Row:
 
 
 def write_result(name: str, value: Row, folder: Path = RESULTS) -> Path:
-    """Replace the result atomically and return the new file's path. Equal values give equal bytes."""
+    """Replace the result atomically and return its file. Equal values give equal bytes."""
     compressed = len(_text(value, PLAIN)) > LARGEST_PLAIN_BYTES
     endings = (COMPRESSED, PLAIN) if compressed else (PLAIN, COMPRESSED)
     path, other = (folder / f"{name}{ending}" for ending in endings)
@@ -78,7 +79,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def finite(value: Any, digits: int | None = None) -> Any:
-    """The value with null for infinities and NaN, which JSON lacks, and rounded to `digits` digits."""
+    """The value with null for infinities and NaN, and floats rounded to `digits` digits."""
     if isinstance(value, dict):
         return {name: finite(item, digits) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

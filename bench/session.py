@@ -46,7 +46,7 @@ class Session:
         seed: int = 0,
         **more: Any,
     ) -> EvaluationContext:
-        """What evaluating candidates of `kernel` needs; `compiled` is the first workload's by default."""
+        """A context for candidates of `kernel`; `compiled` is the first workload's by default."""
         return EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel) if compiled is None else compiled,

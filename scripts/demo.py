@@ -1,7 +1,8 @@
-"""The main job, end to end: start the service, submit the demo search, follow it, download the winner.
+"""The main job, end to end: start the service, submit a search, follow it, download the winner.
 
-With a GPU (and CuPy, which setup installs there) times are measured on it; elsewhere the emulator models them.
-In a terminal the dashboard stays up until Ctrl-C; otherwise everything is stopped cleanly at the end.
+With a GPU (and CuPy, which setup installs there) times are measured on it; elsewhere the
+emulator models them. In a terminal the dashboard stays up until Ctrl-C; otherwise everything is
+stopped cleanly at the end.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main() -> int:
     try:
         with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:
             client.wait_until_ready(READY_S)
-            target = chosen_target()
+            target = best_target()
             console.print(f"on {target}: times are {'measured' if target == GPU else 'modelled'}")
             submitted = client.submit(**SEARCH, **ON[target], target=target)
             console.print(f"dashboard  {url}/searches/{submitted['id']}")
@@ -78,22 +79,20 @@ def main() -> int:
         console.print("stopping")
         return 0 if stay else 130
     except GreenfastError as error:
-        console.print(
-            f"demo: {error} (what the service said: {OUTPUT / 'service.log'})", markup=False
-        )
+        console.print(f"demo: {error} (the service's log: {OUTPUT / 'service.log'})", markup=False)
         return 1
     finally:
         stop(service)
 
 
-def chosen_target() -> str:
+def best_target() -> str:
     """The first GPU where one is visible and CuPy can be imported, else the emulator."""
     return GPU if gpu_count() and importlib.util.find_spec("cupy") else EMULATOR
 
 
-def free_port(wanted: int) -> int:
-    """`wanted` if nobody listens there, else any free one."""
-    for port in (wanted, 0):
+def free_port(preferred: int) -> int:
+    """`preferred` if nothing listens there, else any free port."""
+    for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -119,7 +118,7 @@ def follow(client: Client, search_id: str, console: Console, *, live: bool) -> d
     """Wait for the end; one line that changes in a terminal, a line every few seconds elsewhere."""
     if live:
         with console.status("starting", spinner="dots") as status:
-            return client.wait(search_id, lambda one: status.update(progress_line(one)))
+            return client.wait(search_id, lambda detail: status.update(progress_line(detail)))
     printed = [-PRINT_EVERY_S]
 
     def show(detail: dict[str, Any]) -> None:
@@ -133,7 +132,7 @@ def follow(client: Client, search_id: str, console: Console, *, live: bool) -> d
 def progress_line(detail: dict[str, Any]) -> str:
     """One line: trials, the gate funnel, best so far, rate, time left."""
     progress = detail["progress"]
-    passed = {one["stage"]: one["passed"] for one in detail["funnel"]}
+    passed = {step["stage"]: step["passed"] for step in detail["funnel"]}
     funnel = " > ".join(
         f"{stage} {passed[stage]}" for stage in ("render", "compile", "ptxas", "correctness")
     )
@@ -145,12 +144,13 @@ def progress_line(detail: dict[str, Any]) -> str:
     )
     rate = f"{progress['rate_per_minute']:.0f}/min" if progress["rate_per_minute"] else "-"
     left = f"{progress['seconds_left']:.0f} s left" if progress["seconds_left"] is not None else ""
-    return f"{detail['trials_done']:3d}/{detail['trials_budget']} trials  {rate}  {left}  best {shown}  {funnel}"
+    done = f"{detail['trials_done']:3d}/{detail['trials_budget']} trials"
+    return f"{done}  {rate}  {left}  best {shown}  {funnel}"
 
 
-def kind_of(one: dict[str, Any]) -> str:
-    """measured, hot."""
-    return ", ".join(filter(None, (one["time_kind"], one["time_mode"])))
+def kind_of(trial: dict[str, Any]) -> str:
+    """`measured, hot`."""
+    return ", ".join(filter(None, (trial["time_kind"], trial["time_mode"])))
 
 
 def download(client: Client, detail: dict[str, Any], console: Console) -> None:
@@ -178,16 +178,17 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for name in ("", "trial", "template", "time", "registers", "shared memory", "verdict"):
         table.add_column(name)
-    for label, one in (("baseline", baseline), ("winner", winner)):
-        shown = f"{one['time_median_us']:.2f} us {kind_of(one)}" if one["time_median_us"] else "-"
+    for label, trial in (("baseline", baseline), ("winner", winner)):
+        time_us = trial["time_median_us"]
+        shown = f"{time_us:.2f} us {kind_of(trial)}" if time_us else "-"
         table.add_row(
             label,
-            f"#{one['number']}",
-            one["template"],
+            f"#{trial['number']}",
+            trial["template"],
             shown,
-            str(one["registers"]),
-            f"{one['smem_bytes']} B",
-            one["verdict"],
+            str(trial["registers"]),
+            f"{trial['smem_bytes']} B",
+            trial["verdict"],
         )
     console.print(table)
     changed = [
@@ -203,17 +204,20 @@ def summarise(client: Client, detail: dict[str, Any], console: Console) -> None:
     rejected = [trial for trial in trials if trial["verdict"] == "rejected"]
     console.print(f"{len(trials)} trials, {len(rejected)} rejected (valid negatives)")
     for (stage, reason), count in Counter(
-        (one["stage"], one["reason"]) for one in rejected
+        (trial["stage"], trial["reason"]) for trial in rejected
     ).most_common():
-        example = next(one for one in rejected if (one["stage"], one["reason"]) == (stage, reason))
+        example = next(
+            trial for trial in rejected if (trial["stage"], trial["reason"]) == (stage, reason)
+        )
         console.print(
-            f"  {count:3d} at {stage}: {reason}, for example #{example['number']}: {example['sentence']}",
+            f"  {count:3d} at {stage}: {reason}, for example "
+            f"#{example['number']}: {example['sentence']}",
             markup=False,
         )
 
 
 def conclusion(detail: dict[str, Any], best: dict[str, Any]) -> str:
-    """What may be said of the winner: as much as its kind of time allows."""
+    """One sentence about the winner that claims no more than its kind of time allows."""
     confirmation = detail.get("confirmation")
     if confirmation:
         return f"measured: {confirmation['sentence']}"

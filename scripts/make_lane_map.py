@@ -1,8 +1,11 @@
-"""Write kernel_templates/include/gf/wmma_lanes.cuh from the one description below: `python scripts/make_lane_map.py`.
+"""Write kernel_templates/include/gf/wmma_lanes.cuh from the description of bits below.
 
-The description says which bit of a lane's number (l0 ... l4) or of an element's index (e0 ... e2) is each bit of the
-element's row and column. tests/unit/test_attention_wmma_lanes.py holds the header to it, and both to the hardware's
-own store.
+    python scripts/make_lane_map.py
+
+For each bit of an element's row and column, the description names the bit of the lane's number
+(l0 ... l4) or of the element's index (e0 ... e2) that it equals.
+tests/unit/test_attention_wmma_lanes.py compares the header with it, and both with the hardware's
+store.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ __device__ constexpr int accumulator_half(int element) {{ return {half}; }}
 constexpr int accumulator_row_lanes = {row_lanes};
 
 }}  // namespace gf
-"""
+"""  # noqa: E501
 
 
 def place(bits: tuple[str, ...], lane: int, element: int) -> int:
@@ -86,7 +89,7 @@ def header() -> str:
     """The device header's text."""
     sharing = [bit for bit in COLUMN_BITS if bit[0] == "l"]
     assert sharing == [f"l{number}" for number in range(len(sharing))], (
-        "gf::warp_sum wants neighbouring lanes"
+        "gf::warp_sum needs neighbouring lanes"
     )
     assert COLUMN_BITS[0] == "e0", "pairs of elements are stored together"
     rows = tuple(bit for bit in ROW_BITS if bit[0] == "e")

@@ -3,9 +3,9 @@
     python -m bench.correctness.false_alarms [--count 1000] [--seconds 900] [--seed 0]
                                              [--progress FILE] [--save]
 
-Candidates are drawn at random, all different. Each runs every derived check of its kernel once in
-the checked build, in alternating schedules. With --progress a run resumes an earlier one of the same
-seed. Exits 1 on an alarm.
+Candidates are drawn at random, all different. Each runs every derived check of its kernel once
+in the checked build, in alternating schedules. With --progress a run resumes an earlier one of
+the same seed. Exits 1 on an alarm.
 """
 
 from __future__ import annotations

@@ -3,15 +3,16 @@
     python -m bench.correctness.independent_check FOLDER [--kernels ...] [--templates ...]
                                                   [--count 300] [--mutants 60] [--target cuda:0]
 
-Writes FOLDER/KERNEL.json.gz. Did the gate accept a wrong candidate, or reject a correct one? The
-checker (bench/correctness/independent/) has its own reference, bounds, lengths, data, memory layout
-and launches, and draws its seeds when it runs. To show that it can reject, it also gets wrong twins:
-one line of the text changed by one of a dozen operators.
+Writes FOLDER/KERNEL.json.gz. Did the gate accept a wrong candidate, or reject a correct one?
+The checker (bench/correctness/independent/) has its own reference, bounds, lengths, data,
+memory layout and launches, and draws its seeds when it runs. To show that it can reject, it
+also gets wrong twins: one line of the text changed by one of a dozen operators.
 
-The gate is correctness on the target. A candidate that passes it and fails the checker is judged by
-safety on the emulator, as any contender is, and counts as wrongly accepted if it passes that too. A
-twin that passes both is equivalent, or gives correct results on this GPU by its schedule. A twin
-that only the gate rejects shows that the checker's data are weaker there. Exits 1 on a disagreement.
+The gate is correctness on the target. A candidate that passes it and fails the checker is
+judged by safety on the emulator, as any contender is, and counts as wrongly accepted if it
+passes that too. A twin that passes both is equivalent, or gives correct results on this GPU by
+its schedule. A twin that only the gate rejects shows that the checker's data are weaker there.
+Exits 1 on a disagreement.
 """
 
 from __future__ import annotations

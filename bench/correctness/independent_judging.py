@@ -45,7 +45,7 @@ SEEDS = 2  # draws of all cases of a candidate
 
 
 def judge_all(works: list[Work], kernel: KernelSpec, session: Session) -> None:
-    """Judge all works by the gate, on all cores, then by the checker, which does not know the verdicts."""
+    """Judge all works by the gate, then by the checker, which does not know the verdicts."""
     target = session.target
 
     def gate(work: Work) -> None:
@@ -121,7 +121,7 @@ def cases_of(work: Work, kernel: KernelSpec, *, offsets: bool) -> list[Row]:
 
 
 def on_gpu(works: list[Work], kernel: KernelSpec, folder: Path) -> None:
-    """Judge in several children. A work that breaks its child is replaced by a child for the rest."""
+    """Judge in several children. After a work that breaks its child, another takes the rest."""
 
     def child(number: int) -> None:
         share = works[number::CHILDREN]

@@ -36,7 +36,7 @@ MOST_DRAWS = 4000  # of a point, before a space counts as empty
 
 @dataclass
 class Work:
-    """A candidate or a wrong twin. `gate` and `checker` are "" if they accept it, None while unknown."""
+    """A candidate or a wrong twin; `gate` and `checker` hold why they reject it."""
 
     id: int
     candidate: Candidate
@@ -44,7 +44,7 @@ class Work:
     source: RenderedSource
     planted: str = ""  # operator: line before -> after
     cubin: Cubin | None = None
-    gate: str | None = None
+    gate: str | None = None  # "" if it accepts, None while unknown; so is checker
     checker: str | None = None
     ratio: float | None = None
     safety: str = ""  # why safety rejects a work that the gate accepts and the checker rejects

@@ -10,7 +10,7 @@ from bench.results import Row
 
 @dataclass(frozen=True)
 class Known:
-    """A kind of survivor: texts that its line, the following line and the candidate must contain."""
+    """A kind of survivor: texts that its line, the next line and the candidate must contain."""
 
     verdict: str  # "equivalent" | "missed"
     operator: str
@@ -44,7 +44,10 @@ KNOWN: tuple[Known, ...] = (
         "one more turn",
         "first < C; first += threads",
         "scan/right",
-        "where threads divides C there is one chunk more, of which no element exists: nothing of it is stored",
+        (
+            "where threads divides C there is one chunk more, of which no element exists: "
+            "nothing of it is stored"
+        ),
     ),
     Known(
         "equivalent",
@@ -103,7 +106,10 @@ KNOWN: tuple[Known, ...] = (
         "remove __syncthreads",
         "__syncthreads();",
         "lastblock/right .*fence_by=block",
-        "one thread writes the sum, makes it visible and takes the ticket: it needs no barrier for that",
+        (
+            "one thread writes the sum, makes it visible and takes the ticket: it needs no "
+            "barrier for that"
+        ),
         '#line 39 "lastblock',
     ),
     Known(
@@ -127,7 +133,10 @@ KNOWN: tuple[Known, ...] = (
         "remove async_copy_commit",
         "async_copy_commit",
         "attention/wmma .*pipeline_depth=[2-4] .*q_in_fragments=False",
-        "the copies of Q go with those of the first tile, which are waited for before either is read",
+        (
+            "the copies of Q go with those of the first tile, which are waited for before "
+            "either is read"
+        ),
         '#line 191 "attention/wmma.cu',
     ),
     Known(
@@ -151,7 +160,10 @@ KNOWN: tuple[Known, ...] = (
         "drop a choice",
         "exp2_polynomial(exponent) : gf::exp2_approx(exponent)",
         "attention/mma",
-        "both give the same power of two, within the tolerances; the choice only spreads the work over two units",
+        (
+            "both give the same power of two, within the tolerances; the choice only spreads "
+            "the work over two units"
+        ),
     ),
     Known(
         "equivalent",
@@ -172,7 +184,10 @@ KNOWN: tuple[Known, ...] = (
         "one more turn",
         "distance < threads; distance *= 2",
         "scan/right",
-        "threads is a power of two, and no thread has another so far before it: the sums are copied",
+        (
+            "threads is a power of two, and no thread has another so far before it: the sums "
+            "are copied"
+        ),
     ),
     Known(
         "equivalent",
@@ -202,7 +217,10 @@ KNOWN: tuple[Known, ...] = (
         "one more turn",
         "first_key < block_end; first_key += tile_n",
         "attention/scalar .*mask=none",
-        "where tile_n divides the keys there is one tile more, of rows that do not exist: no key of it is walked",
+        (
+            "where tile_n divides the keys there is one tile more, of rows that do not exist:"
+            " no key of it is walked"
+        ),
     ),
     Known(
         "equivalent",
@@ -231,7 +249,10 @@ KNOWN: tuple[Known, ...] = (
         "i < row_fragments",
         "attention/wmma .*tile_m=(32|64|128) .*warps_m=1 warps_n=1 pipeline_depth=1 swizzle=xor "
         ".*pv=scalar .*s_p_alias=False",
-        "one fragment more of Q, made of K, whose scores fall on P: the block's one warp has not yet made it anew",
+        (
+            "one fragment more of Q, made of K, whose scores fall on P: the block's one warp "
+            "has not yet made it anew"
+        ),
         "const int row = (warp_m",
     ),
     Known(
@@ -253,7 +274,10 @@ KNOWN: tuple[Known, ...] = (
         "equivalent",
         "remove __syncthreads",
         "__syncthreads();",
-        "attention/mma .*tile_m=32 .*tile_n=160 warps_n=2 q_in=direct split_kv=1 .*pipeline_depth=3 .*split_kv_wait=True",
+        (
+            "attention/mma .*tile_m=32 .*tile_n=160 warps_n=2 q_in=direct split_kv=1 "
+            ".*pipeline_depth=3 .*split_kv_wait=True"
+        ),
         "the parts lie over the first K alone, which nobody reads behind the barrier before P V",
         "const Parts parts",
     ),
@@ -262,7 +286,10 @@ KNOWN: tuple[Known, ...] = (
         "one more turn",
         "e < scores[i][j].num_elements",
         "attention/wmma",
-        "of a thread's own array the compiler's check lets a reference to the place behind the last one pass",
+        (
+            "of a thread's own array the compiler's check lets a reference to the place "
+            "behind the last one pass"
+        ),
         "const int key =",
     ),
 )

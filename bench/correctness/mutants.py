@@ -42,7 +42,7 @@ ATTEMPTS = 20  # to find a mutation that compiles
 
 
 def judge(draw: Draw, mutant: Mutant, target: Target) -> tuple[str, str, str] | None:
-    """The rejecting gate, reason and sentence; empty for a survivor, None if it does not compile."""
+    """Rejecting gate, reason and sentence, empty for a survivor; None if it does not compile."""
     subject = draw.subject(
         target, replace(draw.source, unit=mutant.unit, digest="mutant of " + draw.source.digest)
     )

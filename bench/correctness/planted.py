@@ -2,7 +2,8 @@
 
     python -m bench.correctness.planted [WORD ...] [--save]
 
-With WORDs, only the entries whose name contains one of them. Exits 1 if a verdict is not as expected.
+With WORDs, only the entries whose name contains one of them. Exits 1 if a verdict is not as
+expected.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Is every preset of every kernel correct, in each group of options that it serves, on several seeds?
+"""Is every preset of every kernel correct, in each group of options, on several seeds?
 
     python -m bench.correctness.presets OUT.json [--target cuda:0] [--seeds 3] [--minutes 8]
                                         [--kernels attention ...]
 
-The correctness gate judges them on the lengths derived from their tiles, the hard inputs and the
-strides. A group is a choice of compile-time values: all combinations of the options at D = 64 (or
-where there is no such dim), and for each other D the first and the last values of each option. What
-a template or its constraints exclude is counted separately. Rows in OUT.json of the target and of the
-kernel's present files are kept, and the next run continues. Exits 1 if a preset fails.
+The correctness gate judges them on the lengths derived from their tiles, the hard inputs and
+the strides. A group is a choice of compile-time values: all combinations of the options at D =
+64 (or where there is no such dim), and for each other D the first and the last values of each
+option. What a template or its constraints exclude is counted separately. Rows in OUT.json of
+the target and of the kernel's present files are kept, and the next run continues. Exits 1 if a
+preset fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floors beside a winner, and where its time goes: kernels of the same parallelism, counters of Nsight.
+"""Floors beside a winner, and where its time goes: bare kernels, counters of Nsight Compute.
 
     python -m bench.gpu.attention_floors REQUEST.json REPLY.json
 
@@ -37,9 +37,9 @@ CHILD_DEADLINE_S = 60.0
 KERNELS = r"""
 extern "C" __global__ void empty() {}
 
-// Items are (head, tile of rows, split of its keys); a block takes every gridDim.x-th one. Copies go
-// into shared memory, as many at once as the hardware takes. Nothing reads them, so that they may
-// overlap.
+// Items are (head, tile of rows, split of its keys); a block takes every gridDim.x-th one. Copies
+// go into shared memory, as many at once as the hardware takes. Nothing reads them, so that they
+// may overlap.
 extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4* v, uint4* o,
                                      int heads, int rows, int pieces, int tile, int splits,
                                      int causal, int slots)
@@ -55,7 +55,8 @@ extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4
         const int first = item / splits % tiles * tile, last = min(first + tile, rows);
         const long long head = (long long)(item / splits / tiles) * rows * pieces;
         const int keys = causal ? last : rows;
-        const int begin = keys * split / splits * pieces, end = keys * (split + 1) / splits * pieces;
+        const int begin = keys * split / splits * pieces;
+        const int end = keys * (split + 1) / splits * pieces;
         for (int i = first * pieces + threadIdx.x; i < last * pieces; i += blockDim.x)
             copy(q + head + i, i);
         #pragma unroll 4
@@ -143,7 +144,7 @@ def measured(shape: Row) -> Row:
 def _samples(
     cupy: Any, function: Any, shape: Row, arguments: tuple[Any, ...], smem: int
 ) -> list[float]:
-    """Microseconds of a launch in the winner's parallelism, after clocks and caches have settled."""
+    """Microseconds of a launch in the winner's parallelism, with settled clocks and caches."""
     from greenfast.search.targets.cuda.launches import Stopwatch
 
     function.max_dynamic_shared_size_bytes = smem

@@ -1,12 +1,12 @@
-"""The prototype's lessons as paired comparisons on a GPU: each feature's effect, with counters beside.
+"""The prototype's lessons as paired comparisons on a GPU: each feature's effect, and counters.
 
     python -m bench.gpu.attention_lessons OUT.json [--minutes 3] [--only LESSON ...] [--emulator]
 
-The two candidates of a pair differ in one feature of one template. Both are checked, then timed in
-turns in three fresh processes on new seeds, as a search's winner is; the process is the unit. Beside
-them are the assembler's figures of both and their bank conflicts, as Nsight Compute counts them or,
-with --emulator, as the emulator does (wavefronts over those without conflicts). A pair that the
-template or its constraints exclude gets a row with the reason.
+The two candidates of a pair differ in one feature of one template. Both are checked, then timed
+in turns in three fresh processes on new seeds, as a search's winner is; the process is the
+unit. Beside them are the assembler's figures of both and their bank conflicts, as Nsight
+Compute counts them or, with --emulator, as the emulator does (wavefronts over those without
+conflicts). A pair that the template or its constraints exclude gets a row with the reason.
 """
 
 from __future__ import annotations

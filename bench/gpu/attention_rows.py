@@ -100,7 +100,7 @@ def promoted(store: Store, search_id: str, winner: TrialRow) -> str | None:
 
 
 def pace(trials: list[TrialRow]) -> Row:
-    """Seconds from the baseline's start to the last trial's record, pauses included, and the rate."""
+    """Seconds from the baseline's start to the last trial's record, with pauses, and the rate."""
     begun, done = (
         datetime.fromisoformat(text) for text in (trials[0].created_at, trials[-1].recorded_at)
     )

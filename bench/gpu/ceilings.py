@@ -1,4 +1,4 @@
-"""The best times that this GPU gives: copies, products, empty launches, and loads without arithmetic.
+"""The best times that this GPU gives: copies, products, empty launches, bare loads.
 
     python -m bench.gpu.ceilings OUT.json
 
@@ -30,8 +30,8 @@ TILES, THREADS = (32, 64, 128), (128, 256)
 KERNELS = r"""
 extern "C" __global__ void empty() {}
 
-// Each block loads a tile of q and all of its head's k and v in 16-byte pieces, and writes a tile of
-// o: attention without its arithmetic.
+// Each block loads a tile of q and all of its head's k and v in 16-byte pieces, and writes a tile
+// of o: attention without its arithmetic.
 extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4* v, uint4* o,
                                      int rows, int pieces, int tile)
 {

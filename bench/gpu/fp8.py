@@ -1,4 +1,4 @@
-"""attention_fp8 on a GPU: every preset against the reference, and the precision of an fp8 mma's sums.
+"""attention_fp8 on a GPU: every preset against the reference, and the precision of fp8 sums.
 
     python -m bench.gpu.fp8 OUT.json [--accumulators | --presets]
 
@@ -129,7 +129,7 @@ def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
 
 
 def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> dict[str, float]:
-    """Errors of a chain of `steps` mma on random codes over the sum of the terms' sizes, as log2."""
+    """Errors of `steps` chained mma on random codes over the sum of the terms' sizes, as log2."""
     total, exact, size = (np.zeros((ROUNDS, 16, 8)) for _ in range(3))
     for _ in range(steps):
         a, b = (
@@ -170,7 +170,7 @@ def accumulators() -> list[Row]:
 
 
 def presets() -> list[Row]:
-    """Every preset of attention_fp8 on each workload that it serves, and attention's beside them."""
+    """Every preset of attention_fp8 on each workload that it serves, and attention's."""
     rows = []
     with open_session(
         "cuda:0", prefix="fp8", catalogue=Catalogue.from_environment(), compilers=8

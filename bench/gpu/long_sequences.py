@@ -112,7 +112,7 @@ class Roots:
 
 
 def value_of(template: TemplateSpec, name: str, text: str) -> Value:
-    """The parameter's value that `text` spells; if there is none, `text`, which is refused later."""
+    """The parameter's value that `text` spells; else `text`, which is refused later."""
     values = template.parameter(name).values
     return next((value for value in values if str(value).lower() == text.lower()), text)
 

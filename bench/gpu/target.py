@@ -5,10 +5,10 @@
     python -m bench.gpu.target OUT.json --album [ENTRY ...]
 
 Compares kernels of equal time and slightly slower twins a hundred times, runs a search for
-attention, measures its best candidates again in fresh processes, times the recovery from a hanging
-candidate, and runs the album. Each part is written as soon as it is done, with all samples. --quick
-gives trials a minute and where the time goes. --album runs only the album, or the entries named, and
-replaces their rows in OUT.json.
+attention, measures its best candidates again in fresh processes, times the recovery from a
+hanging candidate, and runs the album. Each part is written as soon as it is done, with all
+samples. --quick gives trials a minute and where the time goes. --album runs only the album, or
+the entries named, and replaces their rows in OUT.json.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def comparisons(session: Session, candidate: Candidate, label: str) -> Row:
 
 
 def hang(session: Session) -> Row:
-    """Seconds from the start of a candidate that never ends, and from its end, to the next result."""
+    """Seconds until an endless candidate is rejected, and from then to the next result."""
     context, target = _context(session, "stopwatch", "small"), session.target
     short, endless = (prepare(spin(cycles, context)) for cycles in (20000, 10**12))
     problems = list(timed_problems(short))

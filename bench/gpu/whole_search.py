@@ -126,7 +126,7 @@ def _safety_figures(recorder: Recorder, spans: list[float]) -> Row:
 
 
 def _timed_safety() -> list[float]:
-    """Seconds of each safety check from now on; wraps the class's method, since gates are shared."""
+    """Seconds of each safety check from now on; wraps the class's method, as gates are shared."""
     spans: list[float] = []
     judge, lock = SafetyGate.judge, threading.Lock()
 

@@ -4,8 +4,8 @@
                                                                instructions by ncu
     python -m bench.model.model_check merge OUT.json           here: mixes, modelled times beside
                                                                them (instruction_mix)
-    python -m bench.model.model_check searched DATA.sqlite3    here: modelled times beside those in a
-                                                               GPU's database (model_check)
+    python -m bench.model.model_check searched DATA.sqlite3    here: modelled times beside those
+                                                               in a GPU's database (model_check)
     python -m bench.model.model_check recorded FILE ...        the same for samples of recordings
                                                                (model_recorded)
     python -m bench.model.model_check atomics                  the same for stored candidates with

@@ -100,7 +100,7 @@ def masks_session(target: str) -> AbstractContextManager[Session]:
 
 
 def timed(session: Session, workload: Workload, candidate: Candidate) -> Row:
-    """A row with the time that the target measures or models, or with the reason for having none."""
+    """A row with the time that the target measures or models, or with the reason for none."""
     row: Row = {
         "workload": workload.name,
         "mask": dict(workload.options).get("mask", "none"),

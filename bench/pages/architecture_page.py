@@ -1,14 +1,14 @@
 """docs/architecture.svg: the rooms in the order of their imports, and a candidate's way.
 
-`python -m bench.pages.architecture_page --save` writes it. Rooms and their order come from
-tests/unit/test_borders.py, gates from the registry; tests/unit/test_architecture.py compares the
-file with today's drawing.
+    python -m bench.pages.architecture_page [--save]
+
+Rooms and their order come from tests/unit/test_borders.py, gates from the registry.
+tests/unit/test_architecture.py compares the file with today's drawing.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ from itertools import groupby
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from bench.pages.sections import DOCS, run_page
+from bench.results import ROOT
 from greenfast.search.gates import GATES
 
-ROOT = Path(__file__).resolve().parents[2]
-PICTURE = ROOT / "docs" / "architecture.svg"
+PICTURE = DOCS / "architecture.svg"
 BORDERS = ROOT / "tests" / "unit" / "test_borders.py"
 
 # What each room is for, in the words of the page. A new room needs a line here.
@@ -270,8 +271,10 @@ def picture() -> str:
     return "\n".join(parts)
 
 
+def pages() -> dict[Path, str]:
+    """The picture as the code makes it."""
+    return {PICTURE: picture()}
+
+
 if __name__ == "__main__":
-    if "--save" in sys.argv:
-        PICTURE.write_text(picture())
-    else:
-        print(picture())
+    run_page(__doc__, pages)

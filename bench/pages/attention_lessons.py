@@ -1,4 +1,4 @@
-"""Tables of docs/attention.md about the first prototype's kernels and the lessons drawn from them."""
+"""Tables of docs/attention.md about the first prototype's kernels and their lessons."""
 
 from __future__ import annotations
 

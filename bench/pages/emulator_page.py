@@ -79,7 +79,8 @@ def gpu_lines() -> list[Line]:
         (
             "primitives compared with an H200 bit for bit",
             (
-                f"{conformance['equal']} equal, {conformance['within bounds']} within PTX's bounds, "
+                f"{conformance['equal']} equal, "
+                f"{conformance['within bounds']} within PTX's bounds, "
                 f"{conformance['different']} different"
             ),
             "gpu_conformance",

@@ -244,7 +244,7 @@ def emulator() -> str:
 
 
 def luck() -> str:
-    """Wrong kernels of the album with correct results on the GPU, and the emulator's report on each."""
+    """Wrong kernels of the album with correct results on the GPU, and the emulator's reports."""
     judged = {
         f"{row['kernel']}-{row['name']}": row
         for row in rows("planted")

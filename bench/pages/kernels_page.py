@@ -1,20 +1,21 @@
-"""Three rendered kernels in docs/kernels/, so that readable CUDA can be read without a search.
+"""The rendered kernels of docs/kernels/: readable CUDA without a search.
 
-`python -m bench.pages.kernels_page --save` writes them; tests/unit/test_docs.py compares them with
-today's rendering byte for byte.
+    python -m bench.pages.kernels_page [--save]
+
+tests/unit/test_docs.py compares the files with today's rendering byte for byte.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from bench.pages.sections import DOCS, run_page
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "kernels"
+FOLDER = DOCS / "kernels"
 KERNEL, WORKLOAD = "attention", "mission"
 PRESETS = ("scalar:minimal", "wmma:stage2", "mma:fa2")
 
@@ -38,14 +39,10 @@ def source_of(preset: str) -> RenderedSource:
     return source
 
 
-def files() -> dict[Path, str]:
+def pages() -> dict[Path, str]:
     """Every generated file with the text that it should hold."""
     return {file_of(preset): source_of(preset).text for preset in PRESETS}
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
-        if "--save" in sys.argv:
-            path.write_text(text)
-        else:
-            print(f"{path.name}: {'current' if path.read_text() == text else 'out of date'}")
+    run_page(__doc__, pages)

@@ -1,4 +1,4 @@
-"""Small SVG plots with axes, for pages that GitHub shows: no script, no font, readable on any background."""
+"""Small SVG plots with axes for pages on GitHub: no script, no font, readable on any background."""
 
 from __future__ import annotations
 

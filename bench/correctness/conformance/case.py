@@ -1,4 +1,4 @@
-"""A small kernel that shows what one primitive does: the same text runs on the emulator and on a GPU."""
+"""A small kernel that exercises one primitive, as the same text on the emulator and on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Index3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """`source` is `extern "C" __global__ void k(inputs..., outputs...)`: pointers only, in this order."""
+    """`source` is `extern "C" __global__ void k(inputs..., outputs...)`, with pointers only."""
 
     name: str
     source: str

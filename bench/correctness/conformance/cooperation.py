@@ -14,7 +14,8 @@ ASYNC_COPY = """
 #include "gf/async_copy.cuh"
 template <int bytes>
 __device__ void copy(const unsigned char* source, unsigned char* tile, unsigned char* out) {
-    gf::async_copy<bytes>(tile + threadIdx.x * 16, source + threadIdx.x * 16, int(threadIdx.x) % (bytes + 1));
+    gf::async_copy<bytes>(tile + threadIdx.x * 16, source + threadIdx.x * 16,
+                          int(threadIdx.x) % (bytes + 1));
     gf::async_copy_commit();
     gf::async_copy_wait<0>();
     for (int i = 0; i < bytes; i++) out[threadIdx.x * bytes + i] = tile[threadIdx.x * 16 + i];
@@ -29,7 +30,8 @@ extern "C" __global__ void k(const unsigned char* source, unsigned char* of4, un
 """
 
 SHUFFLES = """
-extern "C" __global__ void k(const int* x, int* index, int* up, int* down, int* exchanged, unsigned* votes) {
+extern "C" __global__ void k(const int* x, int* index, int* up, int* down, int* exchanged,
+                             unsigned* votes) {
     const int lane = threadIdx.x, value = x[lane];
     int row = 0;
     for (int width = 1; width <= 32; width *= 2)
@@ -76,7 +78,8 @@ extern "C" __global__ void k(const int* x, int* out) {
 HALF_ATOMICS = """
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-extern "C" __global__ void k(const int* x, unsigned* half_sum, unsigned* bfloat_sum, unsigned short* one) {
+extern "C" __global__ void k(const int* x, unsigned* half_sum, unsigned* bfloat_sum,
+                             unsigned short* one) {
     __shared__ __half2 half_pair;
     __shared__ __nv_bfloat162 bfloat_pair;
     __shared__ __half single;
@@ -165,7 +168,8 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) k(unsigned* ids) {
     unsigned* out = ids + block * 12;
     out[0] = gf::cluster_rank();
     out[1] = gf::cluster_blocks();
-    const uint3 size = gf::cluster_size(), place = gf::cluster_block_index(), cluster = gf::cluster_index();
+    const uint3 size = gf::cluster_size(), place = gf::cluster_block_index();
+    const uint3 cluster = gf::cluster_index();
     out[2] = size.x; out[3] = size.y; out[4] = size.z;
     out[5] = place.x; out[6] = place.y; out[7] = place.z;
     out[8] = cluster.x; out[9] = cluster.y; out[10] = cluster.z;
@@ -176,8 +180,8 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) k(unsigned* ids) {
 CLUSTER_MEMORY = """
 #include "gf/cluster.cuh"
 #include "gf/shared.cuh"
-extern "C" __global__ void __cluster_dims__(4, 1, 1) k(const int* x, int* from_static, int* from_dynamic,
-                                                       int* histogram) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) k(const int* x, int* from_static,
+                                                       int* from_dynamic, int* histogram) {
     __shared__ int own[64];
     __shared__ int bins[8];
     GF_DYNAMIC_SHARED(int, tile);

@@ -12,7 +12,8 @@ from bench.correctness.conformance.case import Case, blank
 
 FROM_FLOAT8 = """
 #include <cuda_fp8.h>
-extern "C" __global__ void k(const unsigned char* codes, float* e4m3, float* e5m2, unsigned short* half_e4m3,
+extern "C" __global__ void k(const unsigned char* codes, float* e4m3, float* e5m2,
+                             unsigned short* half_e4m3,
                              unsigned short* half_e5m2, float* pair, float* four) {
     const int i = threadIdx.x;
     __nv_fp8_e4m3 first;
@@ -62,7 +63,8 @@ extern "C" __global__ void k(const float* x, unsigned char* e4m3, unsigned char*
 
 FLOAT16_TO_FLOAT8 = """
 #include <cuda_fp8.h>
-extern "C" __global__ void k(const unsigned short* bits, unsigned char* e4m3, unsigned char* e4m3_open,
+extern "C" __global__ void k(const unsigned short* bits, unsigned char* e4m3,
+                             unsigned char* e4m3_open,
                              unsigned char* e5m2, unsigned char* e5m2_open, unsigned char* bf_e4m3,
                              unsigned char* bf_e5m2_open, unsigned short* pair) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -122,7 +124,7 @@ def float8_conversions() -> Iterator[Case]:
 
 
 def float_sample(dtype) -> np.ndarray:
-    """Every value near which a narrow format rounds, its neighbours, random patterns; a multiple of 256."""
+    """Values around every rounding point of a narrow format, and random ones; a multiple of 256."""
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)[::16]
     bfloats = (np.arange(65536, dtype=np.uint32)[::16] << 16).view(np.float32)
     small = np.concatenate(
@@ -202,7 +204,8 @@ __device__ void all(T a, T b, T c, T* out) {
     out[6] = __hneg(a);
     out[7] = __habs(a);
 }
-extern "C" __global__ void k(const unsigned short* bits, unsigned short* half, unsigned short* bfloat) {
+extern "C" __global__ void k(const unsigned short* bits, unsigned short* half,
+                             unsigned short* bfloat) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, count = gridDim.x * blockDim.x;
     const unsigned short a = bits[i], b = bits[count + i], c = bits[2 * count + i];
     __half of_half[8];
@@ -285,7 +288,8 @@ def register_conversions() -> Iterator[Case]:
 
 APPROXIMATIONS = """
 #include "gf/math.cuh"
-extern "C" __global__ void k(const float* x, float* exp2, float* log2, float* reciprocal, float* rsqrt,
+extern "C" __global__ void k(const float* x, float* exp2, float* log2, float* reciprocal,
+                             float* rsqrt,
                              float* sqrt, float* tanh) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     exp2[i] = gf::exp2_approx(x[i]);
@@ -309,7 +313,7 @@ def approximations() -> Case:
         ]
     )
     x = np.resize(x, 8192).astype(np.float32)
-    # Two errors meet: the device's, and the emulator's own rounding (half a unit in the last place).
+    # Two errors add up: the device's, and the emulator's rounding (half a unit in the last place).
     half_ulp = 2.0**-24
     return Case(
         "approximations",

@@ -28,7 +28,8 @@ __device__ void operand(const Word* matrix, int leading, Word* map) {
     load_matrix_sync(tile, reinterpret_cast<const %(stored)s*>(matrix), leading);
     keep(tile, map);
 }
-extern "C" __global__ void k(const Word* matrix, Word* a_row, Word* a_col, Word* b_row, Word* b_col) {
+extern "C" __global__ void k(const Word* matrix, Word* a_row, Word* a_col, Word* b_row,
+                             Word* b_col) {
     operand<matrix_a, row_major>(matrix, %(k)d, a_row);
     operand<matrix_a, col_major>(matrix, %(m)d, a_col);
     operand<matrix_b, row_major>(matrix, %(n)d, b_row);
@@ -39,7 +40,8 @@ extern "C" __global__ void k(const Word* matrix, Word* a_row, Word* a_col, Word*
 WMMA_ACCUMULATOR_MAP = """
 #include <mma.h>
 using namespace nvcuda::wmma;
-extern "C" __global__ void k(const float* matrix, const unsigned short* halves, float* row, float* col,
+extern "C" __global__ void k(const float* matrix, const unsigned short* halves, float* row,
+                             float* col,
                              unsigned short* half_row, float* stored) {
     fragment<accumulator, %(m)d, %(n)d, %(k)d, float> tile;
     constexpr int count = %(m)d * %(n)d / 32;
@@ -119,7 +121,8 @@ LDMATRIX = """
 template <int count, bool transposed>
 __device__ void load(const unsigned short* row, unsigned* out) {
     unsigned registers[count];
-    if constexpr (transposed) gf::ldmatrix_transposed(registers, row); else gf::ldmatrix(registers, row);
+    if constexpr (transposed) gf::ldmatrix_transposed(registers, row);
+    else gf::ldmatrix(registers, row);
     for (int m = 0; m < count; m++) out[threadIdx.x * count + m] = registers[m];
 }
 extern "C" __global__ void k(const unsigned short* matrix, unsigned* x1, unsigned* x2, unsigned* x4,
@@ -146,12 +149,14 @@ __device__ void store(unsigned short* tile, const unsigned* in, unsigned short* 
     unsigned registers[count];
     for (int m = 0; m < count; m++) registers[m] = in[threadIdx.x * 4 + m];
     unsigned short* row = tile + threadIdx.x * 8;
-    if constexpr (transposed) gf::stmatrix_transposed(row, registers); else gf::stmatrix(row, registers);
+    if constexpr (transposed) gf::stmatrix_transposed(row, registers);
+    else gf::stmatrix(row, registers);
     __syncthreads();
     for (int i = threadIdx.x; i < 256; i += 32) out[i] = tile[i];
     __syncthreads();
 }
-extern "C" __global__ void k(const unsigned* in, unsigned short* x1, unsigned short* x2, unsigned short* x4,
+extern "C" __global__ void k(const unsigned* in, unsigned short* x1, unsigned short* x2,
+                             unsigned short* x4,
                              unsigned short* x1t, unsigned short* x2t, unsigned short* x4t) {
     __shared__ __align__(128) unsigned short tile[32 * 8];
     store<1, false>(tile, in, x1);

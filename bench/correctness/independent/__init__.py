@@ -1,4 +1,7 @@
-"""A second opinion on kernels: reference, bounds, data, memory and launches of its own, by kernel."""
+"""An independent checker of kernels: its own reference, bounds, data, memory and launches.
+
+Nothing here imports greenfast, whose gates it checks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from types import ModuleType
 
 from bench.correctness.independent import attention, attention_fp8, rmsnorm
 
-# Each: draw_cases(rng, tiles, compiled, offsets), images(case), arguments(case), judged(case, before, after), OUTPUTS.
+# Each has draw_cases(rng, tiles, compiled, offsets), images(case), arguments(case),
+# judged(case, before, after) and OUTPUTS.
 CHECKERS: dict[str, ModuleType] = {
     "attention": attention,
     "attention_fp8": attention_fp8,

@@ -1,13 +1,15 @@
-"""Attention in float64 and what a right kernel may differ by: written apart from the gate, from the definition alone.
+"""Attention in float64 and the error of a correct kernel, written from the definition alone.
 
-Nothing of search/ or of the kernel's reference.py is imported. Two bounds, both other than the gate's:
+It imports nothing of greenfast or of the kernel's reference.py. Both bounds differ from the gate's:
 
-- elementwise, by perturbing the quotient O = sum_j p_j v_j / sum_j p_j: with each p_j of the sum above off by a relative e_j of
-  its own and those below by f_j, |O' - O| <= sum_j w_j e_j |v_j| + |O| sum_j w_j f_j, w_j = p_j / sum p. e_j: the rounding of P, the
-  float32 error of this very score (of its own sum of |q k|, not the row's largest), the exponential; f_j: the same, without the
-  rounding where the sum is of P before it. Beside it what float32 sums lose and the rounding of O.
-- in the mean: roundings are independent and uniform, so their variances add up; the root mean square error of a whole
-  tensor is held to 2 times what that gives.
+- Elementwise, by perturbing the quotient O = sum_j p_j v_j / sum_j p_j. With a relative error e_j
+  of each p_j in the numerator and f_j in the denominator,
+  |O' - O| <= sum_j w_j e_j |v_j| + |O| sum_j w_j f_j, where w_j = p_j / sum p. e_j consists of the
+  rounding of P, the float32 error of this score (by its own sum of |q k|, not the row's
+  largest) and the exponential's error. f_j is the same, without the rounding where P is summed before it. The
+  errors of float32 sums and the rounding of O are added.
+- In the mean: roundings are independent and uniform, so their variances add up. The root mean
+  square error of a whole tensor may be at most twice the sum's root.
 """
 
 from __future__ import annotations
@@ -32,9 +34,7 @@ from bench.correctness.independent.memory import (
     touched,
 )
 
-EXP_ERROR = (
-    2.0**-17
-)  # of an exponential; the worst that a template uses is a polynomial of degree 4
+EXP_ERROR = 2.0**-17  # of an exponential; the worst in use is a polynomial of degree 4
 RMS_FACTOR = 2.0
 KINDS = ("plain", "sharp", "offset", "ramp", "grid", "spikes", "huge")
 OUTPUTS = ("o", "lse")
@@ -63,7 +63,10 @@ def draw_cases(
 def drawn_sizes(rng: np.random.Generator, tiles: dict[str, int]) -> list[dict[str, int]]:
     """Lengths around a candidate's own edges, and one anywhere."""
     rows, keys, depth = tiles.get("tile_q", 16), tiles.get("tile_kv", 16), tiles.get("depth", 1)
-    some = lambda low, high: int(rng.integers(low, max(high, low + 1)))
+
+    def some(low: int, high: int) -> int:
+        return int(rng.integers(low, max(high, low + 1)))
+
     sizes = [
         (2, 2, 2, rows + some(1, 8), depth * keys + some(1, keys)),
         (1, 4, 2, max(2 * rows - 1, 1), max(keys - 1, 1)),
@@ -75,16 +78,21 @@ def drawn_sizes(rng: np.random.Generator, tiles: dict[str, int]) -> list[dict[st
         (1, 2, 2, rows + 1, 1),
         (1, 1, 1, rows, 0),
     ]
-    return [dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), size)) for size in sizes]
+    return [dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), size, strict=True)) for size in sizes]
 
 
 def places(
-    rng, sizes: dict[str, int], compiled: dict[str, Any], input_type: str, unit: int, offsets: bool
+    rng: np.random.Generator,
+    sizes: dict[str, int],
+    compiled: dict[str, Any],
+    input_type: str,
+    unit: int,
+    offsets: bool,
 ) -> dict[str, Any]:
-    """q, k, v, o, lse; each of the first four with strides and an offset of its own."""
+    """q, k, v, o, lse. Each of the first four has its own strides and offset."""
     batches, heads, kv_heads, rows, keys = sizes.values()
     shapes = {"q": (heads, rows), "k": (kv_heads, keys), "v": (kv_heads, keys), "o": (heads, rows)}
-    found = {
+    drawn = {
         name: drawn_rows(
             rng,
             compiled["dtype"] if name == "o" else input_type,
@@ -94,11 +102,11 @@ def places(
         )
         for name, shape in shapes.items()
     }
-    return {**found, "lse": packed("float32", (batches, heads, rows))}
+    return {**drawn, "lse": packed("float32", (batches, heads, rows))}
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
-    """The kernel's parameters in their order, without workspaces: what kernel.toml promises to those who launch it."""
+    """The kernel's arguments in the order that kernel.toml defines, without workspaces."""
     return [*(("tensor", name) for name in ("q", "k", "v", "o", "lse")), *scalars(case)]
 
 
@@ -116,7 +124,7 @@ def scalars(case: Case) -> list[tuple[str, Any]]:
 
 def images(case: Case) -> Images:
     rng = np.random.default_rng(case["seed"])
-    return filled(case, dict(zip("qkv", bent(drawn(case, rng), case["kind"]))))
+    return filled(case, dict(zip("qkv", bent(drawn(case, rng), case["kind"]), strict=True)))
 
 
 def drawn(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
@@ -136,7 +144,7 @@ def bent(tensors: list[np.ndarray], kind: str) -> list[np.ndarray]:
             (1.0 - 2.0 * (np.arange(heads) % 2))[:, None] * np.arange(keys) * (6.0 / max(keys, 1))
         )
     elif kind == "grid":
-        q, k, v = (np.round(one * 2.0) / 2.0 for one in (q, k, v))
+        q, k, v = (np.round(tensor * 2.0) / 2.0 for tensor in (q, k, v))
     elif kind == "huge":  # scores that 16 bits do not hold
         q, k = np.round(q * 2.0) * 32.0, np.round(k * 2.0) * 32.0
     elif kind == "spikes":
@@ -145,12 +153,12 @@ def bent(tensors: list[np.ndarray], kind: str) -> list[np.ndarray]:
     return [q, k, v]
 
 
-# ---- the definition, and what may differ ----
+# ---- the definition, and its bounds ----
 
 
 @dataclass(frozen=True)
 class Held:
-    """Largest relative and absolute errors: of P as it is multiplied by V, of P as it is summed, of O."""
+    """Largest relative and absolute errors of P times V, of P in its sum, and of O."""
 
     unit_p: float
     tiny_p: float
@@ -174,7 +182,7 @@ def expected(
             "lse": none - np.inf,
             "lse_bound": none,
         }
-    k, v = (np.repeat(one, case["H"] // case["H_kv"], axis=1) for one in (k, v))
+    k, v = (np.repeat(tensor, case["H"] // case["H_kv"], axis=1) for tensor in (k, v))
     scale, seen = dim**-0.5, visible(case)
     scores = np.where(seen, scale * np.matmul(q, k.swapaxes(2, 3)), -np.inf)
     sizes = np.where(seen, scale * np.matmul(np.abs(q), np.abs(k).swapaxes(2, 3)), 0.0)
@@ -230,7 +238,7 @@ def visible(case: Case) -> np.ndarray:
 
 
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
-    """(why it is wrong, empty when right; root mean square error over what roundings give)."""
+    """Why the output is wrong, empty if correct; root mean square error over the expected one."""
     type_ = case["dtype"]
     held = Held(UNIT[type_], TINY[type_], UNIT[type_], TINY[type_], UNIT[type_], TINY[type_])
     q, k, v = (numbers(before[name], case["tensors"][name]) for name in "qkv")
@@ -238,14 +246,14 @@ def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
 
 
 def verdict(
-    case: Case, before: Images, after: Images, right: dict[str, np.ndarray]
+    case: Case, before: Images, after: Images, reference: dict[str, np.ndarray]
 ) -> tuple[str, float]:
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
     o, lse = (numbers(after[name], case["tensors"][name]) for name in OUTPUTS)
-    if why := beyond("O", o, right["o"], right["bound"]):
+    if why := beyond("O", o, reference["o"], reference["bound"]):
         return why, np.inf
-    ratio = mean_ratio(o, right["o"], right["variance"])
+    ratio = mean_ratio(o, reference["o"], reference["variance"])
     if ratio > RMS_FACTOR:
-        return f"the root mean square error of O is {ratio:.2f} times what roundings give", ratio
-    return beyond("LSE", lse, right["lse"], right["lse_bound"]), ratio
+        return f"the root mean square error of O is {ratio:.2f} times the expected one", ratio
+    return beyond("LSE", lse, reference["lse"], reference["lse_bound"]), ratio

@@ -1,8 +1,9 @@
-"""Attention on 8-bit codes, judged apart: its codes, scales and data; the definition and the bounds are those of attention.py.
+"""Attention on 8-bit codes: codes, scales and data; definition and bounds are attention.py's.
 
-A number is its code's value (memory.NUMBERS) times its head's scale, so what is exact begins at the codes. P is rounded to
-the codes' format times a power of two (at least 2^6 in e4m3, 2^8 in e5m2, as kernel.toml's templates say), or in `sim` to O's type;
-its sum is taken before. Sums of products are held to float32: that is what an H200 does (bench/results/h200/fp8.json).
+A number is its code's value (memory.NUMBERS) times its head's scale, so that the codes are
+exact. P is rounded to the codes' format times a power of two (at least 2^6 in e4m3, 2^8 in
+e5m2, as the templates document), or in `sim` to O's type; its sum is taken before. Sums of
+products have to be as exact as float32, as they are on an H200 (bench/results/h200/fp8.json).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from bench.correctness.independent.memory import (
 
 LARGEST = {name: float(np.nanmax(values)) for name, values in NUMBERS.items()}
 LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
-SINK = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}  # how far one key's score is above the others'
+SINK = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}  # one key's score above the others'
 KINDS = ("plain", "sharp", "offset", "ramp", "spikes", "huge", "codes", "heads", "zeros", "sink")
 
 __all__ = ["OUTPUTS", "arguments", "draw_cases", "images", "judged"]
@@ -45,14 +46,14 @@ __all__ = ["OUTPUTS", "arguments", "draw_cases", "images", "judged"]
 def draw_cases(
     rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True
 ) -> list[Case]:
-    found = []
+    cases = []
     for sizes in drawn_sizes(rng, tiles):
         tensors = places(rng, sizes, compiled, compiled["format"], 16, offsets)
         heads, kv_heads = (sizes["B"], sizes["H"]), (sizes["B"], sizes["H_kv"])
         scales = {
             f"{name}_scale": packed("float32", heads if name == "q" else kv_heads) for name in "qkv"
         }
-        found.append(
+        cases.append(
             {
                 **sizes,
                 "D": compiled["D"],
@@ -64,7 +65,7 @@ def draw_cases(
                 "tensors": {**tensors, **scales},
             }
         )
-    return found
+    return cases
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
@@ -82,15 +83,15 @@ def arguments(case: Case) -> list[tuple[str, Any]]:
 
 def images(case: Case) -> Images:
     rng, form = np.random.default_rng(case["seed"]), case["format"]
-    found = {}
-    for name, tensor in zip("qkv", shaped(case, rng)):
+    values = {}
+    for name, tensor in zip("qkv", shaped(case, rng), strict=True):
         codes, scales = (
             any_codes(rng, tensor.shape, form)
             if case["kind"] == "codes"
             else quantised(rng, tensor, form)
         )
-        found |= {name: codes, f"{name}_scale": scales}
-    return filled(case, found)
+        values |= {name: codes, f"{name}_scale": scales}
+    return filled(case, values)
 
 
 def shaped(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
@@ -103,9 +104,8 @@ def shaped(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
     elif case["kind"] == "zeros":  # whole heads of q, of k, of v
         for tensor in (q, k, v):
             tensor[rng.random(tensor.shape[:2]) < 0.4] = 0.0
-    elif (
-        case["kind"] == "sink" and case["S_kv"]
-    ):  # one key takes nearly all and has no value: O is of small weights
+    elif case["kind"] == "sink" and case["S_kv"]:
+        # One key has nearly all the weight and V = 0 there: O is a sum over small weights.
         key = int(rng.integers(0, case["S_kv"]))
         q[..., 0], k[..., 0] = 1.0, 0.0
         k[:, :, key] = 0.0
@@ -117,7 +117,7 @@ def shaped(case: Case, rng: np.random.Generator) -> list[np.ndarray]:
 def quantised(
     rng: np.random.Generator, tensor: np.ndarray, form: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A head's largest number becomes a drawn share of the format's largest; a head of zeros has scale 1."""
+    """Codes and scales: a head's largest number is a drawn share of the format's largest."""
     largest = np.abs(tensor).max(axis=(2, 3), initial=0.0)
     share = rng.uniform(0.25, 1.0, largest.shape)
     scales = (
@@ -131,7 +131,7 @@ def quantised(
 def any_codes(
     rng: np.random.Generator, shape: tuple[int, ...], form: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Every finite code as likely as any other; a head's numbers have a root mean square from 0.25 to 1."""
+    """Uniform finite codes; a head's numbers have a root mean square from 0.25 to 1."""
     known = np.flatnonzero(np.isfinite(NUMBERS[form]))
     size = np.sqrt(np.mean(NUMBERS[form][known] ** 2))
     return rng.choice(known, shape).astype(np.uint8), rng.uniform(0.25, 1.0, shape[:2]) / size

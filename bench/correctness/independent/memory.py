@@ -1,8 +1,8 @@
-"""Types and memory as the independent checker knows them: written from the formats' definitions, apart from all that it checks.
+"""The independent checker's types and memory, written from the formats' definitions alone.
 
-A tensor lies in an image of its own, at an offset and strides that were drawn (in elements). Every element of an image that is
-none of the tensor's is a marker that no computation gives. A case holds its tensors' places as plain data:
-{"type", "shape", "strides", "offset", "elements"} by name.
+Each tensor lies in its own image, at a random offset and with random strides (in elements).
+Elements of an image outside the tensor hold a marker that no computation gives. A case holds
+its tensors' places as plain data: {"type", "shape", "strides", "offset", "elements"} by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Case = dict[str, Any]
 Place = dict[str, Any]
 Images = dict[str, np.ndarray]
 
-# How elements are stored, and the marker: a NaN; of 8-bit codes a NaN of e4m3 and e5m2, and sim's largest number.
+# The stored type of elements, and the marker: a NaN of every format but sim, and sim's largest.
 STORED = {
     "fp16": (np.uint16, 0x7E5B),
     "bf16": (np.uint16, 0x7FDB),
@@ -26,15 +26,15 @@ STORED = {
     "e4m3": (np.uint8, 0xFF),
     "e5m2": (np.uint8, 0xFF),
 }
-# Rounding to nearest: the largest relative error, and the largest absolute one below the smallest normal number. bf16 has
-# float32's exponents, and what makes float32 may flush what is below its normal numbers.
+# Rounding to nearest: the largest relative error, and the largest absolute error below the smallest
+# normal number. bf16 has float32's exponents, and float32 operations may flush subnormal numbers.
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 TINY = {"fp16": 2.0**-25, "bf16": 2.0**-126, "e4m3": 2.0**-10, "e5m2": 2.0**-17}
 STEP = 2.0**-23  # of float32; twice what one rounding loses
 
 
 def eight_bits(exponent_bits: int, fraction_bits: int, last_finite: int) -> np.ndarray:
-    """What the 256 codes of an 8-bit floating-point format stand for (OCP OFP8, section 5); NaN past the last finite one."""
+    """The values of an 8-bit format's 256 codes (OCP OFP8, section 5), NaN past the last finite."""
     code, bias = np.arange(256), 2 ** (exponent_bits - 1) - 1
     exponent, fraction = (
         (code & 0x7F) >> fraction_bits,
@@ -54,7 +54,7 @@ NUMBERS = {
 
 
 def encoded(values: np.ndarray, type_: str) -> np.ndarray:
-    """float64 -> bits of the type, rounded to nearest; of an 8-bit type to the code beside it that is nearer."""
+    """float64 -> bits of the type, rounded to nearest; of an 8-bit type the nearest code."""
     if type_ == "fp16":
         return values.astype(np.float16).view(np.uint16)
     if type_ == "float32":
@@ -63,9 +63,8 @@ def encoded(values: np.ndarray, type_: str) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     numbers = NUMBERS[type_]
-    codes = np.argsort(numbers, kind="stable")[
-        : np.isfinite(numbers).sum()
-    ]  # NaN is sorted to the end
+    # NaN is sorted to the end.
+    codes = np.argsort(numbers, kind="stable")[: np.isfinite(numbers).sum()]
     ladder = numbers[codes]
     above = np.clip(np.searchsorted(ladder, values), 1, len(ladder) - 1)
     return codes[
@@ -101,9 +100,15 @@ def packed(type_: str, shape: tuple[int, ...]) -> Place:
 def drawn_rows(
     rng: np.random.Generator, type_: str, shape: tuple[int, int, int, int], unit: int, offsets: bool
 ) -> Place:
-    """A tensor [batch, heads, rows, columns], by heads or by rows in memory; strides and the offset are multiples of `unit`."""
+    """A tensor [batch, heads, rows, columns] with random strides, by heads or by rows in memory.
+
+    Strides and the offset are multiples of `unit`.
+    """
     batches, heads, rows, columns = shape
-    gap = lambda: unit * int(rng.integers(0, 4))
+
+    def gap() -> int:
+        return unit * int(rng.integers(0, 4))
+
     row = columns + gap()
     if rng.integers(0, 2):
         head = row * max(rows, 1) + gap()
@@ -135,13 +140,13 @@ def elements(image: np.ndarray, place: Place) -> np.ndarray:
 
 
 def numbers(image: np.ndarray, place: Place) -> np.ndarray:
-    """What they stand for: float64."""
+    """The tensor's values as float64."""
     return decoded(np.ascontiguousarray(elements(image, place)), place["type"])
 
 
 def filled(case: Case, values: Mapping[str, np.ndarray]) -> Images:
-    """All images of a case as a kernel finds them; `values` are what the inputs' elements shall hold, codes as they are."""
-    found = {}
+    """All images of a case before a run; `values` are the inputs' elements, or their codes."""
+    images = {}
     for name, place in case["tensors"].items():
         image = marked(place)
         if name in values and values[name].size:
@@ -149,12 +154,12 @@ def filled(case: Case, values: Mapping[str, np.ndarray]) -> Images:
             elements(image, place)[...] = (
                 given if given.dtype == np.uint8 else encoded(given, place["type"])
             )
-        found[name] = image
-    return found
+        images[name] = image
+    return images
 
 
 def touched(case: Case, before: Images, after: Images, outputs: tuple[str, ...]) -> str:
-    """What was written that is no output; empty when nothing was."""
+    """A write outside the outputs; empty if there was none."""
     for name, place in case["tensors"].items():
         left = after[name].copy()
         if name in outputs and math.prod(place["shape"]):
@@ -169,18 +174,22 @@ def touched(case: Case, before: Images, after: Images, outputs: tuple[str, ...])
 # ---- the judgement of one output ----
 
 
-def beyond(name: str, values: np.ndarray, right: np.ndarray, bound: np.ndarray) -> str:
-    """How many elements are further from what is right than their bound; empty when none is. Infinities have to be equal."""
-    finite = np.isfinite(right)
-    error = np.abs(np.where(finite, values, 0.0) - np.where(finite, right, 0.0))
-    inside = np.where(finite, error <= bound, values == right)  # NaN is never inside
+def beyond(name: str, values: np.ndarray, reference: np.ndarray, bound: np.ndarray) -> str:
+    """How many elements exceed their bound; empty if none. Infinities must be equal."""
+    finite = np.isfinite(reference)
+    error = np.abs(np.where(finite, values, 0.0) - np.where(finite, reference, 0.0))
+    inside = np.where(finite, error <= bound, values == reference)  # NaN is never inside
     if inside.all():
         return ""
     worst = np.where(inside | ~np.isfinite(error), 0.0, error / (bound + 1e-300)).max()
-    return f"{(~inside).sum()} of {values.size} elements of {name} are beyond their bound, up to {worst:.3g} times"
+    count = (~inside).sum()
+    return (
+        f"{count} of {values.size} elements of {name} are beyond their bound, "
+        f"up to {worst:.3g} times"
+    )
 
 
-def mean_ratio(values: np.ndarray, right: np.ndarray, variance: np.ndarray) -> float:
-    """The root mean square error over what independent roundings give; 0 where they give nothing."""
+def mean_ratio(values: np.ndarray, reference: np.ndarray, variance: np.ndarray) -> float:
+    """The root mean square error over that of independent roundings; 0 where they have none."""
     expected = float(variance.sum())
-    return math.sqrt(float(((values - right) ** 2).sum()) / expected) if expected > 0.0 else 0.0
+    return math.sqrt(float(((values - reference) ** 2).sum()) / expected) if expected > 0.0 else 0.0

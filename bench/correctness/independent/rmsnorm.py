@@ -1,8 +1,10 @@
-"""RMSNorm after a residual add, judged apart: h = x + residual, y = h / sqrt(mean(h^2) + eps) * weight.
+"""RMSNorm after a residual add: h = x + residual, y = h / sqrt(mean(h^2) + eps) * weight.
 
-h is the one number that may come out: the nearest to x + residual, up to float32's own rounding before it. y may be made of h as
-it is or as it was rounded, in the sum as in the product: four values, and y has to lie in their hull, widened by what float32 loses
-and by two roundings (many models round h / root before they multiply it by the weight). In the mean, as independent roundings.
+h has one correct value: the nearest to x + residual, up to float32's rounding before it. y may
+use h before or after it was rounded, in the sum and in the product. These are four values, and
+y has to lie in their hull, widened by float32's errors and by two roundings (many models round
+h / root before they multiply it by the weight). The mean error is bounded as that of
+independent roundings.
 """
 
 from __future__ import annotations
@@ -41,8 +43,13 @@ def draw_cases(
 ) -> list[Case]:
     """Sizes around a candidate's own edges, and some anywhere; rows of whole vectors and others."""
     rows, columns, kept = (tiles[name] for name in ("tile_rows", "tile_columns", "kept_columns"))
-    some = lambda low, high: int(rng.integers(low, max(high, low + 1)))
-    whole = lambda low, high: 8 * some(-(-low // 8), high // 8)
+
+    def some(low: int, high: int) -> int:
+        return int(rng.integers(low, max(high, low + 1)))
+
+    def whole(low: int, high: int) -> int:
+        return 8 * some(-(-low // 8), high // 8)
+
     sizes = [
         (rows + some(1, 4), columns + whole(8, 64)),
         (max(2 * rows - 1, 1), max(columns - 1, 1)),
@@ -69,19 +76,19 @@ def draw_cases(
 
 
 def places(rng: np.random.Generator, m: int, n: int, type_: str, offsets: bool) -> dict[str, Any]:
-    """Rows that follow each other at once, or each tensor's at strides of its own, which are multiples of 8."""
-    at_once, found = bool(rng.integers(0, 2)), {}
+    """Contiguous rows in all tensors, or each tensor's own stride, a multiple of 8."""
+    contiguous, drawn = bool(rng.integers(0, 2)), {}
     for name in ("x", "residual", "h", "y"):
-        stride = n if at_once else 8 * (-(-n // 8) + int(rng.integers(0, 4)))
+        stride = n if contiguous else 8 * (-(-n // 8) + int(rng.integers(0, 4)))
         offset = 8 * int(rng.integers(0, 5)) if offsets else 0
-        found[name] = {
+        drawn[name] = {
             "type": type_,
             "shape": (m, n),
             "strides": (stride, 1),
             "offset": offset,
             "elements": offset + m * stride + 64,
         }
-    return {**found, "weight": packed(type_, (n,))}
+    return {**drawn, "weight": packed(type_, (n,))}
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
@@ -106,14 +113,14 @@ def images(case: Case) -> Images:
     )
     if kind == "offset":
         x += 3.0
-    elif kind == "small":  # eps is most of what is under the root, or little of it
+    elif kind == "small":  # eps dominates under the root, or does not
         x *= 1e-4 * 30.0 ** rng.random((shape[0], 1))
         residual *= 1e-4
     elif kind == "spike":
         x[np.arange(shape[0]), rng.integers(0, shape[1], shape[0])] = 500.0
     elif kind == "rows":
-        for tensor in (x, residual):
-            tensor *= 50.0 ** (np.arange(shape[0]) % 3 - 1.0)[:, None]
+        factor = 50.0 ** (np.arange(shape[0]) % 3 - 1.0)[:, None]
+        x, residual = x * factor, residual * factor
     elif kind == "columns":
         weight *= 40.0 ** rng.integers(-1, 2, shape[1]) * rng.choice([-1.0, 1.0], shape[1])
     elif kind == "blank":
@@ -121,24 +128,24 @@ def images(case: Case) -> Images:
         residual[(x == 0.0).all(axis=1)] = 0.0
     elif kind == "huge":  # sums beyond fp16's 65504 but for the tensors themselves
         x, residual = 12_000.0 * np.tanh(x), 12_000.0 * np.tanh(residual)
-    elif kind == "near":  # what is left where two large numbers meet
+    elif kind == "near":  # cancellation
         x *= 100.0
         residual = residual * 0.5 - x
     return filled(case, {"x": x, "residual": residual, "weight": weight})
 
 
-# ---- the definition, and what may differ ----
+# ---- the definition, and its bounds ----
 
 
 def expected(
     case: Case, x: np.ndarray, residual: np.ndarray, weight: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """h and the middle of what y may be, with bounds, and the variance of y."""
+    """h and the middle of the correct values of y, with bounds, and the variance of y."""
     type_, n = case["dtype"], case["N"]
     h = x + residual
     kept = decoded(encoded(h, type_), type_)
-    roots = [1.0 / np.sqrt((one * one).sum(axis=1, keepdims=True) / n + EPS) for one in (h, kept)]
-    values = np.stack([one * root * weight for one in (h, kept) for root in roots])
+    roots = [1.0 / np.sqrt((v * v).sum(axis=1, keepdims=True) / n + EPS) for v in (h, kept)]
+    values = np.stack([v * root * weight for v in (h, kept) for root in roots])
     low, high = values.min(axis=0), values.max(axis=0)
     size = np.abs(values).max(axis=0)
     of_float = (0.5 * n + 16) * STEP / 2  # half of the sum's error, the root, products
@@ -167,21 +174,19 @@ def expected(
 
 
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
-    """(why it is wrong, empty when right; root mean square error of y over what roundings give)."""
+    """Why the output is wrong, empty if correct; rms error of y over the expected one."""
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
-    right = expected(
+    reference = expected(
         case,
         *(numbers(before[name], case["tensors"][name]) for name in ("x", "residual", "weight")),
     )
     h, y = (numbers(after[name], case["tensors"][name]) for name in OUTPUTS)
-    if why := beyond("h", h, right["h"], right["h_bound"]) or beyond(
-        "y", y, right["y"], right["bound"]
+    if why := beyond("h", h, reference["h"], reference["h_bound"]) or beyond(
+        "y", y, reference["y"], reference["bound"]
     ):
         return why, np.inf
-    ratio = mean_ratio(y, right["y"], right["variance"])
-    return (
-        f"the root mean square error of y is {ratio:.2f} times what roundings give"
-        if ratio > RMS_FACTOR
-        else ""
-    ), ratio
+    ratio = mean_ratio(y, reference["y"], reference["variance"])
+    if ratio > RMS_FACTOR:
+        return f"the root mean square error of y is {ratio:.2f} times the expected one", ratio
+    return "", ratio
