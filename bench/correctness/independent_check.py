@@ -27,7 +27,7 @@ from bench.command_line import script_parser
 from bench.correctness.independent import CHECKERS
 from bench.correctness.independent_judging import judge_all
 from bench.correctness.independent_works import PLANTED, Work, drawn, outcome
-from bench.results import Row, write_result
+from bench.results import Row, finite, write_result
 from bench.session import Session, open_session
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec
@@ -107,7 +107,7 @@ def work_row(work: Work, template: str) -> Row:
         "gate": work.gate,
         "safety": work.safety,
         "checker": work.checker,
-        "ratio": work.ratio,
+        "ratio": finite(work.ratio),
     }
 
 

@@ -6,8 +6,8 @@ It imports nothing of greenfast or of the kernel's reference.py. Both bounds dif
   of each p_j in the numerator and f_j in the denominator,
   |O' - O| <= sum_j w_j e_j |v_j| + |O| sum_j w_j f_j, where w_j = p_j / sum p. e_j consists of the
   rounding of P, the float32 error of this score (by its own sum of |q k|, not the row's
-  largest) and the exponential's error. f_j is the same, without the rounding where P is summed before it. The
-  errors of float32 sums and the rounding of O are added.
+  largest) and the exponential's error. f_j is the same, without the rounding where P is summed
+  before it. The errors of float32 sums and the rounding of O are added.
 - In the mean: roundings are independent and uniform, so their variances add up. The root mean
   square error of a whole tensor may be at most twice the sum's root.
 """
