@@ -39,7 +39,7 @@ CANNOT_START = (
         "No module named 'cupy",
         "cupy_missing",
         "needs CuPy, which is not installed",
-        "install the extra `cuda13` or `cuda12`, as your driver is",
+        "install the extra that suits your driver, `cuda13` or `cuda12`",
     ),
     (
         "InsufficientDriver",
@@ -54,13 +54,13 @@ CANNOT_START = (
         "MemoryAllocation",
         "gpu_memory",
         "has not enough free memory for a context",
-        "end what else uses it",
+        "end other processes that use it",
     ),
     (
         "out of memory",
         "gpu_memory",
         "has not enough free memory for a context",
-        "end what else uses it",
+        "end other processes that use it",
     ),
     (
         "DevicesUnavailable",
@@ -111,7 +111,7 @@ def failure_of(target: str, arch: str, problem: Problem, reply: Mapping[str, Any
         raise Fault(
             f"{target} has too little free memory: {message}",
             code="gpu_memory",
-            mend="end what else uses it",
+            mend="end other processes that use it",
         )
     if code in REASONS:
         return Failure(REASONS[code], message)
