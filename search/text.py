@@ -14,7 +14,10 @@ HIDDEN_CATEGORIES = (
 
 
 def visible(text: object) -> str:
-    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
+    """`text` with an escape for every character that a terminal might obey.
+
+    Line feeds and tabs stay.
+    """
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
