@@ -37,7 +37,7 @@ from greenfast.search.loop.scope import scope_of
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
-from greenfast.search.targets.base import Target
+from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Trial
 
@@ -180,18 +180,9 @@ class Services:
         kernel = files.kernel(plan.kernel)
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
-        if check_target_name(plan.target)[0] != "replay":  # which compiles nothing
+        if isinstance(target, Runner):  # a recording compiles nothing
             self.toolchain.require_right()
-        measuring = (
-            {
-                "checker": self.target(
-                    f"emulator:{like(target.device).name}", include_dirs=files.include_dirs
-                ),
-                "compare_peers": compare_peers,
-            }
-            if target.measures
-            else {}
-        )
+        measures = target.measures
         return EvaluationContext(
             kernel,
             workloads[0].compile_time(kernel),
@@ -201,9 +192,15 @@ class Services:
             files.include_dirs,
             plan.limits,
             plan.seed,
+            checker=self._checker(target, files.include_dirs) if measures else None,
+            compare_peers=compare_peers if measures else None,
             closing_checks=todays_checks(self.catalogue, kernel),
-            **measuring,
         )
+
+    def _checker(self, target: Target, include_dirs: tuple[Path, ...]) -> Runner:
+        """The emulator of the GPU that is most like the target's."""
+        name = f"emulator:{like(target.device).name}"
+        return runner(self.target(name, include_dirs=include_dirs))
 
     def search_run(
         self,

@@ -1,9 +1,9 @@
 """Domain values as versioned JSON, `{"schema": 1, ...}`, and back without a difference.
 
-A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields
-that a stored record does not have yet take their defaults, so records outlive additions; anything else that
-this version does not know is refused. JSON has no NaN and no infinities: stored, each is an object that no text can
-be mistaken for, `{"float": "nan"}`; shown, it is one of the strings `NaN`, `Infinity` and `-Infinity`.
+A dataclass is an object with its class's name as `type`; fields are read back by their annotations.
+Fields that an old record lacks take their defaults, so records outlive additions. Any other unknown
+content is refused. JSON has no NaN and no infinities: stored, each is an object that no text can be
+mistaken for, `{"float": "nan"}`; shown, it is one of the strings `NaN`, `Infinity` and `-Infinity`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,25 @@ from greenfast.search.verdict import (
     CheckEvidence,
     CorrectnessEvidence,
     Evidence,
+    Failed,
     GateResult,
     LineCost,
+    Outcome,
+    Passed,
     PerformanceEvidence,
+    Reason,
     Rejected,
+    Skipped,
+    Unavailable,
     Verdict,
 )
 
 SCHEMA = 1
+STORED_RESULT = "GateResult"
+REQUIRED_RESULT_KEYS = {"type", "gate", "outcome", "sentence"}
+RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
+M = TypeVar("M", bound=Enum)
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -46,7 +56,8 @@ def plan_json(plan: SearchPlan) -> str:
 
 
 def plan_of(document: str) -> SearchPlan:
-    return _read(SearchPlan, _content(document, "plan"))
+    plan: SearchPlan = _read(SearchPlan, _content(document, "plan"))
+    return plan
 
 
 def candidate_json(candidate: Candidate) -> str:
@@ -54,9 +65,9 @@ def candidate_json(candidate: Candidate) -> str:
 
 
 def candidate_of(document: str) -> Candidate:
-    candidate = _read(Candidate, _content(document, "candidate"))
+    candidate: Candidate = _read(Candidate, _content(document, "candidate"))
     if candidate.origin.kind is OriginKind.MUTATED and not candidate.origin.parents:
-        # Before lineage was recorded, repaired candidates were stored as mutated ones without parents.
+        # Before lineage was recorded, repaired candidates were stored as mutated, no parents.
         return replace(candidate, origin=replace(candidate.origin, kind=OriginKind.REPAIRED))
     return candidate
 
@@ -66,7 +77,8 @@ def sampler_json(sampler: Mapping[str, Any]) -> str:
 
 
 def sampler_of(document: str) -> dict[str, Any]:
-    return _plain(_content(document, "sampler"))
+    sampler: dict[str, Any] = _plain(_content(document, "sampler"))
+    return sampler
 
 
 def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
@@ -84,21 +96,25 @@ def value_json(name: str, value: Any) -> str:
 
 
 def value_of(name: str, cls: type[T], document: str) -> T:
-    return _read(cls, _content(document, name))
+    value: T = _read(cls, _content(document, name))
+    return value
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
-    """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
+    """(the verdict, its details deflated).
+
+    Checks and counters by line take 90 KB a trial, and a single page needs them.
+    """
     details = Details(
         {
-            gate.gate: gate.evidence.checks
-            for gate in verdict.gates
-            if isinstance(gate.evidence, CorrectnessEvidence)
+            result.gate: result.evidence.checks
+            for result in verdict.gates
+            if isinstance(result.evidence, CorrectnessEvidence)
         },
         {
-            gate.gate: tuple(timing.lines for timing in gate.evidence.timings)
-            for gate in verdict.gates
-            if isinstance(gate.evidence, PerformanceEvidence)
+            result.gate: tuple(timing.lines for timing in result.evidence.timings)
+            for result in verdict.gates
+            if isinstance(result.evidence, PerformanceEvidence)
         },
         verdict.log if isinstance(verdict, Rejected) else "",
     )
@@ -110,8 +126,8 @@ def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
 
 
 def verdict_of(document: str, details: bytes | None = None) -> Verdict:
-    """The verdict; without `details`, evidence has no single checks and no lines, and a rejection no log."""
-    verdict = _read(Verdict, _content(document, "verdict"))
+    """The verdict; without `details` it lacks single checks, lines and a rejection's log."""
+    verdict: Verdict = _read(Verdict, _content(document, "verdict"))
     if details is None:
         return verdict
     try:
@@ -139,30 +155,35 @@ class Details:
 
 
 def _with_details(verdict: Verdict, details: Details) -> Verdict:
-    gates = tuple(replace(gate, evidence=_evidence(gate, details)) for gate in verdict.gates)
+    gates = tuple(_with_evidence(result, details) for result in verdict.gates)
     if isinstance(verdict, Rejected):
         return replace(verdict, gates=gates, log=details.log)
     return replace(verdict, gates=gates)
 
 
-def _evidence(result: GateResult, details: Details) -> Evidence:
+def _with_evidence(result: GateResult, details: Details) -> GateResult:
     evidence = result.evidence
     if isinstance(evidence, CorrectnessEvidence) and result.gate in details.checks:
-        return replace(evidence, checks=details.checks[result.gate])
+        return _with_new_evidence(result, replace(evidence, checks=details.checks[result.gate]))
     if isinstance(evidence, PerformanceEvidence):
         lines = details.lines.get(result.gate) or ((),) * len(evidence.timings)
-        return replace(
-            evidence,
-            timings=tuple(
-                replace(timing, lines=one)
-                for timing, one in zip(evidence.timings, lines, strict=True)
-            ),
+        timings = tuple(
+            replace(timing, lines=costs)
+            for timing, costs in zip(evidence.timings, lines, strict=True)
         )
-    return evidence
+        return _with_new_evidence(result, replace(evidence, timings=timings))
+    return result
+
+
+def _with_new_evidence(result: GateResult, evidence: Evidence) -> GateResult:
+    return result if isinstance(result, Skipped) else replace(result, evidence=evidence)
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
-    """Gate results by name, for people: no types, the evidence's fields flat, what is not finite by its name."""
+    """Gate results by name, for people.
+
+    Without types, with the evidence's fields flat, and with names for NaN and infinities.
+    """
     plain: dict[str, dict[str, Any]] = {}
     for gate in verdict.gates:
         evidence = _without_types(encode(gate.evidence)) or {}
@@ -173,7 +194,7 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
         plain[gate.gate] = {
             "outcome": gate.outcome.value,
             "sentence": storable(gate.sentence),
-            "reason": gate.reason.value if gate.reason else None,
+            "reason": gate.reason.value if isinstance(gate, Failed) else None,
             **evidence,
         }
     return plain
@@ -197,12 +218,14 @@ def encode(value: Any) -> Any:
         return value.value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
+    if isinstance(value, (Passed, Failed, Unavailable, Skipped)):
+        return _encode_result(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {"type": type(value).__name__}
+        stored: dict[str, Any] = {"type": type(value).__name__}
         for name in _names(type(value)):
-            one = getattr(value, name)
-            found[name] = one if _is_plain(one) else encode(one)
-        return found
+            field = getattr(value, name)
+            stored[name] = field if _is_plain(field) else encode(field)
+        return stored
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
@@ -220,15 +243,50 @@ def encode(value: Any) -> Any:
     )
 
 
+def _encode_result(result: GateResult) -> dict[str, Any]:
+    """Stored under the name and with the keys that it had before results were tagged by class."""
+    return {
+        "type": STORED_RESULT,
+        "gate": encode(result.gate),
+        "outcome": result.outcome.value,
+        "sentence": encode(result.sentence),
+        "evidence": encode(result.evidence),
+        "reason": result.reason.value if isinstance(result, Failed) else None,
+    }
+
+
+def _decode_result(value: Any) -> GateResult:
+    if not isinstance(value, dict) or value.get("type") != STORED_RESULT:
+        raise _unreadable(f"a {STORED_RESULT} was expected")
+    other = (value.keys() - RESULT_KEYS) | (REQUIRED_RESULT_KEYS - value.keys())
+    if other:
+        raise _unreadable(f"{STORED_RESULT} has other fields: {', '.join(sorted(other))}")
+    gate, sentence, reason = value["gate"], value["sentence"], value.get("reason")
+    evidence = decoder(Evidence | None)(value.get("evidence"))
+    outcome = _member(Outcome, value["outcome"])
+    if (outcome is Outcome.FAILED) != (reason is not None):
+        raise _unreadable("a failed gate has a reason, and only a failed one")
+    match outcome:
+        case Outcome.PASSED:
+            return Passed(gate, sentence, evidence)
+        case Outcome.FAILED:
+            return Failed(gate, sentence, _member(Reason, reason), evidence)
+        case Outcome.UNAVAILABLE:
+            return Unavailable(gate, sentence, evidence)
+    return Skipped(gate, sentence)
+
+
 @cache
 def decoder(hint: Any) -> Callable[[Any], Any]:
     """What turns JSON data back into the annotated type."""
+    if hint == GateResult:
+        return _decode_result
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments)
     if origin is tuple:
         return _tuple(arguments)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return lambda value: _member(hint, value)
@@ -257,13 +315,10 @@ def _dataclass(cls: type) -> Callable[[Any], Any]:
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
-    tagged = {
-        member.__name__: decoder(member) for member in members if dataclasses.is_dataclass(member)
-    }
+    classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
+    tagged = {cls.__name__: decoder(cls) for cls in classes}
     others = [
-        decoder(member)
-        for member in members
-        if member is not type(None) and not dataclasses.is_dataclass(member)
+        decoder(member) for member in members if member is not type(None) and member not in classes
     ]
 
     def decode(value: Any) -> Any:
@@ -286,7 +341,7 @@ def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     return lambda value: tuple([decode(item) for decode, item in zip(decoders, value, strict=True)])
 
 
-def _member(cls: type[Enum], value: Any) -> Enum:
+def _member(cls: type[M], value: Any) -> M:
     try:
         return cls(value)
     except ValueError:
@@ -317,12 +372,12 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 def _document(content: dict[str, Any]) -> str:
-    # ASCII only: a compiler's log may hold NULs and broken surrogates, which not every database takes.
+    # ASCII only: not every database takes the NULs and broken surrogates of a compiler's log.
     return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
 
 
 def _content(document: str, name: str, default: Any = None) -> Any:
-    """What stands there under `name`; a `default` is for what earlier versions did not store."""
+    """The document's content under `name`; `default` is for records of earlier versions."""
     try:
         found = json.loads(document)
     except ValueError as error:
@@ -335,7 +390,8 @@ def _content(document: str, name: str, default: Any = None) -> Any:
         raise _unreadable(f"it holds no {name}")
     if found["schema"] > SCHEMA:
         raise Fault(
-            f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",
+            f"a stored {name} has schema {found['schema']}, "
+            f"and this greenfast reads up to {SCHEMA}",
             code="record_newer",
             mend="use the greenfast that wrote it, or a newer one",
         )

@@ -9,6 +9,7 @@ from typing import Any
 from greenfast.db.convert import storable
 from greenfast.db.rows import Change
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     Faulted,
@@ -85,7 +86,7 @@ def _mean(times: Sequence[float]) -> float | None:
         return _finite(times[0])
     if not all(0 < time_ < math.inf for time_ in times):
         return None
-    return math.exp(sum(map(math.log, times)) / len(times))
+    return geometric_mean(times)
 
 
 def _ptxas(verdict: Verdict) -> dict[str, Any]:

@@ -1,8 +1,25 @@
-"""The rule that accepts a measured time: a pure function of stored samples, so that anybody can compute it again."""
+"""The rule that accepts a measured time, and the sentences that report it.
+
+The rule is a pure function of stored samples, so anybody can apply it again: the performance gate
+to a new measurement, a recording to an old one, a confirmation to several processes.
+"""
 
 from __future__ import annotations
 
-from greenfast.search.timing import Decision, Interval, block_log_ratios, combined, decide
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from greenfast.search.timing import (
+    LOOKS,
+    SCREEN_RATIO,
+    Decision,
+    Interval,
+    across_processes,
+    block_log_ratios,
+    combined,
+    decide,
+    geometric_mean,
+)
 from greenfast.search.verdict import Reason, Timing
 
 REASONS = {
@@ -20,8 +37,96 @@ WORDS = {
 }
 
 
+@dataclass(frozen=True)
+class Acceptance:
+    """The judgement on the times of one candidate over all workloads.
+
+    `reason` is None for a candidate that is faster by `min_gain`, and where nothing was compared.
+    """
+
+    reason: Reason | None
+    decision: Decision | None = None  # None: nothing was compared
+    ratio: float | None = None  # time / baseline's time; below 1 is faster
+    interval: tuple[float, float] | None = None  # of the ratio
+    blocks: int = 0  # of the workload that has the fewest
+    min_gain: float = 0.0  # required, as a share of the baseline's time
+    impossible: Timing | None = None  # shorter than its workload's physical bound
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether the blocks suffice for an interval; otherwise it is the range of the blocks."""
+        return self.blocks >= LOOKS[0]
+
+
+def accept(timings: tuple[Timing, ...], min_gain: float) -> Acceptance:
+    """Judge measured times, one or more. An impossible time is refused before it is compared."""
+    if (impossible := below_bound(timings)) is not None:
+        return Acceptance(Reason.IMPLAUSIBLE, impossible=impossible)
+    if not all(timing.baseline_samples for timing in timings):
+        return Acceptance(None)
+    decision, interval = measured_decision(timings)
+    low, ratio, high = interval.ratios
+    reason = REASONS.get(decision)
+    if decision is Decision.FASTER and ratio > 1 - min_gain:
+        reason = Reason.SAME
+    blocks = min(len(timing.samples) // 2 for timing in timings)
+    return Acceptance(reason, decision, ratio, (low, high), blocks, min_gain)
+
+
+def accept_processes(processes: Iterable[tuple[Timing, ...]]) -> tuple[Decision, Interval]:
+    """The decision over several fresh processes, each with the samples of all workloads."""
+    return across_processes([measured_decision(timings)[1] for timings in processes])
+
+
 def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
-    """The decision over all workloads, from their stored samples."""
+    """The decision over all workloads of one process, from their stored samples."""
     return decide(
         combined([block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings])
     )
+
+
+def acceptance_sentence(acceptance: Acceptance, device: str) -> str:
+    """The judgement for people, without the times themselves. `device` is a GPU's title."""
+    if acceptance.impossible is not None:
+        timing = acceptance.impossible
+        return (
+            f"{timing.workload} took {timing.time_median_us:.3f} us; its compulsory work takes "
+            f"{bound_of(timing):.3f} us at the peaks of {device}"
+        )
+    if acceptance.decision is None or acceptance.interval is None:
+        return (
+            "not compared: this is the baseline, which the others are compared with, or there is "
+            "no correct baseline"
+        )
+    low, high = acceptance.interval
+    ratio = f"{acceptance.ratio:.4f} of its time [{low:.4f}, {high:.4f}]"
+    words = WORDS[acceptance.decision]
+    if acceptance.decision is Decision.FASTER and acceptance.reason is not None:
+        return f"{words}, but by less than the required {acceptance.min_gain:.1%}: {ratio}"
+    if acceptance.decision is Decision.SLOWER and not acceptance.has_confidence:
+        return (
+            f"{words}: at least {SCREEN_RATIO:g} times its time in each of {acceptance.blocks} "
+            f"blocks, too few for an interval: {acceptance.ratio:.4f} of its time"
+        )
+    return f"{words}: {ratio}"
+
+
+def bound_of(timing: Timing) -> float:
+    """The least time in us that its workload can take on the device; 0: not known."""
+    return dict(timing.detail).get("floor_us", 0.0)
+
+
+def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
+    """The first time that no device of this kind can reach."""
+    return next((timing for timing in timings if timing.time_median_us < bound_of(timing)), None)
+
+
+def ratio_of_medians(timings: Sequence[Timing], others: Sequence[Timing]) -> float:
+    """Geometric mean over the workloads of time / other time; below 1: `timings` are shorter."""
+    other_us = {timing.workload: timing.time_median_us for timing in others}
+    return geometric_mean(timing.time_median_us / other_us[timing.workload] for timing in timings)
+
+
+def time_us_of(timings: Sequence[Timing]) -> float:
+    """Geometric mean over the workloads."""
+    return geometric_mean(timing.time_median_us for timing in timings)

@@ -14,7 +14,10 @@ HIDDEN_CATEGORIES = (
 
 
 def visible(text: object) -> str:
-    """`text` with every character that a terminal might obey written as an escape; line feeds and tabs stay."""
+    """`text` with an escape for every character that a terminal might obey.
+
+    Line feeds and tabs stay.
+    """
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES
@@ -31,6 +34,11 @@ def one_line(text: object) -> str:
 def file_line(file: str, line: int) -> str:
     """A place that editors and terminals open on a click."""
     return f"{file}:{line}"
+
+
+def last_line(text: str) -> str:
+    """The last words of a program that failed, for a message."""
+    return shortened(text.strip().rpartition("\n")[2])
 
 
 def shortened(text: str, limit: int = 300) -> str:

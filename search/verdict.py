@@ -1,11 +1,11 @@
-"""What is said of a candidate: evidence a gate, gate results, and four verdicts that exclude each other by type."""
+"""The judgement of a candidate: evidence, gate results, and one of four verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 
 class Outcome(StrEnum):
@@ -66,7 +66,7 @@ class TimeKind(StrEnum):
 
 @dataclass(frozen=True)
 class PtxasEvidence:
-    """What the assembler says of a cubin, and what follows for one SM of the device."""
+    """The assembler's figures for a cubin, and the occupancy of one SM that follows from them."""
 
     registers: int  # a thread, the largest entry
     spill_bytes: int  # stores and loads
@@ -117,9 +117,10 @@ class CorrectnessEvidence:
 
 @dataclass(frozen=True)
 class LineCost:
-    """What one line of a template does to memory, counted in a sample of blocks.
+    """The memory traffic of one line of a template, counted in a sample of blocks.
 
-    Source of the words: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes), shared-memory banks.
+    Source of the terms: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes),
+    shared-memory banks.
     """
 
     file: str  # as the author knows it: attention/wmma.cu.j2
@@ -169,14 +170,6 @@ class Timing:
     mode: str = ""  # how a measured time found the caches: "hot" | "cold"
 
 
-# The baseline's, for whoever is compared with it: the call waits while they are being taken. None: no baseline that is right.
-BaselineTimings = Callable[[], "tuple[Timing, ...] | None"]
-
-
-def no_baseline() -> None:
-    """There is nothing to compare with, or this is the baseline."""
-
-
 @dataclass(frozen=True)
 class PerformanceEvidence:
     timings: tuple[Timing, ...]
@@ -188,7 +181,7 @@ class PerformanceEvidence:
 
     @property
     def mode(self) -> str:
-        """How measured times found the caches: "hot", "cold", or of several workloads "hot and cold"."""
+        """The state of the caches: "hot", "cold", or of several workloads "hot and cold"."""
         return " and ".join(
             sorted({timing.mode for timing in self.timings if timing.mode}, reverse=True)
         )
@@ -213,9 +206,9 @@ FINDING_REASONS = {
 
 @dataclass(frozen=True)
 class SafetyFinding:
-    """One defect that a run of the candidate showed, whether or not its results were right.
+    """One defect that a run of the candidate showed, whether or not its results were correct.
 
-    `where` and `other_where` are lines of the author's file: of the access that shows it and of the other one.
+    `where` and `other_where` are the lines of both accesses in the author's file.
     """
 
     kind: str  # a key of FINDING_REASONS
@@ -254,39 +247,96 @@ class SafetyEvidence:
     looked_for: tuple[str, ...] = ()
 
 
-Evidence = PtxasEvidence | CorrectnessEvidence | PerformanceEvidence | SafetyEvidence | None
+Evidence = PtxasEvidence | CorrectnessEvidence | PerformanceEvidence | SafetyEvidence
+EVIDENCE: Mapping[str, type[Evidence]] = {
+    Stage.PTXAS: PtxasEvidence,
+    Stage.CORRECTNESS: CorrectnessEvidence,
+    Stage.PERFORMANCE: PerformanceEvidence,
+    Stage.SAFETY: SafetyEvidence,
+}  # in the order of the gates
+E = TypeVar("E", bound=Evidence, covariant=True)
+AnyEvidence = TypeVar("AnyEvidence", bound=Evidence)
 
 
 @dataclass(frozen=True)
-class GateResult:
+class Passed(Generic[E]):
+    """The gate found nothing wrong."""
+
+    outcome: ClassVar[Outcome] = Outcome.PASSED
+
     gate: str
-    outcome: Outcome
     sentence: str
-    evidence: Evidence = None
-    reason: Reason | None = None  # set exactly when failed
+    evidence: E | None = None
 
     def __post_init__(self) -> None:
-        if (self.outcome is Outcome.FAILED) != (self.reason is not None):
-            raise ValueError("a failed gate has a reason, and only a failed one")
+        _require_own_evidence(self.gate, self.evidence)
+
+
+@dataclass(frozen=True)
+class Failed(Generic[E]):
+    """The candidate's fault."""
+
+    outcome: ClassVar[Outcome] = Outcome.FAILED
+
+    gate: str
+    sentence: str
+    reason: Reason
+    evidence: E | None = None
+
+    def __post_init__(self) -> None:
+        _require_own_evidence(self.gate, self.evidence)
+
+
+@dataclass(frozen=True)
+class Unavailable(Generic[E]):
+    """The gate cannot judge here, for the reason in the sentence."""
+
+    outcome: ClassVar[Outcome] = Outcome.UNAVAILABLE
+
+    gate: str
+    sentence: str
+    evidence: E | None = None
+
+    def __post_init__(self) -> None:
+        _require_own_evidence(self.gate, self.evidence)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The gate was not reached, or deliberately left out."""
+
+    outcome: ClassVar[Outcome] = Outcome.SKIPPED
+    evidence: ClassVar[None] = None
+
+    gate: str
+    sentence: str
+
+
+GateResult = Passed[Evidence] | Failed[Evidence] | Unavailable[Evidence] | Skipped
+
+
+def _require_own_evidence(gate: str, evidence: Evidence | None) -> None:
+    if evidence is not None and not isinstance(evidence, EVIDENCE.get(gate, ())):
+        raise ValueError(f"a {type(evidence).__name__} is no evidence of gate {gate}")
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Right, safe, and measured faster than the baseline."""
+    """Correct, safe, and measured faster than the baseline."""
 
     gates: tuple[GateResult, ...]
 
 
 @dataclass(frozen=True)
 class Green:
-    """Right and safe as far as this target can tell; not measured here, or time was not asked for."""
+    """Correct and safe as far as this target can tell, but not shown to be faster here."""
 
     gates: tuple[GateResult, ...]
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """The candidate's fault, with the evidence up to the stage that said no."""
+    """The candidate's fault, with the evidence up to the stage that rejected it."""
 
     stage: Stage
     reason: Reason
@@ -297,7 +347,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Faulted:
-    """Our fault: retried, then reported as ours; no strategy hears of it."""
+    """Our fault: retried, then reported as ours; no strategy is told."""
 
     stage: Stage
     code: str
@@ -315,12 +365,26 @@ def verdict_name(verdict: Verdict) -> str:
 
 
 def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
-    return next((one for one in verdict.gates if one.gate == gate), None)
+    return next((result for result in verdict.gates if result.gate == gate), None)
+
+
+def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEvidence | None:
+    """The evidence of one type, and so of one gate; None where that gate left none."""
+    return next((result.evidence for result in results if isinstance(result.evidence, kind)), None)
 
 
 def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
-    found = gate_result(verdict, "performance")
-    return found.evidence if found and isinstance(found.evidence, PerformanceEvidence) else None
+    return evidence_of(verdict.gates, PerformanceEvidence)
+
+
+def rejection(before: Sequence[GateResult], failed: Failed[Evidence]) -> Rejected:
+    """The verdict after a failed gate; the gates behind it are skipped."""
+    behind = [
+        Skipped(gate, f"not reached: {failed.gate} failed")
+        for gate in map(str, list(EVIDENCE)[len(before) + 1 :])
+    ]
+    gates = (*before, failed, *behind)
+    return Rejected(Stage(failed.gate), failed.reason, failed.sentence, gates)
 
 
 @dataclass(frozen=True)

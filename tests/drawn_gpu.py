@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from greenfast.search.devices.facts import device
-from greenfast.search.targets.base import Execution, Failure, Target
+from greenfast.search.targets.base import Execution, Failure, Runner
 from greenfast.search.verdict import Reason, TimeKind, Timing
 
 NOISE = 0.003  # standard deviation of one time, relative
@@ -18,7 +18,7 @@ def law_us(source_digest: str) -> float:
     return 10.0 + 0.5 * (int(source_digest[:8], 16) % 8)
 
 
-class DrawnGpu(Target):
+class DrawnGpu(Runner):
     """`wrong` sources give zeros, `broken` ones end in an illegal address, `lost` ones in a fault of ours."""
 
     name = "cuda:0"

@@ -17,19 +17,22 @@ from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
     CorrectnessEvidence,
+    Failed,
     Faulted,
     GateResult,
     Green,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     PtxasEvidence,
     Reason,
     Rejected,
     SafetyEvidence,
+    Skipped,
     Stage,
     TimeKind,
     Timing,
     Trial,
+    Unavailable,
     Verdict,
 )
 
@@ -117,26 +120,23 @@ def gates(
     number: int = 0, time_us: float = 100.0, checks: int = 4, measured: bool = False
 ) -> tuple[GateResult, ...]:
     kind = TimeKind.MEASURED if measured else TimeKind.MODELLED
-    outcome = Outcome.PASSED if measured else Outcome.UNAVAILABLE
+    result = Passed if measured else Unavailable
     detail = (("issue_us", 1.5), ("hbm_us", 0.25))
     return (
-        GateResult(
+        Passed(
             "ptxas",
-            Outcome.PASSED,
             "96 registers",
             PtxasEvidence(
                 96 + number % 7, 0, 0, 1024, 2048 + 16 * (number % 11), 128, 5, 0.3125, "registers"
             ),
         ),
-        GateResult(
+        Passed(
             "correctness",
-            Outcome.PASSED,
             "within both bounds",
             CorrectnessEvidence(tuple(check(one) for one in range(checks))),
         ),
-        GateResult(
+        result(
             "performance",
-            outcome,
             f"{kind}: {time_us} us",
             PerformanceEvidence(
                 (Timing("mission", time_us, kind, "tensor cores", detail, "a note"),),
@@ -144,7 +144,7 @@ def gates(
                 1.25,
             ),
         ),
-        GateResult("safety", outcome, "nothing is claimed", SafetyEvidence(("a", "b"))),
+        result("safety", "nothing is claimed", SafetyEvidence(("a", "b"))),
     )
 
 
@@ -164,8 +164,8 @@ def rejected(
     if stage not in names:
         return Rejected(stage, reason, f"{stage} said no", log=log)
     at = names.index(stage)
-    failed = GateResult(stage, Outcome.FAILED, f"{stage} said no", gates()[at].evidence, reason)
-    skipped = tuple(GateResult(name, Outcome.SKIPPED, "not reached") for name in names[at + 1 :])
+    failed = Failed(stage, f"{stage} said no", reason, gates()[at].evidence)
+    skipped = tuple(Skipped(name, "not reached") for name in names[at + 1 :])
     return Rejected(stage, reason, f"{stage} said no", (*gates()[:at], failed, *skipped), log)
 
 

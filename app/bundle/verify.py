@@ -21,18 +21,17 @@ from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
 from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.template_text import Line
-from greenfast.search.loop.confirmation import BASELINE
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.confirmation import BASELINE, timed_in_turns
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import check_target_name
-from greenfast.search.targets.base import Failure, Rival
+from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import gpu_count
 from greenfast.search.timing import (
     NOISY_HALF_WIDTH,
@@ -41,8 +40,7 @@ from greenfast.search.timing import (
     mean_of_processes,
     median_interval,
 )
-from greenfast.search.toolchain import CompileFailed
-from greenfast.search.verdict import GateResult, Outcome, TimeKind, Timing
+from greenfast.search.verdict import Failed, GateResult, Passed, Rejected, TimeKind, Timing
 
 PROCESSES = 3
 LARGEST_SEED = 2**31 - 1
@@ -191,7 +189,11 @@ def _rechecked(
     subject = _subject(context, bundle.launch, bundle.text("kernel.cu"))
     if isinstance(subject, Item):
         return [subject]
-    spent = f"{subject.cubin.compile_s:.2f} s" if subject.cubin.compile_s else "from the cache"
+    spent = (
+        f"{subject.machine_code.compile_s:.2f} s"
+        if subject.machine_code.compile_s
+        else "from the cache"
+    )
     items = [
         Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")
     ]
@@ -211,7 +213,7 @@ def _rechecked(
     return [*items, _time_item(context, bundle, subject)]
 
 
-def _subject(context: EvaluationContext, launch: dict[str, Any], text: str) -> Subject | Item:
+def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
     """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
     template = context.kernel.template(str(launch["template"]))
     candidate = Candidate(
@@ -223,7 +225,7 @@ def _subject(context: EvaluationContext, launch: dict[str, Any], text: str) -> S
     source = _as_text(text, tuple(dict.fromkeys(one.entry for one in template.launches)))
     if not context.target.measures:
         rendered = context.render(candidate)
-        if getattr(rendered, "digest", "") != source.digest:
+        if not isinstance(rendered, RenderedSource) or rendered.digest != source.digest:
             return Item(
                 "compile",
                 Finding.CANNOT_TELL,
@@ -231,12 +233,12 @@ def _subject(context: EvaluationContext, launch: dict[str, Any], text: str) -> S
                 "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it",
             )
         source = rendered
-    cubin = context.toolchain.compile(source, context.target.device.arch)
-    if isinstance(cubin, CompileFailed):
+    subject = prepare(candidate, context, source)
+    if isinstance(subject, Rejected):
         return Item(
-            "compile", Finding.DISAGREES, f"kernel.cu does not compile here: {cubin.sentence}"
+            "compile", Finding.DISAGREES, f"kernel.cu does not compile here: {subject.sentence}"
         )
-    return context.subject(candidate, source, cubin)
+    return subject
 
 
 def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
@@ -245,9 +247,13 @@ def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
 
 
 def _item(result: GateResult) -> Item:
-    finding = {Outcome.PASSED: Finding.AGREES, Outcome.FAILED: Finding.DISAGREES}.get(
-        result.outcome, Finding.NOT_RECHECKED
-    )
+    match result:
+        case Passed():
+            finding = Finding.AGREES
+        case Failed():
+            finding = Finding.DISAGREES
+        case _:
+            finding = Finding.NOT_RECHECKED
     return Item(result.gate, finding, result.sentence)
 
 
@@ -326,14 +332,7 @@ def _timings(found: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, .
 
 def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, ...] | Failure:
     subject.target.fresh()
-    one, other = replace(subject, seed=seed), replace(rival, seed=seed)
-    return one.target.measure(
-        one.program,
-        one.cubin,
-        timed_problems(one),
-        Rival(other.program, timed_problems(other), to_the_end=True),
-        lambda execution: left_wrong(one, execution),
-    )
+    return timed_in_turns(subject.with_seed(seed), rival.with_seed(seed))
 
 
 def compare_times(

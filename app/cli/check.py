@@ -29,7 +29,7 @@ from greenfast.app.wiring import Services
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import DEFAULT_TARGET
-from greenfast.search.text import visible
+from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
@@ -158,7 +158,7 @@ def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
         if where is None or where[0] not in outcome.files:
             continue
         lines = outcome.files[where[0]].read_text("utf-8", "replace").splitlines()
-        yield f"   {where[0]}:{where[1]} {word}"
+        yield f"   {file_line(*where)} {word}"
         first, last = max(1, where[1] - LINES_AROUND), min(len(lines), where[1] + LINES_AROUND)
         for number in range(first, last + 1):
             yield f"   {'>' if number == where[1] else ' '} {number:5d} | {lines[number - 1]}"
@@ -188,7 +188,7 @@ def _cost_row(one: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
     path = outcome.files.get(one.file)
     lines = path.read_text("utf-8", "replace").splitlines() if path else []
     text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else one.file
-    line = f"{one.file.rpartition('/')[2]}:{one.line}" if len(outcome.files) > 1 else one.line
+    line = file_line(one.file.rpartition("/")[2], one.line) if len(outcome.files) > 1 else one.line
     return (
         line,
         one.kind.partition("_")[2],

@@ -13,12 +13,15 @@ from greenfast.search.diagnose.brought import read_brought, shown_name
 from greenfast.search.diagnose.check import CheckReport, check_brought, check_program
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.render import RenderedSource, RenderFailed
+from greenfast.search.render import RenderedSource
+from greenfast.search.targets.base import runner
 from greenfast.search.toolchain import CompileFailed
+from greenfast.search.verdict import Rejected
 
 DOES_NOT_COMPILE_HERE = "emulator_unsupported"
 
@@ -50,12 +53,10 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     )
     context = services.context(plan)
     candidate = requested_candidate(context, template, request)
-    source = context.render(candidate)
-    if isinstance(source, RenderFailed):
-        place = f"{source.line.file}:{source.line.number}: " if source.line else ""
-        raise SpecError(place + source.message, code="render_error")
-    _refuse_assembly(source, f"template {template.name}")
-    subject = context.subject(candidate, source, None)
+    subject = prepare(candidate, context, with_cubin=False)
+    if isinstance(subject, Rejected):
+        raise SpecError(subject.sentence, code=subject.reason.value)
+    _refuse_assembly(subject.source, f"template {template.name}")
     case = workload_case(context.workloads[0], plan.seed)
     counted = problem(
         kernel, template, subject.point, case, answer(kernel, case), optional_outputs=False
@@ -63,8 +64,8 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     report = _compiled(
         services,
         context.target.device.arch,
-        source,
-        lambda: check_program(context.target, subject.program, checked_problems(subject), counted),
+        subject.source,
+        lambda: check_program(subject.target, subject.program, checked_problems(subject), counted),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {setting}" for setting in request.settings)
@@ -79,7 +80,7 @@ def check_file(
     seed: int | None,
 ) -> CheckOutcome:
     """A person's own kernel, launched as `launch_file` says."""
-    target = services.target(target_name or DEFAULT_TARGET)
+    target = runner(services.target(target_name or DEFAULT_TARGET))
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
     _refuse_assembly(brought.source, str(cuda_file))
     report = _compiled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.gates import GATES
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import Evaluated, EvaluationContext, evaluate, timings_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan, SearchRequest
 from greenfast.search.loop.run import baseline_candidate
 from greenfast.search.space.candidate import (
@@ -24,12 +23,14 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
+from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
+    Failed,
     Faulted,
     GateResult,
-    Outcome,
     Rejected,
+    Skipped,
     Verdict,
     gate_result,
     performance_of,
@@ -97,19 +98,15 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
 
 
 def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: Verdict) -> str:
-    found = gate_result(verdict, "correctness")
+    result = gate_result(verdict, "correctness")
     if (
         not isinstance(verdict, Rejected)
-        or found is None
-        or found.outcome is not Outcome.FAILED
+        or not isinstance(result, Failed)
         or plan.target.startswith("replay:")
     ):
         return ""
-    case = (
-        next((check.workload for check in found.evidence.checks if not check.passed), "")
-        if found.evidence
-        else ""
-    )
+    checks = result.evidence.checks if isinstance(result.evidence, CorrectnessEvidence) else ()
+    case = next((check.workload for check in checks if not check.passed), "")
     return probe_command(
         kernel, candidate.template, candidate.values(), plan.workloads[0], plan.target, case
     )
@@ -188,9 +185,9 @@ def evaluated_report(done: Evaluated) -> JSON:
         "reason": getattr(verdict, "reason", None),
         "sentence": sentence_of(verdict),
         "code": verdict.code if isinstance(verdict, Faulted) else None,
-        "time_median_us": geometric_mean(times),
-        "time_kind": performance.timings[0].time_kind if times else None,
-        "time_mode": (performance.mode or None) if times else None,
+        "time_median_us": geometric_mean(times) if times else None,
+        "time_kind": performance.timings[0].time_kind if performance and times else None,
+        "time_mode": (performance.mode or None) if performance and times else None,
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
         "source_digest": done.source.digest if done.source else None,
         "duration_s": round(done.duration_s, 3),
@@ -214,9 +211,7 @@ def gates_report(verdict: Verdict) -> JSON:
     """Every gate by name, in order; those that were not reached say so."""
     skipped = f"not reached: {getattr(verdict, 'stage', 'an earlier step')} failed"
     return {
-        gate.name: gate_report(
-            gate_result(verdict, gate.name) or GateResult(gate.name, Outcome.SKIPPED, skipped)
-        )
+        gate.name: gate_report(gate_result(verdict, gate.name) or Skipped(gate.name, skipped))
         for gate in GATES
     }
 
@@ -227,7 +222,7 @@ def gate_report(result: GateResult) -> JSON:
     report: JSON = {
         "outcome": result.outcome,
         "sentence": result.sentence,
-        "reason": result.reason,
+        "reason": result.reason if isinstance(result, Failed) else None,
         **evidence,
     }
     if isinstance(result.evidence, CorrectnessEvidence):
@@ -235,13 +230,6 @@ def gate_report(result: GateResult) -> JSON:
     for timing in report.get("timings", ()):
         timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
     return report
-
-
-def geometric_mean(values: Sequence[float]) -> float | None:
-    """One number for several workloads; the value itself when there is one."""
-    if len(values) < 2:
-        return values[0] if values else None
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def capped(log: str) -> str:

@@ -62,7 +62,7 @@ def said(gates, subject):
         result = gate.judge(subject)
         if result.outcome != "passed":
             return (
-                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.reason else ''}",
+                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.outcome == 'failed' else ''}",
                 result.sentence,
             )
     return "passed", ""

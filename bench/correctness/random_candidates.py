@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
-from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.safety import checked_problems
 from greenfast.search.kernels.catalogue import (
     REPOSITORY_TEMPLATES,
@@ -32,7 +32,7 @@ from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workl
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space, resolve
-from greenfast.search.targets.base import Target
+from greenfast.search.targets.base import Runner
 
 DEVICE = "h200"
 ALBUM = Path(__file__).resolve().parents[2] / "tests" / "kernels"
@@ -59,23 +59,13 @@ class Draw:
         )
 
     def subject(
-        self, target: Target, source: RenderedSource | None = None, seed: int = 0
+        self, target: Runner, source: RenderedSource | None = None, seed: int = 0
     ) -> Subject:
         """For gates that need no cubin; `source` takes the place of the candidate's own."""
-        point = resolve(self.template, self.candidate.parameters, self.compiled)
-        return Subject(
-            self.kernel,
-            self.template,
-            self.candidate,
-            self.compiled,
-            point,
-            source or self.source,
-            None,
-            target,
-            (self.workload,),
-            GateLimits(),
-            seed,
+        conditions = Conditions(
+            self.kernel, self.compiled, (self.workload,), target, GateLimits(), seed
         )
+        return Subject(conditions, self.candidate, source or self.source, None)
 
 
 def catalogue() -> Catalogue:
@@ -113,7 +103,7 @@ CONTROLS = (
 )
 
 
-def controls_found(kernels: Catalogue, target: Target) -> tuple[str, ...]:
+def controls_found(kernels: Catalogue, target: Runner) -> tuple[str, ...]:
     """The kinds found in each of CONTROLS; Fault when the checks overlook one: their silence would prove nothing."""
     found = []
     for kernel_name, defect in CONTROLS:

@@ -28,7 +28,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
@@ -232,13 +232,11 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
         7,
         mode="hot",
     )
-    source = context.render(candidate)
-    cubin = toolchain.compile(source, target.device.arch)
-    subject = context.subject(candidate, source, cubin)
+    subject = prepare(candidate, context)
     result = CorrectnessGate().judge(subject)
     time_us = None
     if workload.name in TIMED and result.outcome == "passed":
-        timings = target.measure(subject.program, cubin, timed_problems(subject))
+        timings = target.measure(subject.program, subject.cubin, timed_problems(subject))
         time_us = timings[0].time_median_us if isinstance(timings, tuple) else None
     print(
         f"{kernel.name:14}{preset.name:16}{workload.name:16}{result.outcome:8}{time.perf_counter() - started:6.1f} s  "
@@ -252,12 +250,12 @@ def _judged(kernel, template, preset, workload, target, toolchain, catalogue) ->
             "preset": preset.name,
             "workload": workload.name,
             "outcome": str(result.outcome),
-            "registers": max(entry.registers for entry in cubin.entries),
-            "spill_bytes": sum(entry.spill_bytes for entry in cubin.entries),
+            "registers": max(entry.registers for entry in subject.cubin.entries),
+            "spill_bytes": sum(entry.spill_bytes for entry in subject.cubin.entries),
             "time_median_us": time_us,
             "mode": "hot",
             "sentence": result.sentence,
-            "source": source.digest,
+            "source": subject.source.digest,
         }
     ]
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import TargetSettings, open_target
@@ -94,8 +94,7 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
     if not isinstance(verdict, (Accepted, Green)):
         print(f"{workload.name}: its winner is no longer right: {verdict}", flush=True)
         return []
-    source = context.render(candidate)
-    subject = context.subject(candidate, source, toolchain.compile(source, target.device.arch))
+    subject = prepare(candidate, context)
     peers = compare_peers(subject, PROCESSES)
     for peer in peers:
         print(f"  {peer.outcome:15} {peer.workload} {peer.sentence}", flush=True)
@@ -105,7 +104,7 @@ def beside(won: dict[str, Any], catalogue, target, toolchain) -> list[dict[str, 
             "workload": workload.name,
             "template": template.name,
             "parameters": dict(candidate.parameters),
-            "source_digest": source.digest,
+            "source_digest": subject.source.digest,
             "us": performance_of(verdict).timings[0].time_median_us,
             "comparing_s": round(time.perf_counter() - began, 2),
         },

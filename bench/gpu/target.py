@@ -32,7 +32,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import Control, History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
@@ -125,10 +125,7 @@ def _context(watches, target, toolchain, kernel, workload, **more) -> Evaluation
 
 
 def _subject(context: EvaluationContext, candidate):
-    source = context.render(candidate)
-    return context.subject(
-        candidate, source, context.toolchain.compile(source, context.target.device.arch)
-    )
+    return prepare(candidate, context)
 
 
 def known_times(watches, target, toolchain) -> list[dict]:

@@ -1,6 +1,7 @@
-"""The album, tests/kernels/album.toml: one small kernel for each way to fail, and right ones that must pass.
+"""The album (tests/kernels/album.toml): one small kernel for each way to fail, and correct ones.
 
-`greenfast album` runs it, tests/contracts/test_album.py holds every entry to it, bench/correctness/planted.py makes a table of it.
+`greenfast album` runs it, tests/contracts/test_album.py tests every entry, and
+bench/correctness/planted.py makes a table of it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.gates.safety import checked_problems
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate
-from greenfast.search.render import RenderedSource
-from greenfast.search.shipped import ALBUM
+from greenfast.search.loop.evaluate import Evaluated, EvaluationContext, evaluate, prepare
+from greenfast.search.shipped import ALBUM, KERNEL_TEMPLATES
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,
@@ -30,8 +30,8 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
-from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import Cubin, Toolchain
+from greenfast.search.targets.base import Runner
+from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
     Green,
     Rejected,
@@ -108,37 +108,40 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
     if kind == "patch" and "preset" not in table:
         table["preset"] = PATCHED_PRESETS[template]
     workload = table.pop("workload", workloads[kernel])
-    lists = {key: tuple(table.pop(key, ())) for key in ("reasons", "finds")}
-    return Entry(kind, name, kernel, template, workload, parameters, **lists, **table)
+    reasons, finds = (tuple(table.pop(key, ())) for key in ("reasons", "finds"))
+    return Entry(
+        kind, name, kernel, template, workload, parameters, reasons=reasons, finds=finds, **table
+    )
 
 
 def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
     """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
     if entry.kind != "patch":
         return _unpatched()
-    shipped, target = REPOSITORY_TEMPLATES / entry.kernel, folder / entry.kernel
+    shipped, target = KERNEL_TEMPLATES / entry.kernel, folder / entry.kernel
     shutil.copytree(shipped, target)
     files = _unpatched().kernel(entry.kernel).template(entry.template).files.values()
     texts = {target / path.relative_to(shipped): path.read_text("utf-8") for path in files}
     places = {path: text.count(entry.old) for path, text in texts.items()}
     if sum(places.values()) != 1:
         raise SpecError(
-            f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}"
+            f"{entry.id}: template {entry.template} holds the text to change "
+            f"{sum(places.values())} times"
         )
     path = max(places, key=places.__getitem__)
     path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
-    return Catalogue([REPOSITORY_TEMPLATES, folder])
+    return Catalogue([KERNEL_TEMPLATES, folder])
 
 
 @cache
 def _unpatched() -> Catalogue:
-    """One for all entries: what is computed once for a kernel, as its reference's answers are, is found by the next."""
-    return Catalogue([REPOSITORY_TEMPLATES, FOLDER])
+    """One catalogue for all entries, so that they share the answers of a kernel's reference."""
+    return Catalogue([KERNEL_TEMPLATES, FOLDER])
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of an entry; `sentence` says what was expected instead, empty when all is as it should be."""
+    """The result of an entry; `sentence` names the expected result, and is empty if it came."""
 
     entry: Entry
     evaluated: Evaluated
@@ -157,7 +160,7 @@ class Judged:
         )
 
 
-def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolchain) -> Judged:
+def judge(entry: Entry, catalogue: Catalogue, target: Runner, toolchain: Toolchain) -> Judged:
     kernel = catalogue.kernel(entry.kernel)
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
@@ -183,10 +186,11 @@ def judge(entry: Entry, catalogue: Catalogue, target: Target, toolchain: Toolcha
 
 
 def _after_sibling(entry: Entry, context: EvaluationContext) -> EvaluationContext:
-    """The bench of a search in which the entry's sibling was trial 0."""
-    context = replace(context, siblings=Siblings(context.kernel))
+    """The context of a search in which the entry's sibling was trial 0."""
+    siblings = Siblings(context.kernel)
+    context = replace(context, siblings=siblings)
     sibling = _candidate(replace(entry, parameters={**entry.parameters, **entry.sibling}), context)
-    context.siblings.learn(Trial(0, sibling, evaluate(sibling, context).verdict, None, 0.0))
+    siblings.learn(Trial(0, sibling, evaluate(sibling, context).verdict, None, 0.0))
     return context
 
 
@@ -231,13 +235,10 @@ def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
 
 
 def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFinding, ...]:
-    """What the target's checks see in the first run that shows anything."""
-    source = context.render(candidate)
-    assert isinstance(source, RenderedSource)
-    cubin = context.toolchain.compile(source, context.target.device.arch)
-    assert isinstance(cubin, Cubin)
-    subject: Subject = context.subject(candidate, source, cubin)
-    for run in context.target.check(subject.program, checked_problems(subject)):
+    """The findings of the first checked run that has any."""
+    subject = prepare(candidate, context, with_cubin=False)
+    assert isinstance(subject, Subject)
+    for run in subject.target.check(subject.program, checked_problems(subject)) or ():
         if run.findings:
             return run.findings
     return ()

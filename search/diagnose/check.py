@@ -1,9 +1,10 @@
-"""What `greenfast check` does: every run under the checks, findings put together, costs by line."""
+"""`greenfast check`: every run under the checks, findings merged, costs by line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run
 from greenfast.search.oracle.problem import Problem, Tensor
-from greenfast.search.targets.base import Execution, Failure, Target
+from greenfast.search.targets.base import Execution, Failure, Runner
 from greenfast.search.verdict import LineCost, SafetyFinding, SafetyRun
 
 ORDERS_OF_A_BROUGHT_KERNEL = 3  # one run in each schedule
@@ -19,7 +20,10 @@ ORDERS_OF_A_BROUGHT_KERNEL = 3  # one run in each schedule
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Findings are distinct by kind and lines, counts added over `runs`; `costs` are of the run named `counted`."""
+    """Findings are distinct by kind and lines, with counts added over `runs`.
+
+    `costs` are of the run named `counted`.
+    """
 
     runs: tuple[SafetyRun, ...]
     findings: tuple[SafetyFinding, ...]
@@ -29,9 +33,12 @@ class CheckReport:
 
 
 def check_program(
-    target: Target, program, problems: Sequence[Problem], counted: Problem
+    target: Runner, program: Any, problems: Sequence[Problem], counted: Problem
 ) -> CheckReport:
-    """Check all `problems` and count lines of `counted`; UsageError when the target has no checks."""
+    """Check all `problems` and count lines of `counted`.
+
+    UsageError when the target has no checks.
+    """
     checked = target.check(program, problems)
     if checked is None:
         raise UsageError(
@@ -50,8 +57,9 @@ def check_program(
     )
 
 
-def check_brought(target: Target, brought: BroughtKernel) -> CheckReport:
-    """A person's kernel under each schedule, its outputs compared where the launch file says what to expect."""
+def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
+    """Check a person's kernel under each schedule, and its outputs where expected ones are
+    given."""
     program = target.load(brought.source, None)
     report = check_program(
         target, program, [brought.problem] * ORDERS_OF_A_BROUGHT_KERNEL, brought.problem
@@ -88,7 +96,7 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
 
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     """One finding for each kind and pair of lines, in the order in which they were first seen."""
-    found: dict[tuple, SafetyFinding] = {}
+    found: dict[Hashable, SafetyFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.where, finding.other_where)
         found[key] = (

@@ -1,7 +1,8 @@
-"""Where a kernel goes wrong: each of its stages shown by a probe, and compared with a reference of that stage.
+"""Finds the stage in which a kernel goes wrong: a probe shows each stage to its reference.
 
-A probe is the candidate rendered once more (`probe = "softmax"`): same text, tiles and launch, and one more argument
-that the stage's result is written to. The candidate itself is compared last, as the stage `output`.
+A probe is the candidate rendered once more (`probe = "softmax"`): same text, tiles and launch, and
+one more argument, which receives the stage's result. The candidate itself is compared last, as the
+stage `output`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from greenfast.search.gates.correctness import compare as compare_output
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.probe_spec import ProbeSpec
 from greenfast.search.kernels.spec import KernelSpec, tile_names
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import kernel_module
-from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
-from greenfast.search.toolchain import CompileFailed
+from greenfast.search.verdict import Rejected
 
 OUTPUT = "output"
 BETWEEN = (
-    "what lies between the stages, since each is right by itself: what one tile leaves to the next, the ring of "
-    "tiles, parts that are brought together, the end"
+    "what lies between the stages, since each is right by itself: what one tile leaves to the "
+    "next, the ring of tiles, parts that are brought together, the end"
 )
 AT_ONCE = 4  # sources compiled side by side
 
@@ -56,7 +57,10 @@ class ProbedCase:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """One stage. `missing`: the template has no such probe for these parameters; `failed`: no result came."""
+    """The result of one stage.
+
+    `missing`: the template has no such probe for these parameters; `failed`: no result came.
+    """
 
     probe: str
     outcome: str  # "right" | "wrong" | "missing" | "failed"
@@ -79,9 +83,9 @@ def probe_command(
     target: str,
     case: str = "",
 ) -> str:
-    """What a person types to see where a candidate goes wrong; empty for a template without probes.
+    """The command that shows where a candidate goes wrong; empty for a template without probes.
 
-    `case` is where it was seen: a check's name, or a workload's, which probes do not run.
+    `case` is the check or workload that failed; probes do not run workloads.
     """
     found = kernel.template(template)
     if not found.probes:
@@ -100,12 +104,13 @@ def probe_command(
 def probe_candidate(
     context: EvaluationContext, candidate: Candidate, case_names: Sequence[str] = ()
 ) -> tuple[ProbeReport, ...]:
-    """Every stage of `candidate`, in order, on the kernel's probe cases or on the named ones (all their seeds).
+    """Probe every stage of `candidate`, in order.
 
-    UsageError: an unknown case, or a kernel without probes.
+    Runs on the kernel's probe cases, or on all seeds of the named ones. UsageError: an unknown
+    case, or a kernel without probes.
     """
     template = context.kernel.template(candidate.template)
-    point = context.subject(candidate, None, None).point
+    point = resolve(template, candidate.parameters, context.compiled)
     cases = _cases(context, point.tiles, case_names)
     context.target.prepare()
     stages: list[ProbeSpec | None] = [*context.kernel.probes, None]
@@ -157,11 +162,13 @@ def _stage(
     context: EvaluationContext, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]
 ) -> ProbeReport:
     """Render, compile, run and compare one stage; None: the candidate as it is."""
-    subject = _compiled(context, candidate, stage.name if stage else "")
-    if isinstance(subject, str):
-        return _report(stage, "failed", subject)
+    probe = stage.name if stage else ""
+    with_cubin = context.target.measures  # no other target runs one
+    subject = prepare(candidate, context, probe=probe, with_cubin=with_cubin)
+    if isinstance(subject, Rejected):
+        return _report(stage, "failed", subject.sentence)
     found: list[ProbedCase] = []
-    for execution in context.target.execute(
+    for execution in subject.target.execute(
         subject.program, [_problem(subject, stage, case) for case in on]
     ):
         if execution.failure is not None:
@@ -193,27 +200,8 @@ def _report(
     return ProbeReport(stage.name, outcome, sentence, stage.bound, stage.suspect, tuple(cases))
 
 
-def _compiled(context: EvaluationContext, candidate: Candidate, probe: str) -> Subject | str:
-    """The candidate with a probe, or why there is none. Only a target that runs cubins needs one."""
-    template = context.kernel.template(candidate.template)
-    point = context.subject(candidate, None, None).point
-    source = render(context.kernel, template, candidate, point, context.include_dirs, probe)
-    if isinstance(source, RenderFailed):
-        place = f"{source.line.file}:{source.line.number}: " if source.line else ""
-        return place + source.message
-    assert isinstance(source, RenderedSource)
-    cubin = (
-        context.toolchain.compile(source, context.target.device.arch)
-        if context.target.measures
-        else None
-    )
-    if isinstance(cubin, CompileFailed):
-        return cubin.sentence
-    return context.subject(candidate, source, cubin)
-
-
 def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
-    """Everything that the probe's expressions are over: its own values are the template's where it defines them."""
+    """The values for the probe's expressions; a template may override the probe's own."""
     values = {**case.values(subject.kernel), **subject.point.values, **_tiles(subject, case)}
     given = next(
         (dict(probe.values) for probe in subject.template.probes if probe.name == stage.name), {}
@@ -267,16 +255,16 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     if not got.shape == value.shape == bound.shape == compared.shape:
         raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got - value)
-        error[got == value] = 0.0  # equal infinities are right
-        wrong = compared & ~(error <= bound)  # NaN is never within
+        difference = np.abs(got - value)
+        difference[got == value] = 0.0  # equal infinities are right
+        wrong = compared & ~(difference <= bound)  # NaN is never within
     tiles = {axis: int(size(values)) for axis, size in stage.tiles}
     warp_rows = int(subject.template.warp_rows(values)) if subject.template.warp_rows else 0
     return _probed(
         execution,
         compared,
         wrong,
-        error,
+        difference,
         (got, value, bound),
         lambda: _where(stage, wrong, compared, got, tiles, warp_rows),
     )

@@ -1,6 +1,7 @@
-"""Second opinions of NVIDIA's own tools on one bundle: Nsight Compute's counters, compute-sanitizer's findings.
+"""Second opinions of NVIDIA's tools on one bundle.
 
-Parsers are pure. Sources: Nsight Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
+Nsight Compute's counters and compute-sanitizer's findings. Parsers are pure. Sources: Nsight
+Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from greenfast.search.children import child_environment, kill_group
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.targets.cuda import gpu_count
 from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.text import last_line, shortened
 
 TOOL_DEADLINE_S = 300.0
 TOP_STALLS = 3
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-# Sections rather than metrics: a section names what the GPU at hand has, a metric that it lacks is an error.
+# Sections rather than metrics: a metric that the GPU lacks is an error, a section never is.
 SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -112,7 +114,7 @@ class SanitizerFinding:
 def ncu_command(
     python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str], workload: str
 ) -> list[str]:
-    """One pass of the workload under the profiler, at the clocks and caches that the kernel meets."""
+    """One pass of the workload under the profiler, with the kernel's own clocks and caches."""
     sections = [word for section in SECTIONS for word in ("--section", section)]
     names = "|".join(re.escape(fromkey) for fromkey in dict.fromkeys(entries))
     return [
@@ -144,7 +146,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch of a log of `ncu --csv --page raw`; UsageError in one sentence when it holds none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError when it holds none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -203,7 +205,8 @@ def _no_profile(text: str) -> UsageError:
         return UsageError(
             "the driver lets this user read no performance counters",
             code="counters_not_permitted",
-            mend="run as root, or load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0; "
+            mend="run as root, or load the nvidia module with "
+            "NVreg_RestrictProfilingToAdminUsers=0; "
             "in a container add --cap-add=SYS_ADMIN",
         )
     if "not supported" in text:
@@ -215,7 +218,7 @@ def _no_profile(text: str) -> UsageError:
     errors = [
         line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line
     ]
-    why = errors[0][:300] if errors else "no launch was profiled"
+    why = shortened(errors[0]) if errors else "no launch was profiled"
     return UsageError(f"Nsight Compute gave no counters: {why}", code="nothing_profiled")
 
 
@@ -269,7 +272,10 @@ _HEADS = (
 
 
 def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
-    """Every report of a log; () when it ends with a summary of none. UsageError when the tool did not get that far."""
+    """Every report in a log; () when its summary counts none.
+
+    UsageError when the tool did not finish.
+    """
     body = [
         line.partition("========= ")[2].rstrip() if "=========" in line else None
         for line in text.splitlines()
@@ -277,7 +283,7 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
     if not any(line and _SUMMARY.match(line) for line in body):
         said = next((line for line in body if line and "rror" in line), "its log has no summary")
         raise UsageError(
-            f"compute-sanitizer did not come to its end: {said[:300]}", code="sanitizer_failed"
+            f"compute-sanitizer did not come to its end: {shortened(said)}", code="sanitizer_failed"
         )
     return tuple(_finding(report) for report in _reports(body))
 
@@ -286,13 +292,13 @@ def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
     """The lines of each report: a head at the margin and what is indented below it."""
     report: list[str] = []
     for line in body:
-        indented = bool(line) and line.startswith("    ")
+        indented = line is not None and line.startswith("    ")
         if report and not indented:
             yield report
             report = []
-        if line and not indented and line.startswith(_HEADS):
+        if line is not None and not indented and line.startswith(_HEADS):
             report = [line]
-        elif report and indented:
+        elif line is not None and report and indented:
             report.append(line.strip())
     if report:
         yield report
@@ -319,7 +325,7 @@ def _finding(report: list[str]) -> SanitizerFinding:
     sentence = " ".join(filter(None, (re.sub(r"\s+at .*$", "", head), by)))
     return SanitizerFinding(
         kind,
-        sentence[:300],
+        shortened(sentence),
         places[0]["entry"] if places else "",
         lines[0] if lines else None,
         lines[1] if len(lines) > 1 else None,
@@ -366,4 +372,4 @@ def run_tool(command: Sequence[str], target: CudaTarget) -> str:
             ) from None
         finally:
             kill_group(process)
-    return said.strip().rpartition("\n")[2][:300]
+    return last_line(said)

@@ -1,66 +1,109 @@
-"""What a gate is given, and what it is."""
+"""The input of every gate, and the protocol that a gate implements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.space.space import Resolved
-from greenfast.search.targets.base import GateLimits, Target
+from greenfast.search.space.space import Resolved, resolve
+from greenfast.search.targets.base import GateLimits, Runner
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import BaselineTimings, GateResult, Outcome, no_baseline
+from greenfast.search.verdict import GateResult, Timing
 
 
-@dataclass
-class Subject:
-    """A compiled candidate on its way through the gates."""
+@dataclass(frozen=True)
+class Conditions:
+    """Everything that all candidates of one search are judged under."""
 
     kernel: KernelSpec
-    template: TemplateSpec
-    candidate: Candidate
     compiled: Items  # compile-time dims and options
-    point: Resolved
-    source: RenderedSource
-    cubin: Cubin
-    target: Target
     workloads: tuple[Workload, ...]
+    target: Runner
     limits: GateLimits
     seed: int
-    baseline: BaselineTimings = no_baseline
-    cancelled: Callable[[], bool] = lambda: False
-    rival: Callable[[], Subject | None] = (
-        no_baseline  # the baseline, compiled: a measuring target times it in turns with this
-    )
     min_gain: float = 0.0  # a share of the baseline's time
-    checker: Target | None = None  # looks for races where the target itself does not
-    mode: str = "auto"  # how measured times find the caches
-    siblings: Siblings | None = (
-        None  # what the search's right candidates left; None: nothing is compared with them
-    )
+    mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
+    checker: Runner | None = None  # looks for races where the target itself does not
+    siblings: Siblings | None = None  # outputs to match bit for bit; None: nothing is compared
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A candidate, rendered and compiled, on its way through the gates."""
+
+    conditions: Conditions
+    candidate: Candidate
+    source: RenderedSource
+    cubin: Cubin | None  # None: compiled only by a target that takes the source
+
+    @property
+    def kernel(self) -> KernelSpec:
+        return self.conditions.kernel
+
+    @property
+    def compiled(self) -> Items:
+        return self.conditions.compiled
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        return self.conditions.workloads
+
+    @property
+    def target(self) -> Runner:
+        return self.conditions.target
+
+    @property
+    def seed(self) -> int:
+        return self.conditions.seed
+
+    @cached_property
+    def template(self) -> TemplateSpec:
+        return self.kernel.template(self.candidate.template)
+
+    @cached_property
+    def point(self) -> Resolved:
+        return resolve(self.template, self.candidate.parameters, self.compiled)
 
     @cached_property
     def program(self) -> Any:
         """Loaded on the target when the first gate needs it."""
         return self.target.load(self.source, self.cubin)
 
+    @property
+    def machine_code(self) -> Cubin:
+        """The cubin; Fault where the candidate was prepared without one."""
+        if self.cubin is None:
+            raise Fault("the candidate was prepared without a cubin", code="no_cubin")
+        return self.cubin
+
+    def with_seed(self, seed: int) -> Subject:
+        """The same candidate on the inputs of another seed, to be loaded again."""
+        return replace(self, conditions=replace(self.conditions, seed=seed))
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The comparison for a candidate's times."""
+
+    timings: tuple[Timing, ...]
+    subject: Subject | None  # a measuring target times it in turns with the candidate
+
 
 class Gate(Protocol):
-    """Judges one thing. A candidate's fault is a failed result; a fault of ours is raised."""
+    """Judges one property. A candidate's fault is a failed result; a fault of ours is raised.
+
+    A gate works on values alone: whatever it needs of the rest of a search is in its arguments.
+    """
 
     name: str
+    compares: bool  # whether the result depends on the baseline
 
-    def judge(self, subject: Subject) -> GateResult: ...
-
-
-def passed(gate: str, sentence: str, evidence: Any) -> GateResult:
-    return GateResult(gate, Outcome.PASSED, sentence, evidence)
-
-
-def unavailable(gate: str, sentence: str, evidence: Any = None) -> GateResult:
-    return GateResult(gate, Outcome.UNAVAILABLE, sentence, evidence)
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> GateResult: ...

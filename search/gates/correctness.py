@@ -1,6 +1,8 @@
-"""Gate 2: every output of every case within two bounds of a float64 reference, and nothing else touched.
+"""Gate 2: compares every output with a float64 reference.
 
-Where a template promises that a parameter leaves results the same, outputs are compared with a sibling's, too.
+Each output of each case must lie within two bounds, and nothing else may be written. Where a
+template promises that a parameter leaves results unchanged, outputs are compared with a sibling's,
+too.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.gates.base import Subject, passed
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
@@ -21,7 +23,13 @@ from greenfast.search.oracle.problem import POISON, Problem, Tensor, problem
 from greenfast.search.oracle.reference import Expected, expect, frobenius_norm
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
-from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, GateResult, Outcome, Reason
+from greenfast.search.verdict import (
+    CheckEvidence,
+    CorrectnessEvidence,
+    Failed,
+    Passed,
+    Reason,
+)
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
 ENOUGH_FAILURES = 6  # then the pattern is clear, and the rest would only cost time
@@ -32,12 +40,15 @@ ENOUGH_CASES = (
 
 class CorrectnessGate:
     name = "correctness"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(
+        self, subject: Subject, baseline: Baseline | None = None
+    ) -> Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]:
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
-        siblings = subject.siblings if promised(subject.template) else None
+        siblings = subject.conditions.siblings if promised(subject.template) else None
         for execution in subject.target.execute(subject.program, _problems(subject)):
             found, reason = compare(subject, execution)
             if siblings is not None:
@@ -51,27 +62,22 @@ class CorrectnessGate:
             if (
                 failures >= ENOUGH_FAILURES
                 or (failures and execution.failure)
-                or subject.cancelled()
+                or subject.conditions.stop.is_set()
             ):
                 break
         evidence = CorrectnessEvidence(tuple(checks))
         if first is not None:
             runs = len({(check.workload, check.seed) for check in checks})
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
-            return GateResult(
-                self.name,
-                Outcome.FAILED,
-                f"{first[1]} ({bad} of {runs} runs failed)",
-                evidence,
-                first[0],
-            )
+            sentence = f"{first[1]} ({bad} of {runs} runs failed)"
+            return Failed(self.name, sentence, first[0], evidence)
         broken = (
             siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
         )
         if broken is not None:
             return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
-        return passed(
+        return Passed(
             self.name,
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
             if worst is not None
@@ -87,13 +93,13 @@ def _problems(subject: Subject) -> list[Problem]:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
             cases.append(case)
-    if subject.siblings is not None:
-        cases += _cases_of_sibling(subject, subject.siblings, cases)
+    if subject.conditions.siblings is not None:
+        cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     return _laid_out(subject, cases)
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
-    """The smallest cases of a sibling, where too few of them are among `cases` for the two to be compared."""
+    """The sibling's smallest cases, as many as `cases` lacks for a comparison of the two."""
     first = siblings.first(subject.candidate)
     if first is None:
         return []
@@ -106,7 +112,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
 
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
-    """The derived cases of a candidate of the subject's template, without those in which there is nothing to do."""
+    """The derived cases of another candidate of the subject's template, without empty ones."""
     tiles = resolve(subject.template, parameters, subject.compiled).tiles
     return [
         case
@@ -130,15 +136,17 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
 
 
 def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
-    """Where two candidates, run on the cases of `one` and on its workloads, do not leave the same bits."""
+    """Cases of `one`, its workloads included, in which the two candidates differ in any bit."""
     cases = [
         *_cases_of(one, one.candidate.parameters),
         *(workload_case(each, one.seed) for each in one.workloads),
     ]
     found = []
-    for mine, theirs in zip(
-        *(each.target.execute(each.program, _laid_out(each, cases)) for each in (one, other))
-    ):
+    runs = (
+        subject.target.execute(subject.program, _laid_out(subject, cases))
+        for subject in (one, other)
+    )
+    for mine, theirs in zip(*runs, strict=True):
         failure = mine.failure or theirs.failure
         if failure is not None:
             found.append(f"{_place(mine.problem.case, mine.order)}: {failure.sentence}")
@@ -198,8 +206,9 @@ def _compare_output(
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
             sentence += (
-                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
-                f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound"
+                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected "
+                f"{expected.value[worst]:.6g} within {expected.bound[worst]:.2g}; "
+                f"{int((~within).sum())} of {within.size} elements are out of bound"
             )
     has_errors = error.size > 0 and all_finite
     mean = float(error.mean()) if has_errors else None
@@ -274,7 +283,7 @@ def _unwritten(values: np.ndarray) -> int:
 
 
 def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, float | None]:
-    """(relative error, what is allowed); None where the reference gives no rounded model or has no size."""
+    """(relative error, allowed error); None where the reference has no rounded model or no size."""
     if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
     finite = error if expected.all_finite else error[expected.finite]
@@ -284,7 +293,10 @@ def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, flo
 
 
 def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:
-    """The index of the first element that is not a number, else of the largest error, out of bound ones first."""
+    """The index of the first element that is not a number, else of the largest error.
+
+    Elements out of bound rank before the others.
+    """
     if not error.size:
         return None
     rank = error
@@ -323,4 +335,7 @@ def _shape(case: Case) -> str:
 
 
 def _place(case: Case, order: str) -> str:
-    return f"{case.name} ({_shape(case)}, {case.inputs} inputs, {case.layout}, seed {case.seed}, {order} order)"
+    return (
+        f"{case.name} ({_shape(case)}, {case.inputs} inputs, {case.layout}, seed {case.seed}, "
+        f"{order} order)"
+    )

@@ -1,106 +1,92 @@
-"""Gate 3: time, against the baseline. Where time is only modelled the gate orders and does not judge."""
+"""Gate 3: compares times with the baseline's. Modelled times are ordered, not judged."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from greenfast.search.acceptance import REASONS, WORDS, measured_decision
-from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.acceptance import (
+    accept,
+    acceptance_sentence,
+    below_bound,
+    bound_of,
+    ratio_of_medians,
+)
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.targets.base import Execution, Failure, Rival
-from greenfast.search.timing import LOOKS, SCREEN_RATIO, Decision
-from greenfast.search.verdict import GateResult, Outcome, PerformanceEvidence, Reason, Timing
+from greenfast.search.verdict import (
+    Failed,
+    Passed,
+    PerformanceEvidence,
+    Reason,
+    Timing,
+    Unavailable,
+)
 
 BINDING_SHARE = 0.8  # of the longest resource's time
 
 
+PerformanceResult = (
+    Passed[PerformanceEvidence] | Failed[PerformanceEvidence] | Unavailable[PerformanceEvidence]
+)
+
+
 class PerformanceGate:
     name = "performance"
+    compares = True
 
-    def judge(self, subject: Subject) -> GateResult:
-        against = subject.rival()
-        rival = Rival(against.program, timed_problems(against)) if against else None
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> PerformanceResult:
+        against = baseline.subject if baseline is not None else None
+        rival = Rival(against.program, timed_problems(against)) if against is not None else None
         timings = subject.target.measure(
             subject.program,
-            subject.cubin,
+            subject.machine_code,
             timed_problems(subject),
             rival,
             lambda execution: left_wrong(subject, execution),
         )
         if isinstance(timings, Failure):
-            return GateResult(self.name, Outcome.FAILED, timings.sentence, None, timings.reason)
+            return Failed(self.name, timings.sentence, timings.reason)
         if subject.target.measures:
             return self._measured(subject, timings)
-        return self._modelled(subject, timings)
+        return self._modelled(subject, timings, baseline)
 
-    def _modelled(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
-        """A modelled time orders candidates. One that cannot be is the model's fault, so it orders nothing."""
+    def _modelled(
+        self, subject: Subject, timings: tuple[Timing, ...], baseline: Baseline | None
+    ) -> PerformanceResult:
+        """A modelled time orders candidates. An impossible one is the model's fault and orders
+        nothing."""
         if (impossible := below_bound(timings)) is not None:
-            return unavailable(
+            return Unavailable(
                 self.name, _implausible_sentence(impossible, subject.target.device.title)
             )
-        evidence = PerformanceEvidence(
-            timings, _ratio(timings, subject.baseline()), subject.target.band
-        )
-        return unavailable(self.name, _modelled_sentence(evidence), evidence)
+        evidence = PerformanceEvidence(timings, _ratio(timings, baseline), subject.target.band)
+        return Unavailable(self.name, _modelled_sentence(evidence), evidence)
 
-    def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> GateResult:
-        """FASTER by `min_gain` passes; a time that cannot be is refused before it is compared."""
+    def _measured(self, subject: Subject, timings: tuple[Timing, ...]) -> PerformanceResult:
+        """Only a time that is faster than the baseline's by `min_gain` passes."""
+        acceptance = accept(timings, subject.conditions.min_gain)
+        evidence = PerformanceEvidence(
+            timings, acceptance.ratio, subject.target.band, acceptance.interval
+        )
+        sentence = acceptance_sentence(acceptance, subject.target.device.title)
+        if acceptance.impossible is not None:
+            return Failed(self.name, sentence, Reason.IMPLAUSIBLE, evidence)
         times = ", ".join(
             f"{timing.workload} {timing.time_median_us:.2f} us ({timing.note})"
             for timing in timings
         )
-        if (impossible := below_bound(timings)) is not None:
-            sentence = (
-                f"{impossible.workload} took {impossible.time_median_us:.3f} us; its compulsory work takes "
-                f"{bound_of(impossible):.3f} us at the peaks of {subject.target.device.title}"
-            )
-            return GateResult(
-                self.name,
-                Outcome.FAILED,
-                sentence,
-                PerformanceEvidence(timings, None, subject.target.band),
-                Reason.IMPLAUSIBLE,
-            )
-        if not all(timing.baseline_samples for timing in timings):
-            evidence = PerformanceEvidence(timings, None, subject.target.band)
-            return unavailable(
-                self.name,
-                f"measured: {times}; compared with nothing: this is the baseline, which the "
-                "others are compared with, or no right baseline is there",
-                evidence,
-            )
-        decision, interval = measured_decision(timings)
-        low, ratio, high = interval.ratios
-        evidence = PerformanceEvidence(timings, ratio, subject.target.band, (low, high))
-        blocks = min(len(timing.samples) // 2 for timing in timings)
-        sentence = f"{WORDS[decision]}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]; {times}"
-        if decision is Decision.SLOWER and blocks < LOOKS[0]:
-            screen = f"at least {SCREEN_RATIO:g} times its time in each of {blocks} blocks, too few for an interval"
-            sentence = f"{screen}: {sentence}"
-        if decision is not Decision.FASTER:
-            return GateResult(self.name, Outcome.FAILED, sentence, evidence, REASONS[decision])
-        if ratio > 1 - subject.min_gain:
-            short = f"by less than the {subject.min_gain:.1%} that was asked for, {sentence}"
-            return GateResult(self.name, Outcome.FAILED, short, evidence, Reason.SAME)
-        return passed(self.name, sentence, evidence)
-
-
-def bound_of(timing: Timing) -> float:
-    """The least time that its workload can take on the device; 0: not known."""
-    return dict(timing.detail).get("floor_us", 0.0)
-
-
-def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
-    """The first time that no device of this kind can reach."""
-    return next((timing for timing in timings if timing.time_median_us < bound_of(timing)), None)
+        if acceptance.decision is None:
+            return Unavailable(self.name, f"measured: {times}; {sentence}", evidence)
+        if acceptance.reason is not None:
+            return Failed(self.name, f"{sentence}; {times}", acceptance.reason, evidence)
+        return Passed(self.name, f"{sentence}; {times}", evidence)
 
 
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
-    """Each workload as it is timed: without the outputs that nobody has to ask for."""
+    """Each workload as it is timed: without optional outputs."""
     cases = [workload_case(workload, subject.seed) for workload in subject.workloads]
     return tuple(
         replace(
@@ -112,14 +98,14 @@ def timed_problems(subject: Subject) -> tuple[Problem, ...]:
                 subject.target.answer(subject.kernel, case),
                 optional_outputs=False,
             ),
-            mode=subject.mode,
+            mode=subject.conditions.mode,
         )
         for case in cases
     )
 
 
 def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
-    """The timed launches' own outputs are held to the reference, too."""
+    """Compare the outputs of the timed launches with the reference."""
     checks, reason = compare(subject, execution)
     return (
         Failure(reason, next(check.sentence for check in checks if not check.passed))
@@ -128,17 +114,12 @@ def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
     )
 
 
-def _ratio(timings: tuple[Timing, ...], baseline: tuple[Timing, ...] | None) -> float | None:
-    """Geometric mean over the workloads of time / baseline's time."""
-    if baseline is None:
-        return None
-    base = {one.workload: one.time_median_us for one in baseline}
-    logs = [math.log(timing.time_median_us / base[timing.workload]) for timing in timings]
-    return math.exp(sum(logs) / len(logs))
+def _ratio(timings: tuple[Timing, ...], baseline: Baseline | None) -> float | None:
+    return ratio_of_medians(timings, baseline.timings) if baseline is not None else None
 
 
 def binding_limits(timing: Timing) -> tuple[str, ...]:
-    """The resources that hold a modelled time up: alone, each would take nearly as long as the longest."""
+    """The resources that limit a modelled time: each alone takes nearly as long as the longest."""
     if not timing.limits:
         return (timing.limited_by,)
     longest = timing.limits[0][1]
@@ -147,15 +128,20 @@ def binding_limits(timing: Timing) -> tuple[str, ...]:
 
 def _implausible_sentence(timing: Timing, device: str) -> str:
     return (
-        f"implausible, so not ranked: the modelled time of {timing.workload}, {timing.time_median_us:.2f} us, is below "
-        f"the {bound_of(timing):.2f} us that its compulsory work takes at the peaks of {device}; this is a fault of the "
-        "model, not of the candidate"
+        f"implausible, so not ranked: the modelled time of {timing.workload}, "
+        f"{timing.time_median_us:.2f} us, is below the {bound_of(timing):.2f} us that its "
+        f"compulsory work takes at the peaks of {device}; this is a fault of the model, not of the "
+        "candidate"
     )
 
 
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:
     times = ", ".join(
-        f"{timing.workload} {timing.time_median_us:.2f} us (limited by {' and '.join(binding_limits(timing))})"
+        f"{timing.workload} {timing.time_median_us:.2f} us "
+        f"(limited by {' and '.join(binding_limits(timing))})"
         for timing in evidence.timings
     )
-    return f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not told apart"
+    return (
+        f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not "
+        "told apart"
+    )

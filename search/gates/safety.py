@@ -1,4 +1,7 @@
-"""Gate 4: races, reads of what was never written, accesses out of bounds: what is right by luck at best."""
+"""Gate 4: looks for races, reads of unwritten memory and accesses out of bounds.
+
+A candidate with such a defect may give correct results by chance.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,20 @@ from collections.abc import Iterable
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
-from greenfast.search.gates.base import Subject, passed, unavailable
+from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
-from greenfast.search.targets.base import Checked, Target
-from greenfast.search.verdict import GateResult, Outcome, SafetyEvidence, SafetyFinding, SafetyRun
+from greenfast.search.targets.base import Checked, Runner
+from greenfast.search.text import file_line
+from greenfast.search.verdict import (
+    Failed,
+    Passed,
+    SafetyEvidence,
+    SafetyFinding,
+    SafetyRun,
+    Unavailable,
+)
 
 LOOKED_FOR = (
     "races on shared and global memory",
@@ -34,32 +45,35 @@ OF_THE_HOST = (
 )  # findings that may be the doing of a host busy with other candidates
 
 
+SafetyResult = Passed[SafetyEvidence] | Failed[SafetyEvidence] | Unavailable[SafetyEvidence]
+
+
 class SafetyGate:
     name = "safety"
+    compares = False
 
-    def judge(self, subject: Subject) -> GateResult:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> SafetyResult:
         if subject.source.raw_asm:
-            return unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
+            return Unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
         problems = checked_problems(subject)
         checked = subject.target.check(subject.program, problems)
         if checked is not None:
             return self._result(subject, checked)
-        checker = subject.checker
+        checker = subject.conditions.checker
         if checker is None:
-            return unavailable(
+            return Unavailable(
                 self.name,
                 f"{subject.target.name} does not look for races and uninitialised reads, "
                 "so nothing is claimed about them",
             )
         try:
             checked = checker.check(checker.load(subject.source, subject.cubin), problems)
-            return self._result(
-                subject, checked, f" on {where(checker, subject.target)}", OF_THE_HOST
-            )
+            place = f" on {where(checker, subject.target)}"
+            return self._result(subject, checked or (), place, OF_THE_HOST)
         except Fault as fault:
             if fault.code not in LACKING:
                 raise
-            return unavailable(
+            return Unavailable(
                 self.name,
                 f"{subject.target.name} leaves safety to {checker.name}: {fault}; "
                 "nothing is claimed",
@@ -71,13 +85,13 @@ class SafetyGate:
         checked: Iterable[Checked],
         on: str = "",
         inconclusive: tuple[str, ...] = (),
-    ) -> GateResult:
-        """The first run with a finding decides: the others would only cost time."""
+    ) -> SafetyResult:
+        """The first run with a finding decides; further runs would only cost time."""
         runs: list[SafetyRun] = []
         for one in checked:
             runs.append(safety_run(one))
             if one.findings and one.findings[0].kind in inconclusive:
-                return unavailable(
+                return Unavailable(
                     self.name,
                     f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
                     "candidate did where it is timed: nothing is claimed",
@@ -86,13 +100,13 @@ class SafetyGate:
                 first = one.findings[0]
                 evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
                 sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
-                return GateResult(self.name, Outcome.FAILED, sentence, evidence, first.reason)
-            if subject.cancelled():
-                return unavailable(
+                return Failed(self.name, sentence, first.reason, evidence)
+            if subject.conditions.stop.is_set():
+                return Unavailable(
                     self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed"
                 )
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
-        return passed(
+        return Passed(
             self.name,
             f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
             + ", ".join(LOOKED_FOR),
@@ -101,7 +115,7 @@ class SafetyGate:
 
 
 def like(facts: Device) -> Device:
-    """The known GPU of that name, else the one of the closest compute capability; of equals the one of its size."""
+    """The known GPU of that name, else the one with the closest compute capability and size."""
     return min(
         map(device, device_names()),
         key=lambda one: (
@@ -112,15 +126,15 @@ def like(facts: Device) -> Device:
     )
 
 
-def where(checker: Target, target: Target) -> str:
-    """`emulator:h200`, and whose place it takes when the emulator does not know the GPU itself."""
+def where(checker: Runner, target: Runner) -> str:
+    """`emulator:h200`, and the GPU that it stands in for where the emulator does not know that."""
     if checker.device.name == target.device.name:
         return checker.name
     return f"{checker.name}, the closest that is known to {target.device.title},"
 
 
 def checked_problems(subject: Subject) -> list[Problem]:
-    """Each derived check once, whatever its seeds: values hardly matter here, sizes and orders do."""
+    """Each derived check on one seed: findings depend on sizes and orders, hardly on values."""
     cases = {
         one.name: one
         for one in reversed(
@@ -151,11 +165,11 @@ def shape(case: Case) -> str:
 
 
 def with_lines(finding: SafetyFinding) -> str:
-    """The finding's sentence, which names both lines whether or not its author did."""
+    """The finding's sentence with the lines of both accesses."""
     sentence = finding.sentence.rstrip(". ")
     for word, where in (("at", finding.where), ("against", finding.other_where)):
         if where is not None and f":{where[1]}" not in sentence:
-            sentence += f", {word} {where[0]}:{where[1]}"
+            sentence += f", {word} {file_line(*where)}"
     return sentence
 
 

@@ -1,7 +1,8 @@
-"""What a search that measures does once its budget is spent: its fastest are timed again, and beside its peers.
+"""The end of a search that measures: its fastest candidates and its peers are timed again.
 
-The fastest of many looks better in the search that chose it than it is. So where fresh processes show the runner-up to be
-faster, that one is confirmed in its place: what they say counts, not what the search said.
+The fastest of many candidates looks faster in its own search than it is. If fresh processes show
+the runner-up to be faster, the runner-up is confirmed in its place: fresh processes outrank the
+search.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from greenfast.search.loop.confirmation import (
     Settle,
     confirm,
     fastest,
+    finalists_of,
     is_beaten,
     prepared,
     safety_of,
-    standing,
     unconfirmed,
 )
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.verdict import GateResult, Outcome
+from greenfast.search.verdict import Failed, GateResult
 
 CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
 T = TypeVar("T")
@@ -35,7 +36,8 @@ Settled = tuple[
 
 @dataclass(frozen=True)
 class Closing:
-    """`said` is for people: what the confirmations found, or why there are none."""
+    """`said` is the sentence for people: the results of the confirmations, or why there are
+    none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts
@@ -46,8 +48,10 @@ class Closing:
 def closing(
     context: EvaluationContext, baseline: Contender | None, contenders: Iterable[Contender]
 ) -> Callable[[], Closing] | None:
-    """What is left to do, None when nothing was measured. The doing raises nothing: what goes wrong here is ours, and
-    the search is complete without it."""
+    """The work that remains; None when nothing was measured.
+
+    The work raises nothing: failures here are ours, and the search is complete without it.
+    """
     if baseline is None:
         return None
     ranked = fastest(contenders, CONTENDERS)
@@ -69,44 +73,49 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
         or "no candidate was measured faster than the baseline"
     )
     peers: tuple[Peer, ...] | None = ()
-    if context.compare_peers is not None and not context.cancelled():
+    compare_peers = context.compare_peers
+    if compare_peers is not None and not context.stop.is_set():
         peers, fault = _kept(
-            lambda: context.compare_peers(
-                prepared(context, best.candidate), cancelled=context.cancelled
-            )
+            lambda: compare_peers(prepared(context, best.candidate), cancelled=context.stop.is_set)
         )
         said += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), said)
 
 
 def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Settled]) -> bool:
-    """Judge what the contender was spared. Where a fault of ours keeps it from being judged it contends no more."""
+    """Judge the contender's safety, which the search skipped.
+
+    A contender that cannot be judged, through a fault of ours, drops out.
+    """
     result, _ = _kept(lambda: safety_of(context, contender))
     if result is not None:
         settled.append((contender.number, result))
-    return result is not None and result.outcome is not Outcome.FAILED
+    return result is not None and not isinstance(result, Failed)
 
 
 def _confirmed(
     context: EvaluationContext, baseline: Contender, contenders: list[Contender], settle: Settle
 ) -> tuple[tuple[Confirmation, ...], Contender]:
-    """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
-    slower than the runner-up, who then has to hold by itself."""
-    who = standing(baseline, contenders)
-    if who is None:
+    """The confirmations, and the winner.
+
+    The fastest of the search wins unless it proves wrong, or slower than the runner-up, which then
+    has to be confirmed by itself.
+    """
+    finalists = finalists_of(baseline, contenders)
+    if finalists is None:
         return (), baseline
-    first, fault = _kept(lambda: confirm(context, who, settle=settle))
-    first = first or unconfirmed(who.winner, fault)
+    first, fault = _kept(lambda: confirm(context, finalists, settle=settle))
+    first = first or unconfirmed(finalists.winner, fault)
     if fault or (first.comparisons and not is_beaten(first)):
-        return (first,), who.winner
+        return (first,), finalists.winner
     others, winner = _confirmed(
         context,
         baseline,
-        [contender for contender in contenders if contender is not who.winner],
+        [contender for contender in contenders if contender is not finalists.winner],
         settle,
     )
     if first.confirmed and not others[-1].confirmed:
-        return (*others, first), who.winner
+        return (*others, first), finalists.winner
     return (first, *others), winner
 
 

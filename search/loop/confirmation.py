@@ -1,8 +1,9 @@
-"""The end of a search that measures: its fastest against the baseline and the runner-up, in fresh processes.
+"""Confirmation: the winner against the baseline and the runner-up, in fresh processes.
 
-Each process draws a new secret seed: the programs are checked on new inputs, then timed in turns over all blocks. The
-process is the unit (greenfast.search.timing.across_processes); the best of many candidates looks better in the
-search that chose it than it is, which is why what is published comes from here.
+Each process draws a new secret seed, checks the programs on new inputs, then times them in turns
+over all blocks. The process is the unit of judgement (greenfast.search.timing.across_processes).
+The best of many candidates looks faster in its own search than it is, so published times come from
+here.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from greenfast.search.acceptance import measured_decision
+from greenfast.search.acceptance import accept_processes, time_us_of
 from greenfast.search.errors import Fault
 from greenfast.search.gates import Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
-from greenfast.search.loop.evaluate import EvaluationContext, time_us_of
-from greenfast.search.render import RenderedSource
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.targets.base import Failure, Rival
-from greenfast.search.timing import Decision, Interval, across_processes
-from greenfast.search.toolchain import Cubin
+from greenfast.search.targets.base import Failure, Rival, runner
+from greenfast.search.timing import Decision, Interval
 from greenfast.search.verdict import (
     Accepted,
+    Failed,
     GateResult,
     Green,
-    Outcome,
+    Passed,
+    Rejected,
+    Skipped,
     Stage,
     TimeKind,
     Timing,
@@ -54,15 +56,15 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Who is timed again at a search's end."""
+class Finalists:
+    """The candidates that are timed again at a search's end."""
 
     baseline: Contender
     winner: Contender
     runner_up: Contender | None
 
     def by_role(self) -> dict[str, Contender]:
-        """Whom the winner is compared with."""
+        """The opponents of the winner."""
         return {BASELINE: self.baseline} | ({RUNNER_UP: self.runner_up} if self.runner_up else {})
 
 
@@ -76,7 +78,10 @@ class _Wrong(Exception):
 
 
 def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
-    """None for what was not measured, was wrong, or was not shown to be faster than the baseline."""
+    """The trial as a contender; None unless it is correct, measured and faster than the baseline.
+
+    The baseline itself need not be faster.
+    """
     if not isinstance(trial.verdict, (Accepted, Green)):
         return None
     evidence, result = performance_of(trial.verdict), gate_result(trial.verdict, "performance")
@@ -84,14 +89,14 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
         return None
     if any(timing.time_kind is not TimeKind.MEASURED for timing in evidence.timings):
         return None
-    if not is_baseline and result.outcome is not Outcome.PASSED:
+    if not is_baseline and not isinstance(result, Passed):
         return None
     safety = gate_result(trial.verdict, Stage.SAFETY)
     return Contender(
         trial.number,
         trial.candidate,
         time_us_of(evidence.timings),
-        safety is not None and safety.outcome is Outcome.SKIPPED,
+        isinstance(safety, Skipped),
     )
 
 
@@ -100,14 +105,16 @@ def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
     return sorted(contenders, key=lambda contender: (contender.time_us, contender.number))[:count]
 
 
-def standing(baseline: Contender, contenders: Iterable[Contender]) -> Standing | None:
+def finalists_of(baseline: Contender, contenders: Iterable[Contender]) -> Finalists | None:
     """The fastest two; None while nothing was faster than the baseline."""
     ranked = fastest(contenders, 2)
-    return Standing(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None) if ranked else None
+    if not ranked:
+        return None
+    return Finalists(baseline, ranked[0], ranked[1] if len(ranked) > 1 else None)
 
 
 def safety_of(context: EvaluationContext, contender: Contender) -> GateResult:
-    """The verdict that a spared contender lacks."""
+    """Judge the safety of a contender that the search spared."""
     return SafetyGate().judge(prepared(context, contender.candidate))
 
 
@@ -121,18 +128,21 @@ def is_beaten(confirmation: Confirmation) -> bool:
 
 def confirm(
     context: EvaluationContext,
-    who: Standing,
+    finalists: Finalists,
     processes: int = PROCESSES,
     new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
     settle: Settle = lambda number, result: None,
 ) -> Confirmation:
-    """Time the winner again. What goes wrong here by our doing is raised as Fault; who proves wrong is told to `settle`."""
-    found: dict[str, list[ProcessTimes]] = {role: [] for role in who.by_role()}
+    """Time the winner again. Fault for our own failures.
+
+    `settle` is called with each candidate that fails on new inputs.
+    """
+    found: dict[str, list[ProcessTimes]] = {role: [] for role in finalists.by_role()}
     lost = ""  # why the winner is not compared with the runner-up
     try:
         for _ in range(processes):
             for role, times in _process_or_another(
-                context, who, tuple(found), new_seed, settle
+                context, finalists, tuple(found), new_seed, settle
             ).items():
                 if isinstance(times, ProcessTimes):
                     found[role].append(times)
@@ -141,78 +151,80 @@ def confirm(
                     lost = times
     except _Wrong as wrong:
         return Confirmation(
-            who.winner.number,
+            finalists.winner.number,
             False,
-            f"trial {who.winner.number} is not confirmed: on new inputs {wrong}",
+            f"trial {finalists.winner.number} is not confirmed: on new inputs {wrong}",
             (),
         )
     comparisons = tuple(
-        _comparison(role, who.by_role()[role].number, tuple(times)) for role, times in found.items()
+        _comparison(role, finalists.by_role()[role].number, tuple(times))
+        for role, times in found.items()
     )
     confirmed = comparisons[0].decision == Decision.FASTER
     return Confirmation(
-        who.winner.number,
+        finalists.winner.number,
         confirmed,
-        _sentence(who, comparisons, lost, confirmed, processes),
+        _sentence(finalists, comparisons, lost, confirmed, processes),
         comparisons,
     )
 
 
 def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
-    """What the stored samples of several processes say: anybody can compute it again."""
-    return across_processes([measured_decision(process.timings)[1] for process in processes])
+    """The decision over the stored samples of several processes; anybody can compute it again."""
+    return accept_processes(process.timings for process in processes)
 
 
 def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
     """A candidate that was right before, compiled and ready to be checked and timed."""
-    source = context.render(candidate)
-    cubin = (
-        context.toolchain.compile(source, context.target.device.arch)
-        if isinstance(source, RenderedSource)
-        else None
-    )
-    if not isinstance(cubin, Cubin):
+    subject = prepare(candidate, context)
+    if isinstance(subject, Rejected):
         raise Fault(
             f"a {candidate.template} candidate that was right before can no longer be compiled",
             code="contender_lost",
         )
-    return context.subject(candidate, source, cubin)
+    return subject
 
 
 def _process_or_another(
     context: EvaluationContext,
-    who: Standing,
+    finalists: Finalists,
     roles: tuple[str, ...],
     new_seed: Callable[[], int],
     settle: Settle,
 ) -> dict[str, ProcessTimes | str]:
     """A process, and another in its place when a fault of ours ended it."""
     try:
-        return _process(context, who, roles, new_seed(), settle)
+        return _process(context, finalists, roles, new_seed(), settle)
     except Fault:
-        if context.cancelled():
+        if context.stop.is_set():
             raise
-    return _process(context, who, roles, new_seed(), settle)
+    return _process(context, finalists, roles, new_seed(), settle)
 
 
 def _process(
-    context: EvaluationContext, who: Standing, roles: tuple[str, ...], seed: int, settle: Settle
+    context: EvaluationContext,
+    finalists: Finalists,
+    roles: tuple[str, ...],
+    seed: int,
+    settle: Settle,
 ) -> dict[str, ProcessTimes | str]:
-    """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
-    out differently from one process to the next."""
-    context.target.fresh()
+    """One fresh process: times by role, or why the runner-up has none.
+
+    The order is random, so that memory is laid out differently in each process.
+    """
+    runner(context.target).fresh()
     seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
-    winner = prepared(seeded, who.winner.candidate)
-    others = {role: prepared(seeded, who.by_role()[role].candidate) for role in roles}
+    winner = prepared(seeded, finalists.winner.candidate)
+    others = {role: prepared(seeded, finalists.by_role()[role].candidate) for role in roles}
     found: dict[str, ProcessTimes | str] = {}
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
         _not_cancelled(context)
         result = CorrectnessGate().judge(subject)
-        if result.outcome is Outcome.FAILED and role != BASELINE:
-            settle((who.by_role()[role] if role else who.winner).number, result)
-        if result.outcome is Outcome.FAILED and role != RUNNER_UP:
+        if isinstance(result, Failed) and role != BASELINE:
+            settle((finalists.by_role()[role] if role else finalists.winner).number, result)
+        if isinstance(result, Failed) and role != RUNNER_UP:
             raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
-        if result.outcome is Outcome.FAILED:
+        if isinstance(result, Failed):
             found[role] = result.sentence
     for role, other in _shuffled(order, [item for item in others.items() if item[0] not in found]):
         _not_cancelled(context)
@@ -224,11 +236,11 @@ def _process(
 
 
 def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
-    """All blocks of each workload; what the winner's timed launches left is held to the reference."""
+    """Time all blocks of each workload, and check the outputs of the winner's timed launches."""
     rival = Rival(other.program, timed_problems(other), to_the_end=True)
     return winner.target.measure(
         winner.program,
-        winner.cubin,
+        winner.machine_code,
         timed_problems(winner),
         rival,
         lambda execution: left_wrong(winner, execution),
@@ -242,30 +254,36 @@ def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> 
 
 
 def _sentence(
-    who: Standing, comparisons: tuple[Comparison, ...], lost: str, confirmed: bool, processes: int
+    finalists: Finalists,
+    comparisons: tuple[Comparison, ...],
+    lost: str,
+    confirmed: bool,
+    processes: int,
 ) -> str:
     against = {comparison.against: comparison for comparison in comparisons}
     said = "confirmed" if confirmed else "not confirmed"
     first = (
-        f"trial {who.winner.number} is {said} in {processes} fresh processes on new inputs: "
+        f"trial {finalists.winner.number} is {said} in {processes} fresh processes on new inputs: "
         f"{_ratio(against[BASELINE])} of the baseline's time"
     )
-    if who.runner_up is None:
+    if finalists.runner_up is None:
         return first
-    name = f"trial {who.runner_up.number}, the runner-up"
+    name = f"trial {finalists.runner_up.number}, the runner-up"
     if lost:
         return f"{first}; {name}, fails on new inputs: {lost}"
-    one = against[RUNNER_UP]
+    comparison = against[RUNNER_UP]
     words = {
         Decision.FASTER: "it is faster than",
         Decision.SLOWER: "it is slower than",
         Decision.TOO_NOISY: "it was too noisy to judge against",
     }
-    return f"{first}; {words.get(Decision(one.decision), 'it ties with')} {name}: {_ratio(one)} of its time"
+    result = words.get(Decision(comparison.decision), "it ties with")
+    return f"{first}; {result} {name}: {_ratio(comparison)} of its time"
 
 
-def _ratio(one: Comparison) -> str:
-    return f"{one.ratio:.4f} [{one.ratio_low:.4f}, {one.ratio_high:.4f}]"
+def _ratio(comparison: Comparison) -> str:
+    low, high = comparison.ratio_low, comparison.ratio_high
+    return f"{comparison.ratio:.4f} [{low:.4f}, {high:.4f}]"
 
 
 def _shuffled(
@@ -275,12 +293,12 @@ def _shuffled(
 
 
 def _not_cancelled(context: EvaluationContext) -> None:
-    if context.cancelled():
+    if context.stop.is_set():
         raise Fault("the confirmation was stopped", code="interrupted")
 
 
 def unconfirmed(winner: Contender, fault: str) -> Confirmation:
-    """A fault of ours says nothing of the winner: it stays what the search found, and is not confirmed."""
+    """The result after a fault of ours: the winner stays the winner and is not confirmed."""
     return Confirmation(
         winner.number,
         False,

@@ -3,46 +3,58 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from greenfast.search.acceptance import time_us_of
 from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
-from greenfast.search.gates import GATES, GateLimits, Subject
+from greenfast.search.gates import GATES, Baseline, Conditions, Subject
 from greenfast.search.gates.promises import Siblings
-from greenfast.search.kernels.spec import Check, Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import Check, Items, KernelSpec, Workload
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.space.space import Resolved, resolve
-from greenfast.search.targets.base import Question, Target
+from greenfast.search.space.space import resolve
+from greenfast.search.targets.base import Answering, GateLimits, Question, Runner, Target, runner
+from greenfast.search.text import file_line
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.verdict import (
     Accepted,
-    BaselineTimings,
+    Failed,
     Faulted,
     GateResult,
     Green,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     Reason,
     Rejected,
+    Skipped,
     Stage,
     Timing,
     Verdict,
-    no_baseline,
     performance_of,
+    rejection,
 )
+
+# The baseline's times for a candidate that is compared with it; None: no right baseline.
+BaselineTimes = Callable[[], "tuple[Timing, ...] | None"]
+
+
+def no_baseline() -> None:
+    """There is nothing to compare with, or the candidate is the baseline itself."""
+
 
 FAULT_RETRIES = 2
 
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """What evaluating needs beside the candidate."""
+    """Everything but the candidate that an evaluation needs."""
 
     kernel: KernelSpec
     compiled: Items
@@ -52,91 +64,101 @@ class EvaluationContext:
     include_dirs: tuple[Path, ...]
     limits: GateLimits
     seed: int
-    cancelled: Callable[[], bool] = lambda: False
-    baseline: Candidate | None = None  # what a measuring target times in turns with the others
+    baseline: Candidate | None = None  # timed by a measuring target in turns with the others
     min_gain: float = 0.0
-    checker: Target | None = None  # looks for races where the target itself does not
-    mode: str = "auto"  # how measured times find the caches: "auto" | "hot" | "cold"
+    checker: Runner | None = None  # looks for races where the target itself does not
+    mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
-    compare_peers: Callable[..., tuple[Peer, ...]] | None = (
-        None  # greenfast.search.peers.compare.compare_peers, where there are peers
-    )
-    closing_checks: tuple[Check, ...] | None = (
-        None  # that a winner is confirmed on; None: the kernel's
-    )
-    siblings: Siblings | None = None  # what parameters that promise equal results are held to
-    on_result: Callable[[GateResult], None] = lambda result: (
-        None
-    )  # hears of each gate's as it comes
+    # greenfast.search.peers.compare.compare_peers, where there are peers
+    compare_peers: Callable[..., tuple[Peer, ...]] | None = None
+    closing_checks: tuple[Check, ...] | None = None  # for the confirmation; None: the kernel's
+    siblings: Siblings | None = None  # enforces promises of equal results
+    on_result: Callable[[GateResult], None] = lambda result: None  # called after each gate
 
-    def render(self, candidate: Candidate) -> RenderedSource | RenderFailed:
-        template = self.kernel.template(candidate.template)
-        return render(
-            self.kernel, template, candidate, self._point(template, candidate), self.include_dirs
+    @property
+    def conditions(self) -> Conditions:
+        """The part of the context that gates see."""
+        return Conditions(
+            kernel=self.kernel,
+            compiled=self.compiled,
+            workloads=self.workloads,
+            target=runner(self.target),
+            limits=self.limits,
+            seed=self.seed,
+            min_gain=self.min_gain,
+            mode=self.mode,
+            checker=self.checker,
+            siblings=self.siblings,
+            stop=self.stop,
         )
 
-    def subject(
+    def render(self, candidate: Candidate, probe: str = "") -> RenderedSource | RenderFailed:
+        """The candidate's text; with a `probe` it also writes that stage's result."""
+        template = self.kernel.template(candidate.template)
+        point = resolve(template, candidate.parameters, self.compiled)
+        return render(self.kernel, template, candidate, point, self.include_dirs, probe)
+
+    def subject(self, candidate: Candidate, source: RenderedSource, cubin: Cubin | None) -> Subject:
+        """A candidate whose text and cubin the caller has already."""
+        return Subject(self.conditions, candidate, source, cubin)
+
+    def question(
         self,
         candidate: Candidate,
         source: RenderedSource,
-        cubin,
-        baseline: BaselineTimings = no_baseline,
-    ) -> Subject:
-        template = self.kernel.template(candidate.template)
-        return Subject(
-            self.kernel,
-            template,
-            candidate,
-            self.compiled,
-            self._point(template, candidate),
-            source,
-            cubin,
-            self.target,
-            self.workloads,
-            self.limits,
-            self.seed,
-            baseline,
-            self.cancelled,
-            lambda: self.rival if self.target.measures and baseline() is not None else None,
-            self.min_gain,
-            self.checker,
-            self.mode,
-            self.siblings,
-        )
-
-    def question(
-        self, candidate: Candidate, source: RenderedSource, baseline: BaselineTimings = no_baseline
+        baseline: tuple[Timing, ...] | None = None,
     ) -> Question:
-        """What a target that knows the answer without running anything is asked."""
-        return Question(
-            candidate,
-            source.digest,
-            tuple(workload.name for workload in self.workloads),
-            self.limits,
-            baseline,
-            self.baseline,
-        )
+        """For a target that answers; `baseline` holds the times to compare with."""
+        workloads = tuple(workload.name for workload in self.workloads)
+        return Question(candidate, source.digest, workloads, self.limits, baseline, self.baseline)
 
     @cached_property
-    def rival(self) -> Subject | None:
-        """The baseline, ready to be timed in turns with each candidate; asked for once it was found right."""
+    def prepared_baseline(self) -> Subject | None:
+        """The baseline, compiled once for all candidates; None without one.
+
+        Fault when it can no longer be compiled.
+        """
         if self.baseline is None:
             return None
-        source = self.render(self.baseline)
-        cubin = (
-            self.toolchain.compile(source, self.target.device.arch)
-            if isinstance(source, RenderedSource)
-            else None
-        )
-        if not isinstance(cubin, Cubin):
+        prepared = prepare(self.baseline, self)
+        if isinstance(prepared, Rejected):
             raise Fault(
                 "the baseline, which was right before, can no longer be compiled",
                 code="baseline_lost",
             )
-        return self.subject(self.baseline, source, cubin)
+        return prepared
 
-    def _point(self, template: TemplateSpec, candidate: Candidate) -> Resolved:
-        return resolve(template, candidate.parameters, self.compiled)
+
+def prepare(
+    candidate: Candidate,
+    context: EvaluationContext,
+    rendered: RenderedSource | RenderFailed | None = None,
+    *,
+    probe: str = "",
+    with_cubin: bool = True,
+) -> Subject | Rejected:
+    """Render and compile `candidate`. Fault for everything that is not its own doing.
+
+    `rendered` is its text where the caller has it. Without a cubin only a target that compiles
+    the source itself can run it.
+    """
+    if rendered is None:
+        rendered = context.render(candidate, probe)
+    if isinstance(rendered, RenderFailed):
+        return not_rendered(rendered)
+    if not with_cubin:
+        return context.subject(candidate, rendered, None)
+    compiled = context.toolchain.compile(rendered, context.target.device.arch)
+    if isinstance(compiled, CompileFailed):
+        return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
+    return context.subject(candidate, rendered, compiled)
+
+
+def not_rendered(failed: RenderFailed) -> Rejected:
+    """The verdict on a candidate that its template refuses."""
+    place = f"{file_line(failed.line.file, failed.line.number)}: " if failed.line else ""
+    return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + failed.message)
 
 
 @dataclass(frozen=True)
@@ -150,121 +172,127 @@ class Evaluated:
 def evaluate(
     candidate: Candidate,
     context: EvaluationContext,
-    baseline: BaselineTimings = no_baseline,
+    baseline_times: BaselineTimes = no_baseline,
     rendered: RenderedSource | RenderFailed | None = None,
 ) -> Evaluated:
-    """Take `candidate` through all steps. Our faults are retried, then returned as such."""
+    """Take `candidate` through all steps. Our faults are retried, then returned as such.
+
+    `baseline_times` is called, and may wait, when the baseline's times are needed and no sooner.
+    """
     started = time.monotonic()
     rendered = rendered if rendered is not None else context.render(candidate)
     source = rendered if isinstance(rendered, RenderedSource) else None
     attempt = 0
     while True:
         attempt += 1
-        verdict = _through(candidate, context, rendered, baseline)
-        if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.cancelled():
+        verdict = _verdict(candidate, context, rendered, baseline_times)
+        if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
             return Evaluated(verdict, source, time.monotonic() - started, attempt)
 
 
 def _is_repeated(verdict: Verdict) -> bool:
-    """A fault is; where the machine was too busy, what was starved has been repeated by itself."""
+    """A fault is repeated, except where a busy machine starved a run that was repeated alone."""
     return isinstance(verdict, Faulted) and verdict.code != MACHINE_BUSY
 
 
-def _through(
+def _verdict(
     candidate: Candidate,
     context: EvaluationContext,
     rendered: RenderedSource | RenderFailed,
-    baseline: BaselineTimings,
+    baseline_times: BaselineTimes,
 ) -> Verdict:
+    """The target's answer where it has one, else the gates' verdict."""
     if isinstance(rendered, RenderFailed):
-        place = f"{rendered.line.file}:{rendered.line.number}: " if rendered.line else ""
-        return Rejected(Stage.RENDER, Reason.RENDER_ERROR, place + rendered.message)
+        return not_rendered(rendered)
     try:
-        known = context.target.answers(context.question(candidate, rendered, baseline))
-        if known is not None:
-            return known
-        compiled = context.toolchain.compile(rendered, context.target.device.arch)
+        if isinstance(context.target, Answering):
+            return context.target.answers(context.question(candidate, rendered, baseline_times()))
+        subject = prepare(candidate, context, rendered)
     except Fault as fault:
         return Faulted(Stage.COMPILE, fault.code, str(fault))
-    if isinstance(compiled, CompileFailed):
-        return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
-    return _through_gates(context.subject(candidate, rendered, compiled, baseline), context)
+    if isinstance(subject, Rejected):
+        return subject
+    return _through_gates(subject, context, baseline_times)
 
 
-def _through_gates(subject: Subject, context: EvaluationContext) -> Verdict:
+def _through_gates(
+    subject: Subject, context: EvaluationContext, baseline_times: BaselineTimes
+) -> Verdict:
     results: list[GateResult] = []
-    for number, gate in enumerate(GATES):
+    for gate in GATES:
         try:
-            result = _spared(gate.name, results, context.best_time_us) or gate.judge(subject)
+            spared = _spared(gate.name, results, context.best_time_us)
+            baseline = _baseline(context, baseline_times()) if gate.compares else None
+            result = spared or gate.judge(subject, baseline)
         except (Fault, SpecError) as error:
             return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
-        results.append(result)
         context.on_result(result)
-        if result.outcome is Outcome.FAILED:
-            results += [
-                GateResult(later.name, Outcome.SKIPPED, f"not reached: {gate.name} failed")
-                for later in GATES[number + 1 :]
-            ]
-            return Rejected(Stage(gate.name), result.reason, result.sentence, tuple(results))
+        if isinstance(result, Failed):
+            return rejection(results, result)
+        results.append(result)
     return _right(tuple(results))
+
+
+def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) -> Baseline | None:
+    """The baseline as the gates compare with it; None without times of a right baseline."""
+    if timings is None:
+        return None
+    measures = context.target.measures
+    return Baseline(timings, context.prepared_baseline if measures else None)
 
 
 def _spared(
     gate: str, results: list[GateResult], best_time_us: Callable[[], float]
-) -> GateResult | None:
-    """Safety takes about a second of the host, so it is asked only of what would be the best: `green` is all that a
-    candidate comes to that an accepted one beats."""
+) -> Skipped | None:
+    """Skip safety for a candidate that cannot become the best.
+
+    Safety takes about a second of CPU. A candidate slower than an accepted one ends as `green`.
+    """
     if gate != Stage.SAFETY:
         return None
     time_us, best_us = measured_time_us(results), best_time_us()
     if time_us is None or time_us <= best_us:
         return None
-    return GateResult(
+    return Skipped(
         gate,
-        Outcome.SKIPPED,
         f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
         f"takes {best_us:.2f} us was there",
     )
 
 
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
-    """Geometric mean over the workloads of what was measured, and found faster than the baseline."""
+    """The measured time of a candidate that is faster than the baseline, else None."""
     found = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
-    if found is None or found.outcome is not Outcome.PASSED or not found.evidence.timings:
+    if not isinstance(found, Passed) or not isinstance(found.evidence, PerformanceEvidence):
         return None
-    return time_us_of(found.evidence.timings)
-
-
-def time_us_of(timings: Sequence[Timing]) -> float:
-    """Geometric mean over the workloads."""
-    return math.exp(sum(math.log(timing.time_median_us) for timing in timings) / len(timings))
+    return time_us_of(found.evidence.timings) if found.evidence.timings else None
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
-    """Accepted needs every gate to have said yes; what could not be judged here is at best green."""
-    if all(result.outcome is Outcome.PASSED for result in results):
+    """Accepted when every gate passed; green where a gate could not judge."""
+    if all(isinstance(result, Passed) for result in results):
         return Accepted(results)
     return Green(results)
 
 
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
-    """The verdict of a right candidate once a gate that it had been spared has judged it, or one that it passed has found
-    it wrong on other inputs."""
+    """The verdict of a correct candidate after another result of one of its gates.
+
+    The gate was skipped before, or it passed and failed on other inputs now.
+    """
     results = tuple(
         result if gate.gate == result.gate and _is_news(gate, result) else gate
         for gate in verdict.gates
     )
     if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
         return verdict
-    if result.outcome is Outcome.FAILED:
+    if isinstance(result, Failed):
         return Rejected(Stage(result.gate), result.reason, result.sentence, results)
     return _right(results)
 
 
 def _is_news(before: GateResult, now: GateResult) -> bool:
-    return before.outcome is Outcome.SKIPPED or (
-        before.outcome is Outcome.PASSED and now.outcome is Outcome.FAILED
-    )
+    return isinstance(before, Skipped) or (isinstance(before, Passed) and isinstance(now, Failed))
 
 
 def timings_of(verdict: Verdict) -> tuple[Timing, ...] | None:

@@ -1,10 +1,12 @@
-"""Evaluations on this machine: threads that wait for child processes, which do the work on all cores."""
+"""Evaluations on this machine: threads that wait for child processes on all cores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class LocalExecutor:
@@ -19,5 +21,5 @@ class LocalExecutor:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future:
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
         return self._pool.submit(function, *args)

@@ -1,22 +1,25 @@
-"""Sweeping a lattice on a target that measures: compile ahead, check once, time in turns with the baseline."""
+"""A sweep over a lattice on a target that measures.
+
+It compiles ahead, checks each candidate once, and times it in turns with the baseline.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError, UsageError
-from greenfast.search.gates import GateLimits
+from greenfast.search.gates import Baseline, GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.kernels.spec import KernelSpec, Workload
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (
     Heading,
@@ -31,20 +34,23 @@ from greenfast.search.recordings.contents import (
 )
 from greenfast.search.recordings.file import as_kept, rounded, write
 from greenfast.search.recordings.lattice import Lattice, lattice_points
-from greenfast.search.recordings.rules import standing
+from greenfast.search.recordings.rules import recorded_acceptance
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import CompileFailed, Toolchain
+from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
     CheckEvidence,
     CorrectnessEvidence,
+    Failed,
     GateResult,
     PerformanceEvidence,
     PtxasEvidence,
-    Stage,
+    Rejected,
     TimeKind,
+    Timing,
+    evidence_of,
 )
 
 # Safety is nothing to be replayed: the emulator tells it.
@@ -93,7 +99,10 @@ class Sweeping:
 
 
 class Sweep:
-    """One order on one target. `run` may be called again after it was stopped; rows that are there are not repeated."""
+    """One order on one target.
+
+    `run` may be called again after it was stopped, and repeats no row.
+    """
 
     def __init__(
         self,
@@ -115,7 +124,7 @@ class Sweep:
             replace(check, seeds=min(check.seeds, order.check_seeds))
             for check in order.kernel.checks
         )
-        self._baseline = preset_candidate(*_preset(order), compiled)
+        self._baseline = _baseline_of(order, compiled)
         limits = GateLimits(max_spill_bytes=order.max_spill_bytes)
         self._context = EvaluationContext(
             replace(order.kernel, checks=few),
@@ -126,13 +135,14 @@ class Sweep:
             include_dirs,
             limits,
             order.seed,
-            self.stopping.is_set,
+            stop=self.stopping,
             baseline=self._baseline,
             min_gain=order.min_gain,
         )
         space = Space(order.kernel.template(order.template), compiled, target.device)
         self.points = lattice_points(space, order.lattice)
-        self._greenfast, self._timings = greenfast, None
+        self._greenfast = greenfast
+        self._compared_with: Baseline | None = None
 
     @property
     def total(self) -> int:
@@ -264,30 +274,38 @@ class Sweep:
         )
 
     def _establish_baseline(self, journal: Journal, known: bool) -> None:
-        """Right and timed in this process, too: the others need its program. Its row is that of the first process."""
-        row, results = self._judged(0, self._baseline, journal.run)
+        """Check and time the baseline in this process, too: the others are timed beside it.
+
+        Its row stays that of the first process.
+        """
+        row, results = self._judged(0, self._baseline, journal.run, None)
         if row.stage is not None:
             raise UsageError(
-                f"the baseline {self.order.baseline} is not right here: {row.stage}: {row.sentence}",
+                f"the baseline {self.order.baseline} is not right here: "
+                f"{row.stage}: {row.sentence}",
                 code="baseline_rejected",
                 mend="choose another with --baseline",
             )
-        self._timings = results[-1].evidence.timings
-        self._context.rival  # compiled once, before threads ask for it
+        evidence = results[-1].evidence
+        assert isinstance(evidence, PerformanceEvidence), "a correct baseline has times"
+        # Compiled here once, before threads need it.
+        self._compared_with = Baseline(evidence.timings, self._context.prepared_baseline)
         if not known:
             journal.add(row)
 
     def _row(self, number: int, candidate: Candidate, run: int) -> Row:
         for attempt in range(FAULT_TRIES):
             try:
-                return self._judged(number, candidate, run)[0]
+                return self._judged(number, candidate, run, self._compared_with)[0]
             except Fault:
                 if attempt == FAULT_TRIES - 1 or self.stopping.is_set():
                     raise
         raise AssertionError
 
-    def _judged(self, number: int, candidate: Candidate, run: int) -> tuple[Row, list[GateResult]]:
-        """The candidate through the gates; Fault for what is ours."""
+    def _judged(
+        self, number: int, candidate: Candidate, run: int, baseline: Baseline | None
+    ) -> tuple[Row, list[GateResult]]:
+        """Take the candidate through the gates; Fault for our own failures."""
         context = self._context
         values = tuple(value for _, value in candidate.parameters)
         source = context.render(candidate)
@@ -296,36 +314,36 @@ class Sweep:
                 f"template {candidate.template} does not render: {source.message}",
                 code="render_error",
             )
-        cubin = context.toolchain.compile(source, context.target.device.arch)
-        if isinstance(cubin, CompileFailed):
-            return Row(
+        subject = prepare(candidate, context, source)
+        if isinstance(subject, Rejected):
+            row = Row(
                 number,
                 candidate.template,
                 values,
                 source.digest,
-                Stage.COMPILE.value,
-                cubin.reason.value,
-                cubin.sentence,
+                subject.stage.value,
+                subject.reason.value,
+                subject.sentence,
                 None,
                 0,
                 None,
                 (),
                 run,
-            ), []
-        subject = context.subject(candidate, source, cubin, lambda: self._timings)
+            )
+            return row, []
         results: list[GateResult] = []
         for gate in GATES:
-            results.append(gate.judge(subject))
-            if results[-1].reason is not None:
+            results.append(gate.judge(subject, baseline))
+            if isinstance(results[-1], Failed):
                 break
         return _row_of(number, candidate, source.digest, results, self.order.min_gain, run), results
 
 
-def _preset(order: SweepOrder):
+def _baseline_of(order: SweepOrder, compiled: Items) -> Candidate:
     template, preset = order.kernel.preset(order.baseline)
     for workload in order.workloads:
         template.check_supports(workload)
-    return template, preset.name
+    return preset_candidate(template, preset.name, compiled)
 
 
 def _row_of(
@@ -338,34 +356,23 @@ def _row_of(
 ) -> Row:
     """Gate results as a row. A timed one's verdict comes from the samples as they are stored."""
     last = results[-1]
-    ptxas = next(
-        (result.evidence for result in results if isinstance(result.evidence, PtxasEvidence)), None
-    )
-    checks = next(
-        (
-            result.evidence.checks
-            for result in results
-            if isinstance(result.evidence, CorrectnessEvidence)
-        ),
-        (),
-    )
+    ptxas = evidence_of(results, PtxasEvidence)
+    correctness = evidence_of(results, CorrectnessEvidence)
+    checks = correctness.checks if correctness is not None else ()
     times = _times(last.evidence.timings) if isinstance(last.evidence, PerformanceEvidence) else ()
     values = tuple(value for _, value in candidate.parameters)
-    stage, reason, sentence = last.gate, last.reason.value if last.reason else None, last.sentence
-    if times:
-        found = standing(times, min_gain).reason
-        stage, reason, sentence = last.gate, found.value if found else None, ""
-    if reason is None:
-        stage, sentence = None, ""
+    reason = last.reason if isinstance(last, Failed) else None
+    if times:  # the stored samples decide, as they will for every reader
+        reason = recorded_acceptance(times, min_gain).reason
     worst = _worst(checks)
     return Row(
         number,
         candidate.template,
         values,
         source_digest,
-        stage,
-        reason,
-        sentence,
+        last.gate if reason else None,
+        reason.value if reason else None,
+        last.sentence if reason and not times else "",
         ptxas,
         len(checks),
         worst and as_kept(worst),
@@ -375,7 +382,10 @@ def _row_of(
 
 
 def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
-    """The one that failed first, else the one with the largest share of its allowance used, else of error."""
+    """The check that failed first, else the one that used the largest share of its allowance.
+
+    Checks without an allowance are ranked by their error.
+    """
     failed = next((check for check in checks if not check.passed), None)
     if failed is not None or not checks:
         return failed
@@ -390,7 +400,7 @@ def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
     )
 
 
-def _times(timings) -> tuple[Times, ...]:
+def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
     assert all(timing.time_kind is TimeKind.MEASURED for timing in timings)
     found = []
     for timing in timings:

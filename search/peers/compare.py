@@ -57,7 +57,7 @@ def compare_peers(
     for _ in range(processes):
         if cancelled():
             break
-        seeded = replace(winner, seed=secrets.randbelow(LARGEST_SEED))
+        seeded = winner.with_seed(secrets.randbelow(LARGEST_SEED))
         rounds += _rounds(seeded, target, peers_file, cancelled)
         if not any(round_.times for round_ in rounds):
             break  # no peer runs here, and another process would not change that
@@ -101,7 +101,7 @@ def _request(
     folder: Path,
 ) -> dict[str, Any]:
     cubin = folder / "winner.cubin"
-    cubin.write_bytes(winner.cubin.code)
+    cubin.write_bytes(winner.machine_code.code)
     l2_bytes = target.device.l2_bytes
     return {
         "peers": str(peers_file),

@@ -1,26 +1,13 @@
-"""What stored times say: the performance gate's rule as a pure function of samples. Anybody can compute it again."""
+"""Stored times judged again, by the performance gate's rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 
-from greenfast.search.acceptance import REASONS, WORDS, measured_decision
+from greenfast.search.acceptance import Acceptance, accept
 from greenfast.search.recordings.contents import Times
 from greenfast.search.recordings.file import rounded
-from greenfast.search.timing import LOOKS, Decision
-from greenfast.search.verdict import Reason, TimeKind, Timing
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A timed row against the recorded baseline. `reason` is None for a candidate that is faster by `min_gain`, and for
-    the baseline itself, which has no ratio."""
-
-    reason: Reason | None
-    ratio: float | None  # of times, over all workloads; below 1 is faster
-    interval: tuple[float, float] | None
-    words: str
+from greenfast.search.verdict import TimeKind, Timing
 
 
 def time_us(times: Times) -> float:
@@ -28,35 +15,18 @@ def time_us(times: Times) -> float:
     return rounded(median(times.samples))
 
 
-def standing(times: tuple[Times, ...], min_gain: float) -> Standing:
-    """What the samples of all workloads say; needs at least one workload."""
-    if any(time_us(timing) < timing.floor_us for timing in times):
-        return Standing(
-            Reason.IMPLAUSIBLE, None, None, "less than its compulsory work takes at the peaks"
-        )
-    if not all(timing.baseline_samples for timing in times):
-        return Standing(None, None, None, "the baseline, which the others are compared with")
-    decision, interval = measured_decision(
-        tuple(
-            Timing(
-                "",
-                time_us(timing),
-                TimeKind.MEASURED,
-                "",
-                samples=timing.samples,
-                baseline_samples=timing.baseline_samples,
-            )
-            for timing in times
-        )
-    )
-    low, ratio, high = interval.ratios
-    blocks = min(len(timing.samples) // 2 for timing in times)
-    if blocks < LOOKS[0]:  # let go before there was an interval
-        words = f"{WORDS[decision]}: {ratio:.4f} of its time in {blocks} blocks, too few for an interval"
-        return Standing(REASONS.get(decision), ratio, None, words)
-    reason, words = REASONS.get(decision), WORDS[decision]
-    if decision is Decision.FASTER and ratio > 1 - min_gain:
-        reason, words = Reason.SAME, f"faster by less than {min_gain:.1%}"
-    return Standing(
-        reason, ratio, (low, high), f"{words}: {ratio:.4f} of its time [{low:.4f}, {high:.4f}]"
+def recorded_acceptance(times: tuple[Times, ...], min_gain: float) -> Acceptance:
+    """The judgement on the samples of all workloads, one or more."""
+    return accept(tuple(map(_timing, times)), min_gain)
+
+
+def _timing(times: Times) -> Timing:
+    return Timing(
+        "",
+        time_us(times),
+        TimeKind.MEASURED,
+        "",
+        (("floor_us", times.floor_us),),
+        samples=times.samples,
+        baseline_samples=times.baseline_samples,
     )

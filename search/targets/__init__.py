@@ -23,9 +23,8 @@ class TargetSettings:
     include_dirs: tuple[Path, ...]
     workers: int  # host threads that one run may use
     run_deadline_s: float = RUN_DEADLINE_S  # for one emulated run
-    turn: Callable[[str], AbstractContextManager[None]] = (
-        nullcontext  # GPU's UUID -> held while that GPU is used
-    )
+    # GPU's UUID -> held while that GPU is used
+    turn: Callable[[str], AbstractContextManager[None]] = lambda uuid: nullcontext()
 
 
 def _emulator(which: str, settings: TargetSettings) -> Target:

@@ -1,4 +1,4 @@
-"""The seam to whatever runs a candidate: real GPUs, the CPU emulator, recordings."""
+"""The interface to every place where candidates are tried: GPUs, the emulator, recordings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.devices.facts import Device
+from greenfast.search.errors import UsageError
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
@@ -19,19 +20,17 @@ from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
-    BaselineTimings,
     LineCost,
     Reason,
     SafetyFinding,
     Timing,
     Verdict,
-    no_baseline,
 )
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that ended badly, and that was the candidate's doing."""
+    """A run that failed through the candidate's own fault."""
 
     reason: Reason
     sentence: str
@@ -39,7 +38,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Execution:
-    """One run of a problem. `outputs` are whole byte images by tensor name, empty after a failure."""
+    """One run of a problem.
+
+    `outputs` are whole byte images by tensor name, empty after a failure.
+    """
 
     problem: Problem
     order: str  # the schedule: "forward", "reverse", "seeded:1", "device"
@@ -49,7 +51,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Checked:
-    """One run under the target's safety checks; `findings` is empty when they saw nothing."""
+    """One run under the target's safety checks, with their findings."""
 
     problem: Problem
     order: str
@@ -58,7 +60,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Rival:
-    """Another program, laid out for the same cases: what a measured time is compared with, in turns."""
+    """Another program, laid out for the same cases, to be timed in turns with a candidate."""
 
     program: Any
     problems: tuple[Problem, ...]
@@ -67,7 +69,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """What a request may ask of the assembler's figures; None: no limit beyond the device's."""
+    """A request's limits on the assembler's figures; None: no limit beyond the device's."""
 
     max_registers: int | None = None
     max_spill_bytes: int | None = 0
@@ -76,41 +78,71 @@ class GateLimits:
 
 @dataclass(frozen=True)
 class Question:
-    """A rendered candidate, asked of a target that may know the answer without compiling it."""
+    """A rendered candidate, for a target that may know its verdict without compiling it."""
 
     candidate: Candidate
     source_digest: str
     workloads: tuple[str, ...]
     limits: GateLimits
-    baseline: BaselineTimings = no_baseline
+    baseline: tuple[Timing, ...] | None = None  # its times; None: nothing to compare with
     against: Candidate | None = None  # the baseline
 
 
-Inspect = Callable[[Execution], Failure | None]  # what the timed launches left, judged
+Inspect = Callable[[Execution], Failure | None]  # judges the outputs of the timed launches
 
 
 class Target(ABC):
-    """Runs and times programs. Methods raise Fault for what is our doing, never for the candidate's."""
+    """The place where candidates are tried: it runs them (Runner), or knows their verdicts
+    (Answering). Methods raise Fault for our own failures, never for a candidate's."""
 
-    name: str  # emulator:h200, cuda:0
+    name: str  # emulator:h200, cuda:0, replay:NAME
     device: Device
     measures: bool  # times are measured, so the performance gate can judge
-    band: float  # a factor: times closer than this are not told apart
-    check_flop_limit: (
-        float  # a timed workload above this is not executed whole by the correctness gate
-    )
 
     @abstractmethod
     def prepare(self) -> None:
-        """Build or claim what runs need, once. Fault with a mend when something is missing."""
+        """Build or claim everything that later calls need, once. Fault with advice where it is
+        missing."""
+
+    def space(self, template: TemplateSpec, compiled: Items) -> Space:
+        """The points that a search may try here."""
+        return Space(template, compiled, self.device)
+
+    @abstractmethod
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """Everything beside the program that results depend on: device, versions."""
+
+    def interrupt(self) -> None:  # noqa: B027  optional
+        """End current work; the calls in progress raise Fault, later ones work."""
+
+    def close(self) -> None:  # noqa: B027  optional
+        """End children, give devices back."""
+
+
+class Answering(Target):
+    """Knows verdicts without running anything."""
+
+    measures = False
+
+    @abstractmethod
+    def answers(self, question: Question) -> Verdict:
+        """The verdict on a candidate; Fault for a candidate that is not known here."""
+
+
+class Runner(Target):
+    """Runs and times programs."""
+
+    band: float  # a factor: times closer than this are not told apart
+    check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
     def answer(self, kernel: KernelSpec, case: Case) -> Answer:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
         return answer(kernel, case)
 
     @abstractmethod
-    def load(self, source: RenderedSource, cubin: Cubin) -> Any:
-        """A program that `execute` and `measure` take; opaque to everybody else."""
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Any:
+        """A program for the other methods, opaque to everybody else. Only a target that compiles
+        the source itself can do without a cubin."""
 
     @abstractmethod
     def execute(self, program: Any, problems: Sequence[Problem]) -> Iterator[Execution]:
@@ -125,34 +157,31 @@ class Target(ABC):
         against: Rival | None = None,
         inspect: Inspect | None = None,
     ) -> tuple[Timing, ...] | Failure:
-        """The time of each problem. A target that measures times `against` in turn with the program, and shows
-        what the timed launches left to `inspect`; one that models needs neither."""
-
-    def space(self, template: TemplateSpec, compiled: Items) -> Space:
-        """The points that can be asked for here."""
-        return Space(template, compiled, self.device)
-
-    def answers(self, question: Question) -> Verdict | None:
-        """The whole verdict, where it is known already (a recording); None: the candidate has to go through the gates."""
-        return None
+        """The time of each problem. A target that measures times `against` in turn with the program
+        and passes the outputs of the timed launches to `inspect`; a model needs neither."""
 
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
-        """Run the problems under the safety checks, one each; None when this target has no such checks."""
+        """Run the problems under the safety checks, one run each.
+
+        None where the target has no checks.
+        """
         return None
 
     def line_costs(self, program: Any, problem: Problem) -> tuple[LineCost, ...] | Failure:
-        """What each line does to memory in a sample of the problem's blocks; empty when it is not counted here."""
+        """The memory cost of each line in a sample of the problem's blocks; empty where lines are
+        not counted."""
         return ()
 
-    @abstractmethod
-    def identity(self) -> tuple[tuple[str, str], ...]:
-        """What its results depend on, beside the program: device, versions."""
-
     def fresh(self) -> None:
-        """What runs next runs in a new process, where that matters to a time."""
+        """Use a new process from now on, where that matters to a time."""
 
-    def interrupt(self) -> None:
-        """End what runs now; the calls in progress raise Fault, later ones work."""
 
-    def close(self) -> None:
-        """End children, give devices back."""
+def runner(target: Target) -> Runner:
+    """The target, if it runs code; UsageError `replay_runs_nothing` for one that only answers."""
+    if isinstance(target, Runner):
+        return target
+    raise UsageError(
+        f"{target.name} answers from a record and runs nothing",
+        code="replay_runs_nothing",
+        mend="use emulator:h200 or cuda:0",
+    )

@@ -1,22 +1,21 @@
-"""`replay:NAME`: answers from a recording. Nothing is compiled, nothing runs: a search takes milliseconds a trial.
+"""`replay:NAME` answers from a recording: a search takes milliseconds a trial.
 
-What comes out is never `accepted`: a replayed time was measured once, elsewhere, and is not measured now. The gate of
-performance is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
+A replayed verdict is never `accepted`: its time was measured once, elsewhere. The performance gate
+is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from greenfast.search.acceptance import acceptance_sentence, ratio_of_medians
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
 from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
-from greenfast.search.recordings.rules import standing, time_us
+from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.render import RenderedSource, render
@@ -28,35 +27,34 @@ from greenfast.search.space.candidate import (
     preset_candidate,
 )
 from greenfast.search.space.space import Space, resolve
-from greenfast.search.targets.base import Execution, GateLimits, Question, Target
+from greenfast.search.targets.base import Answering, GateLimits, Question
 from greenfast.search.verdict import (
     CorrectnessEvidence,
-    GateResult,
+    Failed,
     Green,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     PtxasEvidence,
     Reason,
     Rejected,
+    SafetyEvidence,
     Stage,
     TimeKind,
     Timing,
+    Unavailable,
     Verdict,
+    rejection,
 )
 
-# Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).
+# Kernels of 5 us differed by up to 1.6 % between processes on an H200
+# (bench/results/h200/gpu_target.json).
 BAND = 1.016
-GATE_NAMES = ("ptxas", "correctness", "performance", "safety")
 COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
 SOURCES_LOOKED_AT = 12
 
 
-class ReplayTarget(Target):
+class ReplayTarget(Answering):
     """One recording."""
-
-    measures = False
-    band = BAND
-    check_flop_limit = 0.0
 
     def __init__(self, which: str) -> None:
         self.name = f"replay:{which}"
@@ -70,7 +68,7 @@ class ReplayTarget(Target):
         return RecordedSpace(template, compiled, self._recording)
 
     def answers(self, question: Question) -> Verdict:
-        """Fault for a candidate that was not recorded, or whose source is another one now."""
+        """Fault for a candidate that was not recorded, or whose source has changed since."""
         heading, candidate = self._recording.heading, question.candidate
         row = self._recording.row_of(candidate)
         if row is None:
@@ -85,15 +83,6 @@ class ReplayTarget(Target):
                 mend="record it again with `greenfast record`",
             )
         return _verdict(self._recording, row, question)
-
-    def load(self, source: RenderedSource, cubin: Any) -> Any:
-        raise self._runs_nothing()
-
-    def execute(self, program: Any, problems: Sequence[Any]) -> Iterator[Execution]:
-        raise self._runs_nothing()
-
-    def measure(self, *arguments: Any, **more: Any) -> Any:
-        raise self._runs_nothing()
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         """The recording and its own environment: with it, its toolchain."""
@@ -110,115 +99,92 @@ class ReplayTarget(Target):
             ("recorded_with", found.get("greenfast", "unknown")),
         )
 
-    def _runs_nothing(self) -> UsageError:
-        return UsageError(
-            f"{self.name} answers from a record and runs nothing",
-            code="replay_runs_nothing",
-            mend="use emulator:h200 or cuda:0",
-        )
-
 
 def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
-    """The recorded verdict as far as a record can give it, against this search's limits and baseline."""
-    name, reason = recording.heading.name, Reason(row.reason) if row.reason else None
-    said = f"replayed from {name}: {row.sentence}"
-    if row.stage == Stage.COMPILE:
-        return Rejected(Stage.COMPILE, reason, said)
+    """The recorded verdict under this search's limits and baseline, as far as a record gives it."""
+    name = recording.heading.name
+    reason = Reason(row.reason) if row.reason else None
+    sentence = f"replayed from {name}: {row.sentence}"
+    if row.stage == Stage.COMPILE and reason is not None:
+        return Rejected(Stage.COMPILE, reason, sentence)
     over = _over(row.ptxas, question.limits)
-    if row.stage == Stage.PTXAS or over:
-        reason, said = over or (reason, said)
-        return _rejected([GateResult("ptxas", Outcome.FAILED, said, row.ptxas, reason)], said)
-    gates = [
-        GateResult(
-            "ptxas",
-            Outcome.PASSED,
-            f"replayed from {name}: {row.ptxas.registers} registers, "
-            f"{row.ptxas.blocks_per_sm} blocks an SM (limited by {row.ptxas.limited_by})",
-            row.ptxas,
-        )
-    ]
-    checked = CorrectnessEvidence((row.worst,) if row.worst else ())
-    if row.stage == Stage.CORRECTNESS:
-        return _rejected(
-            [*gates, GateResult("correctness", Outcome.FAILED, said, checked, reason)], said
-        )
-    gates.append(
-        GateResult(
-            "correctness",
-            Outcome.PASSED,
-            f"replayed from {name}: {row.outputs_checked} outputs were "
-            "within both bounds of the checks of then; the one nearest to them is kept",
-            checked,
-        )
+    if over is not None:
+        return rejection((), Failed(Stage.PTXAS.value, over[1], over[0], row.ptxas))
+    if row.stage == Stage.PTXAS and reason is not None:
+        return rejection((), Failed(Stage.PTXAS.value, sentence, reason, row.ptxas))
+    ptxas = Passed(Stage.PTXAS.value, _replayed_figures(name, row.ptxas), row.ptxas)
+    checks = CorrectnessEvidence((row.worst,) if row.worst else ())
+    if row.stage == Stage.CORRECTNESS and reason is not None:
+        return rejection((ptxas,), Failed(Stage.CORRECTNESS.value, sentence, reason, checks))
+    correctness = Passed(
+        Stage.CORRECTNESS.value,
+        f"replayed from {name}: {row.outputs_checked} outputs were within both bounds of the "
+        "checks of then; the one nearest to them is kept",
+        checks,
     )
-    if row.stage is not None and reason not in COMPARED:
-        return _rejected(
-            [*gates, GateResult("performance", Outcome.FAILED, said, None, reason)], said
-        )
-    gates.append(_replayed_time(recording, row, question))
-    gates.append(
-        GateResult(
-            "safety",
-            Outcome.UNAVAILABLE,
-            "a recording tells nothing about races and uninitialised reads; the emulator does",
-        )
+    if row.stage is not None and reason is not None and reason not in COMPARED:
+        return rejection((ptxas, correctness), Failed(Stage.PERFORMANCE.value, sentence, reason))
+    safety: Unavailable[SafetyEvidence] = Unavailable(
+        Stage.SAFETY.value,
+        "a recording tells nothing about races and uninitialised reads; the emulator does",
     )
-    return Green(tuple(gates))
+    return Green((ptxas, correctness, _replayed_time(recording, row, question), safety))
 
 
-def _replayed_time(recording: Recording, row: Row, question: Question) -> GateResult:
+def _replayed_figures(name: str, ptxas: PtxasEvidence | None) -> str:
+    if ptxas is None:
+        raise Fault(f"the recording {name} lacks the assembler's figures", code="not_recorded")
+    return (
+        f"replayed from {name}: {ptxas.registers} registers, "
+        f"{ptxas.blocks_per_sm} blocks an SM (limited by {ptxas.limited_by})"
+    )
+
+
+def _replayed_time(
+    recording: Recording, row: Row, question: Question
+) -> Unavailable[PerformanceEvidence]:
     heading = recording.heading
     known = dict(zip(recording.workload_names(), row.times, strict=True))
-    chosen = tuple((name, known[name]) for name in question.workloads)
+    recorded = tuple((name, known[name]) for name in question.workloads)
     timings = tuple(
         Timing(
             name,
-            time_us(one),
+            time_us(times),
             TimeKind.REPLAYED,
             "",
-            (("floor_us", one.floor_us), *one.health),
-            f"replayed from {heading.name}, row {row.number}: {one.note}",
+            (("floor_us", times.floor_us), *times.health),
+            f"replayed from {heading.name}, row {row.number}: {times.note}",
         )
-        for name, one in chosen
+        for name, times in recorded
     )
     ratio = interval = None
     words = ""
-    baseline = question.baseline()
+    baseline = question.baseline
     if baseline is not None:
         if question.against is not None and recording.row_of(question.against) is recording.rows[0]:
-            then = standing(tuple(one for _, one in chosen), heading.protocol.min_gain)
-            ratio, interval, words = then.ratio, then.interval, f"; when recorded {then.words}"
-        else:
-            base = {one.workload: one.time_median_us for one in baseline}
-            ratio = math.exp(
-                sum(math.log(timing.time_median_us / base[timing.workload]) for timing in timings)
-                / len(timings)
+            then = recorded_acceptance(
+                tuple(times for _, times in recorded), heading.protocol.min_gain
             )
-            words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
+            ratio, interval = then.ratio, then.interval if then.has_confidence else None
+            words = f"; when recorded {acceptance_sentence(then, heading.device.title)}"
+        else:
+            ratio = ratio_of_medians(timings, baseline)
+            words = (
+                f"; {ratio:.4f} of the baseline's time, "
+                "from medians of different candidates' samples"
+            )
     times = ", ".join(f"{timing.workload} {timing.time_median_us:.2f} us" for timing in timings)
     sentence = (
-        f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
-        f"within a factor of {BAND:g} are not told apart"
+        f"replayed, not measured now: {times} on {heading.device.title}, "
+        f"{heading.recorded_at}{words}; times within a factor of {BAND:g} are not told apart"
     )
-    return GateResult(
-        "performance",
-        Outcome.UNAVAILABLE,
-        sentence,
-        PerformanceEvidence(timings, ratio, BAND, interval),
+    return Unavailable(
+        Stage.PERFORMANCE.value, sentence, PerformanceEvidence(timings, ratio, BAND, interval)
     )
-
-
-def _rejected(gates: list[GateResult], sentence: str) -> Rejected:
-    failed = gates[-1]
-    skipped = [
-        GateResult(name, Outcome.SKIPPED, f"not reached: {failed.gate} failed")
-        for name in GATE_NAMES[len(gates) :]
-    ]
-    return Rejected(Stage(failed.gate), failed.reason, sentence, (*gates, *skipped))
 
 
 def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str] | None:
-    """What this search's limits say of recorded figures."""
+    """The first of this search's limits that recorded figures exceed."""
     if ptxas is None:
         return None
     smem = ptxas.smem_static_bytes + ptxas.smem_dynamic_bytes
@@ -233,7 +199,7 @@ def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str]
 
 
 def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[Path, ...]) -> Any:
-    """The request with what the recording settles filled in; UsageError for what it does not hold."""
+    """The request, completed with the recording's choices; UsageError for anything not recorded."""
     recording = find_recording(which)
     heading = recording.heading
     if kernel.name != heading.kernel:
@@ -266,7 +232,8 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
         timing.note.startswith(request.mode) for row in recording.rows for timing in row.times
     ):
         raise UsageError(
-            f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
+            f"replay:{which} holds no {request.mode} times: "
+            "the mode of each was chosen by its size",
             code="not_recorded",
             mend="modes are never compared; leave it out",
         )
@@ -293,8 +260,11 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
 def require_current(
     recording: Recording, kernel: KernelSpec, include_dirs: tuple[Path, ...]
 ) -> None:
-    """UsageError when the kernel or a template is not what was recorded. What counts is the source: a template whose
-    files changed, but which renders the recorded candidates as they were, still stands."""
+    """UsageError when the kernel or a template is not the recorded one.
+
+    The source decides: a template whose files changed is current while it renders the recorded
+    candidates as before.
+    """
     heading = recording.heading
     now = operation_digest(
         kernel, tuple(kernel.workload(workload.name) for workload in heading.workloads)

@@ -19,6 +19,7 @@ from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource
+from greenfast.search.text import shortened
 from greenfast.search.toolchain import known_answer
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
@@ -227,7 +228,7 @@ class Toolchain:
             (line.strip() for line in log.splitlines() if "error" in line),
             "the compiler gave no message",
         )
-        return CompileFailed(source.digest, Reason.COMPILE_ERROR, first[:300], log)
+        return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(first), log)
 
     @staticmethod
     def _crashed(source: RenderedSource, died: ChildDied) -> CompileFailed:

@@ -28,11 +28,12 @@ from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
     CorrectnessEvidence,
+    Failed,
     Faulted,
     GateResult,
     Green,
     LineCost,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     PtxasEvidence,
     Reason,
@@ -40,10 +41,12 @@ from greenfast.search.verdict import (
     SafetyEvidence,
     SafetyFinding,
     SafetyRun,
+    Skipped,
     Stage,
     TimeKind,
     Timing,
     Trial,
+    Unavailable,
     Verdict,
 )
 
@@ -143,7 +146,7 @@ class ExampleSearch:
 
     def verdict(self, candidate: Candidate) -> Verdict:
         ptxas = self.ptxas(candidate)
-        if ptxas.reason is not None:
+        if isinstance(ptxas, Failed):
             return Rejected(Stage.PTXAS, ptxas.reason, ptxas.sentence, (ptxas, *skipped("ptxas")))
         if self.next_number > 6 and self.random.random() < 0.1:
             return self.wrong(candidate)
@@ -152,9 +155,7 @@ class ExampleSearch:
                 ptxas,
                 self.right(candidate),
                 self.modelled(candidate),
-                GateResult(
-                    "safety", Outcome.PASSED, "nothing found in 16 checked runs", SafetyEvidence()
-                ),
+                Passed("safety", "nothing found in 16 checked runs", SafetyEvidence()),
             )
         )
 
@@ -176,14 +177,13 @@ class ExampleSearch:
             4096,
             12,
         )
-        failed = GateResult(
+        failed = Failed(
             "safety",
-            Outcome.FAILED,
             finding.sentence,
+            Reason.RACE,
             SafetyEvidence(
                 (), (finding,), (SafetyRun("tile_exact", "B=1", "forward", 1),), ("races",)
             ),
-            Reason.RACE,
         )
         return Rejected(
             Stage.SAFETY,
@@ -235,12 +235,12 @@ class ExampleSearch:
         )
         if spills:
             sentence = f"{spills} bytes of registers spill to local memory; 0 are allowed"
-            return GateResult("ptxas", Outcome.FAILED, sentence, evidence, Reason.SPILLS)
+            return Failed("ptxas", sentence, Reason.SPILLS, evidence)
         sentence = (
             f"{registers} registers, {point.smem_dynamic_bytes} bytes of shared memory, no rule broken; "
             f"{fit.blocks_per_sm} blocks an SM (limited by {fit.limited_by})"
         )
-        return GateResult("ptxas", Outcome.PASSED, sentence, evidence)
+        return Passed("ptxas", sentence, evidence)
 
     def cases(self, candidate: Candidate):
         point = resolve(
@@ -256,9 +256,8 @@ class ExampleSearch:
             self.check(case, number) for number, case in enumerate(self.cases(candidate))
         )
         worst = max(one.max_abs_error for one in checks)
-        return GateResult(
+        return Passed(
             "correctness",
-            Outcome.PASSED,
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}",
             CorrectnessEvidence(checks),
         )
@@ -296,13 +295,7 @@ class ExampleSearch:
             for number, case in enumerate(cases)
         )
         sentence = f"{WRONG_SENTENCE} (3 of 14 runs failed)"
-        failed = GateResult(
-            "correctness",
-            Outcome.FAILED,
-            sentence,
-            CorrectnessEvidence(checks),
-            Reason.WRONG_VALUES,
-        )
+        failed = Failed("correctness", sentence, Reason.WRONG_VALUES, CorrectnessEvidence(checks))
         return Rejected(
             Stage.CORRECTNESS,
             Reason.WRONG_VALUES,
@@ -354,14 +347,13 @@ class ExampleSearch:
             f"modelled, not measured: {workload} {time_us:.2f} us (limited by {busy}); times within a "
             f"factor of {BAND:g} are not told apart"
         )
-        return GateResult("performance", Outcome.UNAVAILABLE, sentence, evidence)
+        return Unavailable("performance", sentence, evidence)
 
 
 def skipped(after: str) -> tuple[GateResult, ...]:
     names = ("ptxas", "correctness", "performance", "safety")
     return tuple(
-        GateResult(name, Outcome.SKIPPED, f"not reached: {after} failed")
-        for name in names[names.index(after) + 1 :]
+        Skipped(name, f"not reached: {after} failed") for name in names[names.index(after) + 1 :]
     )
 
 
@@ -421,9 +413,8 @@ def accepted_search(store: Store, catalogue: Catalogue, confirmed: bool = True) 
         gates = (
             made.ptxas(made.candidates[number]),
             made.right(made.candidates[number]),
-            GateResult(
+            Passed(
                 "performance",
-                Outcome.PASSED,
                 "measured",
                 PerformanceEvidence(
                     (
@@ -441,7 +432,7 @@ def accepted_search(store: Store, catalogue: Catalogue, confirmed: bool = True) 
                     1.01,
                 ),
             ),
-            GateResult("safety", Outcome.PASSED, "no report"),
+            Passed("safety", "no report"),
         )
         begun, candidate = made.begin_next()
         made.record(begun, candidate, Accepted(gates) if number else Green(gates))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.oracle.cases import derived_cases, workload_case
 from greenfast.search.oracle.problem import Problem, problem
 from greenfast.search.oracle.reference import answer
@@ -27,9 +27,8 @@ def axpy_subject(
     point = resolve(template, parameters, compiled)
     source = render(kernel, template, candidate, point, album.include_dirs)
     cubin = toolchain.compile(source, target.device.arch)
-    return Subject(
-        kernel, template, candidate, compiled, point, source, cubin, target, (workload,), limits, 0
-    )
+    conditions = Conditions(kernel, compiled, (workload,), target, limits, 0)
+    return Subject(conditions, candidate, source, cubin)
 
 
 def problems_of(subject: Subject) -> list[Problem]:

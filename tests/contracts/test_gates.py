@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from subjects import axpy_subject
@@ -16,8 +16,18 @@ from greenfast.search.gates import GATES, GateLimits
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate, like
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import Checked, Target
-from greenfast.search.verdict import GateResult, Outcome, Reason, SafetyFinding, Stage
+from greenfast.search.targets.base import Checked, Runner
+from greenfast.search.verdict import (
+    Failed,
+    Outcome,
+    Passed,
+    Reason,
+    SafetyEvidence,
+    SafetyFinding,
+    Skipped,
+    Stage,
+    Unavailable,
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +35,11 @@ def emulator(artifacts, catalogue):
     return open_target(
         "emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2, run_deadline_s=20.0)
     )
+
+
+def on(subject, target, checker=None):
+    """The subject, to be judged on another target."""
+    return replace(subject, conditions=replace(subject.conditions, target=target, checker=checker))
 
 
 def test_the_order_is_cheap_first():
@@ -35,7 +50,7 @@ def test_the_order_is_cheap_first():
 def test_a_gate_names_itself_and_says_one_sentence(gate, album, emulator, toolchain):
     result = gate.judge(axpy_subject(album, emulator, toolchain))
     assert result.gate == gate.name == Stage(gate.name).value
-    assert result.outcome in (Outcome.PASSED, Outcome.UNAVAILABLE) and result.reason is None
+    assert isinstance(result, (Passed, Unavailable))
     assert result.sentence and "\n" not in result.sentence
     json.dumps(canonical(result))
 
@@ -54,7 +69,7 @@ def test_what_cannot_be_judged_here_is_never_passed(album, emulator, toolchain):
 
 def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
-    subject.source = replace(subject.source, raw_asm=True)
+    subject = replace(subject, source=replace(subject.source, raw_asm=True))
     result = SafetyGate().judge(subject)
     assert result.outcome is Outcome.UNAVAILABLE
     assert "holds inline assembly, which the emulator does not see" in result.sentence
@@ -64,12 +79,14 @@ def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, to
     class Unchecked:
         name = "cuda:0"
 
+        def load(self, source, cubin):
+            return None
+
         def check(self, program, problems):
-            return Target.check(self, program, problems)
+            return Runner.check(self, program, problems)
 
     subject = axpy_subject(album, emulator, toolchain)
-    _ = subject.program
-    subject.target = Unchecked()
+    subject = on(subject, Unchecked())
     result = SafetyGate().judge(subject)
     assert (
         result.outcome is Outcome.UNAVAILABLE
@@ -89,15 +106,14 @@ class Unchecking:
         return None
 
     def check(self, program, problems):
-        return Target.check(self, program, problems)
+        return Runner.check(self, program, problems)
 
 
 @pytest.fixture
 def on_a_gpu(album, emulator, toolchain):
     def subject(*args, checker=emulator, facts=None, **values):
         made = axpy_subject(album, emulator, toolchain, *args, **values)
-        made.target, made.checker = Unchecking(facts or emulator.device), checker
-        return made
+        return on(made, Unchecking(facts or emulator.device), checker)
 
     return subject
 
@@ -123,7 +139,7 @@ def test_a_checker_of_another_gpu_says_so(on_a_gpu):
 
 def test_inline_assembly_is_unavailable_to_a_checker_too(on_a_gpu):
     subject = on_a_gpu()
-    subject.source = replace(subject.source, raw_asm=True)
+    subject = replace(subject, source=replace(subject.source, raw_asm=True))
     assert SafetyGate().judge(subject).outcome is Outcome.UNAVAILABLE
 
 
@@ -195,15 +211,15 @@ def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain)
 )
 def test_a_requests_limits_are_held_by_the_ptxas_gate(limits, reason, album, emulator, toolchain):
     result = PtxasGate().judge(axpy_subject(album, emulator, toolchain, limits=limits))
-    assert result.reason is reason
-    assert (result.outcome is Outcome.FAILED) == (reason is not None)
+    assert isinstance(result, Failed) == (reason is not None)
+    assert reason is None or result.reason is reason
 
 
-def test_a_result_without_its_reason_cannot_be_made():
-    with pytest.raises(ValueError, match="a failed gate has a reason"):
-        GateResult("ptxas", Outcome.FAILED, "no")
-    with pytest.raises(ValueError, match="only a failed one"):
-        GateResult("ptxas", Outcome.PASSED, "yes", reason=Reason.SPILLS)
+def test_only_a_failed_gate_has_a_reason_and_each_gate_its_own_evidence():
+    assert [field.name for field in fields(Failed)] == ["gate", "sentence", "reason", "evidence"]
+    assert not any(hasattr(result, "reason") for result in (Passed, Unavailable, Skipped))
+    with pytest.raises(ValueError, match="a SafetyEvidence is no evidence of gate ptxas"):
+        Passed("ptxas", "yes", SafetyEvidence())
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from greenfast.search.loop.run import Ended
 from greenfast.search.loop.scope import Scope, scope_of
 from greenfast.search.verdict import (
     CorrectnessEvidence,
-    GateResult,
+    Failed,
     Green,
-    Outcome,
+    Passed,
     Reason,
     SafetyEvidence,
+    Skipped,
 )
 
 ENVIRONMENT = {"device": "h200", "toolchain": "nvrtc 13.0", "driver": "580"}
@@ -128,21 +129,18 @@ class TestWhatFreshProcessesSayCounts:
     ):
         def spared(number):
             gates = values.gates(number, 90.0, measured=True)
-            return Green((*gates[:3], GateResult("safety", Outcome.SKIPPED, "not asked for")))
+            return Green((*gates[:3], Skipped("safety", "not asked for")))
 
         for number in (1, 2, 3):
             values.run_trial(store, claim, number, spared(number))
-        said = GateResult(
-            "safety", Outcome.PASSED, "nothing found", SafetyEvidence((), (), (), ("races",))
-        )
-        race = GateResult("safety", Outcome.FAILED, "a race", SafetyEvidence(), Reason.RACE)
+        said = Passed("safety", "nothing found", SafetyEvidence((), (), (), ("races",)))
+        race = Failed("safety", "a race", Reason.RACE, SafetyEvidence())
         sink = StoreSink(store, claim, values.LEASE_S)
-        wrong = GateResult(
+        wrong = Failed(
             "correctness",
-            Outcome.FAILED,
             "wrong on new inputs",
-            CorrectnessEvidence((values.check(9, False),)),
             Reason.WRONG_VALUES,
+            CorrectnessEvidence((values.check(9, False),)),
         )
         values.run_trial(store, claim, 4, values.accepted(4, 80.0))
         for number, result in ((1, said), (2, race), (2, said), (4, wrong), (4, wrong)):

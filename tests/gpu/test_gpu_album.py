@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from greenfast.search.diagnose.album import Entry, catalogue_of, entries
-from greenfast.search.gates import GateLimits
+from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.render import RenderedSource
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Outcome
 
 RIGHT = [one for one in entries() if one.kind == "right"]
@@ -32,9 +30,7 @@ def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain,
         complete_parameters(template, entry.parameters, compiled),
         Origin(OriginKind.SEEDED),
     )
-    source = context.render(candidate)
-    assert isinstance(source, RenderedSource)
-    cubin = toolchain.compile(source, gpu.device.arch)
-    assert isinstance(cubin, Cubin), cubin
-    result = CorrectnessGate().judge(context.subject(candidate, source, cubin))
+    subject = prepare(candidate, context)
+    assert isinstance(subject, Subject), subject
+    result = CorrectnessGate().judge(subject)
     assert result.outcome is Outcome.PASSED, result.sentence

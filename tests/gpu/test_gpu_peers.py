@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 
@@ -50,8 +50,7 @@ def winner(gpu, catalogue, toolchain):
     )
     template, preset = kernel.preset("wmma:stage2")
     candidate = preset_candidate(template, preset.name, context.compiled)
-    source = context.render(candidate)
-    return context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    return prepare(candidate, context)
 
 
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):

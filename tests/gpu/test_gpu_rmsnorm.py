@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.verdict import Outcome, Stage, gate_result
@@ -56,8 +56,7 @@ def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_
     context = bench_on(gpu, catalogue, toolchain, "decode")
     template, point = context.kernel.preset("row:plain")
     candidate = preset_candidate(template, point.name, context.compiled)
-    source = context.render(candidate)
-    subject = context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    subject = prepare(candidate, context)
     found = {peer.name: peer for peer in compare_peers(subject, processes=1)}
     assert (
         found["torch-rms-norm"].outcome == "timed"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, problem
 from greenfast.search.oracle.reference import answer
@@ -63,8 +63,7 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
     context = EvaluationContext(
         kernel, compiled, (workload,), gpu, toolchain, catalogue.include_dirs, GateLimits(), 0
     )
-    source = context.render(candidate)
-    subject = context.subject(candidate, source, toolchain.compile(source, gpu.device.arch))
+    subject = prepare(candidate, context)
     case = workload_case(
         replace(
             workload, dims=tuple((name, 2 if name == "B" else size) for name, size in workload.dims)

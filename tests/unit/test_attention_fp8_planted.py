@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
@@ -152,21 +152,8 @@ def judge(artifacts, catalogue):
         point = resolve(template, parameters, compiled)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         assert isinstance(source, RenderedSource), source
-        return CorrectnessGate().judge(
-            Subject(
-                kernel,
-                template,
-                candidate,
-                compiled,
-                point,
-                source,
-                None,
-                target,
-                (),
-                GateLimits(),
-                0,
-            )
-        )
+        conditions = Conditions(kernel, compiled, (), target, GateLimits(), 0)
+        return CorrectnessGate().judge(Subject(conditions, candidate, source, None))
 
     yield judged
     target.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greenfast.search.devices.facts import device
-from greenfast.search.gates import GateLimits, Subject
+from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import Catalogue
@@ -54,9 +54,8 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         body = source.unit.splitlines()
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
         source = assemble(lines, source.entries, CATALOGUE.include_dirs)
-    return Subject(
-        ATTENTION, template, candidate, compiled, point, source, None, target, (), GateLimits(), 0
-    )
+    conditions = Conditions(ATTENTION, compiled, (), target, GateLimits(), 0)
+    return Subject(conditions, candidate, source, None)
 
 
 def rendered(parameters, compiled=COMPILED):

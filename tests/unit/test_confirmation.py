@@ -42,7 +42,7 @@ from greenfast.search.timing import (
 )
 from greenfast.search.verdict import (
     Accepted,
-    GateResult,
+    Failed,
     Green,
     Outcome,
     Reason,
@@ -408,7 +408,7 @@ def test_a_faster_runner_up_that_proves_wrong_gives_the_place_back(start):
 
 
 def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch):
-    race = GateResult("safety", Outcome.FAILED, "a race", None, Reason.RACE)
+    race = Failed("safety", "a race", Reason.RACE)
     monkeypatch.setattr(closing, "safety_of", lambda context, contender: race)
     sink = ListSink()
     start(CursedGpu(SEEN), sink)

@@ -17,16 +17,16 @@ from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.verdict import (
     CorrectnessEvidence,
-    GateResult,
     Green,
     LineCost,
-    Outcome,
+    Passed,
     PerformanceEvidence,
     SafetyEvidence,
     SafetyFinding,
     SafetyRun,
     TimeKind,
     Timing,
+    Unavailable,
     gate_result,
 )
 
@@ -75,9 +75,8 @@ def annotated() -> Green:
 def timing(time_us: float) -> Green:
     return Green(
         (
-            GateResult(
+            Unavailable(
                 "performance",
-                Outcome.UNAVAILABLE,
                 "",
                 PerformanceEvidence((Timing("w", time_us, TimeKind.MODELLED, "x"),), None, 1.1),
             ),
@@ -159,7 +158,7 @@ def test_numpy_numbers_become_plain_ones():
         worst_index=tuple(np.arange(3)),
     )
     document, details = convert.verdict_json(
-        Green((GateResult("correctness", Outcome.PASSED, "", CorrectnessEvidence((check,))),))
+        Green((Passed("correctness", "", CorrectnessEvidence((check,))),))
     )
     (back,) = gate_result(convert.verdict_of(document, details), "correctness").evidence.checks
     assert back == check and back.passed is True
@@ -251,7 +250,7 @@ def test_a_document_of_schema_1_is_read_for_ever():
 
 
 def test_text_for_people_has_no_nul_and_no_broken_surrogate():
-    plain = convert.gates_plain(Green((GateResult("ptxas", Outcome.PASSED, "a\0b\udcff"),)))
+    plain = convert.gates_plain(Green((Passed("ptxas", "a\0b\udcff"),)))
     json.dumps(plain, ensure_ascii=False).encode()
     assert "\0" not in plain["ptxas"]["sentence"]
 

@@ -16,7 +16,7 @@ from greenfast.search.loop.sweep_journal import finish, journal_path
 from greenfast.search.recordings.contents import Times, operation_digest
 from greenfast.search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
 from greenfast.search.recordings.lattice import lattice_of
-from greenfast.search.recordings.rules import standing, time_us
+from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import SHIPPED
 from greenfast.search.verdict import Reason
 
@@ -293,7 +293,7 @@ def _require_verdicts(recording):
         if not row.times:
             assert row.stage is not None
             continue
-        said = standing(row.times, recording.heading.protocol.min_gain)
+        said = recorded_acceptance(row.times, recording.heading.protocol.min_gain)
         expected = (said.reason.value, "performance") if said.reason else (None, None)
         assert (row.reason, row.stage) == expected, row.number
 
@@ -324,12 +324,13 @@ def test_the_page_shows_the_recordings_that_ship_with_their_figures():
 def test_implausible_times_are_no_times(sweep, tmp_path):
     recording = sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2).recording
     fast = tuple(replace(time_, floor_us=1e6) for time_ in recording.rows[1].times)
-    assert standing(fast, 0.01).reason is Reason.IMPLAUSIBLE
+    assert recorded_acceptance(fast, 0.01).reason is Reason.IMPLAUSIBLE
 
 
 def test_a_screened_candidate_is_slower_without_an_interval():
     times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
-    said = standing((times,), 0.01)
-    assert (said.reason, said.interval) == (Reason.SLOWER, None) and said.ratio == pytest.approx(
-        1.4
-    )
+    said = recorded_acceptance((times,), 0.01)
+    assert (said.reason, said.has_confidence) == (
+        Reason.SLOWER,
+        False,
+    ) and said.ratio == pytest.approx(1.4)

@@ -22,6 +22,7 @@ from greenfast.search.recordings.shelf import PATH_VARIABLE, SHIPPED, recording_
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
+from greenfast.search.targets.base import runner
 from greenfast.search.targets.replay import require_current
 from greenfast.search.verdict import (
     Green,
@@ -319,13 +320,12 @@ def test_a_source_that_is_not_the_recorded_one_is_our_fault_and_no_verdict(shelf
 
 
 def test_it_runs_nothing_and_says_so(target, context):
-    for call in (
-        lambda: target.load(None, None),
-        lambda: target.execute(None, ()),
-        lambda: target.measure(None, None, ()),
-    ):
-        with pytest.raises(UsageError, match="answers from a record and runs nothing"):
-            call()
+    with pytest.raises(UsageError, match="answers from a record and runs nothing") as refused:
+        runner(target)
+    assert refused.value.code == "replay_runs_nothing"
+    candidate = context.baseline
+    with pytest.raises(UsageError, match="answers from a record and runs nothing"):
+        context.subject(candidate, context.render(candidate), None)
 
 
 def test_its_identity_is_that_of_the_recording(target, shelf):

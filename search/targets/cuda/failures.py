@@ -9,10 +9,9 @@ from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import driver
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import last_line
 from greenfast.search.verdict import Reason
 
-LONGEST_LINE = 300  # characters
 OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout, also when the child itself gave up waiting
 WRONG_ARCH = (200, 209)  # invalid image, no kernel image for this device
@@ -88,11 +87,6 @@ def cannot_start(target: str, tail: str) -> Fault:
         code="gpu_not_ready",
         mend="see `nvidia-smi` for its state",
     )
-
-
-def last_line(tail: str) -> str:
-    """The last line of a child's stderr, shortened: of a traceback, the exception."""
-    return shortened(one_line((tail.strip().splitlines() or [""])[-1]), LONGEST_LINE)
 
 
 def failure_of(target: str, arch: str, problem: Problem, reply: Mapping[str, Any]) -> Failure:

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import Answer, Arrays, answer
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.arena import description
@@ -66,7 +67,7 @@ class Workplace:
     remove: Callable[[], object]
 
 
-class CudaTarget(Target):
+class CudaTarget(Runner):
     """GPU number `which`, as CUDA counts."""
 
     measures = True
@@ -133,7 +134,9 @@ class CudaTarget(Target):
             with self._turn(workplace.uuid), workplace.lock.held(alone=True):
                 yield
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
+        if cubin is None:
+            raise Fault(f"{self.name} runs cubins only", code="no_cubin")
         folder = self._started().folder
         # Never the same file twice: the end of one program must not remove another's.
         digest = hashlib.sha256(cubin.code).hexdigest()[:32]

@@ -8,6 +8,7 @@ from typing import Any
 
 from greenfast.search.targets.emulator.runs import Finding, Index3, RunFault
 from greenfast.search.targets.emulator.symbols import Frame, kernel_line
+from greenfast.search.text import file_line
 
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
@@ -163,4 +164,4 @@ def _index(index: Index3) -> str:
 
 
 def _place(where: Frame | None) -> str:
-    return f"{where[0]}:{where[1]}" if where else "an unknown line"
+    return file_line(*where) if where else "an unknown line"

@@ -23,6 +23,7 @@ from greenfast.search.targets.emulator.runs import (
     RunResult,
 )
 from greenfast.search.targets.emulator.symbols import Frame, kernel_line, source_frames
+from greenfast.search.text import file_line
 
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
@@ -107,7 +108,7 @@ def _waiting(waiting: Sequence[Event], frames: Frames) -> str:
 
 
 def _place(where: Frame | None) -> str:
-    return f"{where[0]}:{where[1]}" if where else "an unknown line"
+    return file_line(*where) if where else "an unknown line"
 
 
 def _canary_fault(damage: CanaryDamage) -> RunFault:

@@ -19,7 +19,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Target
+from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
@@ -84,7 +84,7 @@ class Program:
         return numbers
 
 
-class EmulatorTarget(Target):
+class EmulatorTarget(Runner):
     """Executes candidates on the CPU, with the limits of the GPU `which`."""
 
     measures = False
@@ -117,7 +117,7 @@ class EmulatorTarget(Target):
                 self._build = build
             return self._build
 
-    def load(self, source: RenderedSource, cubin: Cubin) -> Program:
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
