@@ -1,9 +1,9 @@
 """Domain values as versioned JSON, `{"schema": 1, ...}`, and back without a difference.
 
-A dataclass is an object with its class's name as `type`; fields are read back by their annotations. Fields
-that a stored record does not have yet take their defaults, so records outlive additions; anything else that
-this version does not know is refused. JSON has no NaN and no infinities: stored, each is an object that no text can
-be mistaken for, `{"float": "nan"}`; shown, it is one of the strings `NaN`, `Infinity` and `-Infinity`.
+A dataclass is an object with its class's name as `type`; fields are read back by their annotations.
+Fields that an old record lacks take their defaults, so records outlive additions. Any other unknown
+content is refused. JSON has no NaN and no infinities: stored, each is an object that no text can be
+mistaken for, `{"float": "nan"}`; shown, it is one of the strings `NaN`, `Infinity` and `-Infinity`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def candidate_json(candidate: Candidate) -> str:
 def candidate_of(document: str) -> Candidate:
     candidate: Candidate = _read(Candidate, _content(document, "candidate"))
     if candidate.origin.kind is OriginKind.MUTATED and not candidate.origin.parents:
-        # Before lineage was recorded, repaired candidates were stored as mutated ones without parents.
+        # Before lineage was recorded, repaired candidates were stored as mutated, no parents.
         return replace(candidate, origin=replace(candidate.origin, kind=OriginKind.REPAIRED))
     return candidate
 
@@ -101,7 +101,10 @@ def value_of(name: str, cls: type[T], document: str) -> T:
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
-    """(the verdict, its details deflated). Checks and counters by line are 90 KB a trial, and one page needs them."""
+    """(the verdict, its details deflated).
+
+    Checks and counters by line take 90 KB a trial, and a single page needs them.
+    """
     details = Details(
         {
             result.gate: result.evidence.checks
@@ -123,7 +126,7 @@ def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
 
 
 def verdict_of(document: str, details: bytes | None = None) -> Verdict:
-    """The verdict; without `details`, evidence has no single checks and no lines, and a rejection no log."""
+    """The verdict; without `details` it lacks single checks, lines and a rejection's log."""
     verdict: Verdict = _read(Verdict, _content(document, "verdict"))
     if details is None:
         return verdict
@@ -177,7 +180,10 @@ def _with_new_evidence(result: GateResult, evidence: Evidence) -> GateResult:
 
 
 def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
-    """Gate results by name, for people: no types, the evidence's fields flat, what is not finite by its name."""
+    """Gate results by name, for people.
+
+    Without types, with the evidence's fields flat, and with names for NaN and infinities.
+    """
     plain: dict[str, dict[str, Any]] = {}
     for gate in verdict.gates:
         evidence = _without_types(encode(gate.evidence)) or {}
@@ -366,12 +372,12 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 def _document(content: dict[str, Any]) -> str:
-    # ASCII only: a compiler's log may hold NULs and broken surrogates, which not every database takes.
+    # ASCII only: not every database takes the NULs and broken surrogates of a compiler's log.
     return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
 
 
 def _content(document: str, name: str, default: Any = None) -> Any:
-    """What stands there under `name`; a `default` is for what earlier versions did not store."""
+    """The document's content under `name`; `default` is for records of earlier versions."""
     try:
         found = json.loads(document)
     except ValueError as error:
@@ -384,7 +390,8 @@ def _content(document: str, name: str, default: Any = None) -> Any:
         raise _unreadable(f"it holds no {name}")
     if found["schema"] > SCHEMA:
         raise Fault(
-            f"a stored {name} has schema {found['schema']}, and this greenfast reads up to {SCHEMA}",
+            f"a stored {name} has schema {found['schema']}, "
+            f"and this greenfast reads up to {SCHEMA}",
             code="record_newer",
             mend="use the greenfast that wrote it, or a newer one",
         )

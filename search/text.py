@@ -9,7 +9,10 @@ HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def visible(text: object) -> str:
-    """`text` with control characters written as escapes; line feeds and tabs are kept."""
+    """`text` with an escape for every character that a terminal might obey.
+
+    Line feeds and tabs stay.
+    """
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in HIDDEN_CATEGORIES

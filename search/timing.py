@@ -1,13 +1,16 @@
-"""The timing protocol and its statistics, as pure functions: nothing here knows a GPU.
+"""The timing protocol and its statistics, as pure functions that know no GPU.
 
-Two kernels are timed in blocks of four: one, other, other, one, or the other way round, at random. A drift that is
-linear in time cancels. The unit of judgement is a block's log ratio; its median has an exact interval from the sign
-test, which assumes no distribution. The interval of one look has a confidence of 99 %, so that three looks at equal
-kernels call one of them faster or slower in at most 3 of 100 comparisons.
+Two kernels A and B are timed in blocks of four: ABBA or BAAB, at random. A drift that is linear in
+time cancels. The unit of judgement is a block's log ratio. Its median has an exact interval from
+the sign test, which assumes no distribution. The interval of one look has a confidence of 99 %, so
+three looks at equal kernels call one of them faster or slower in at most 3 of 100 comparisons.
 
-What the interval does not hold: where a process happens to place code and data. On an H200, kernels of 5 us differed
-by up to 1.6 % from one process to another (bench/results/h200/gpu_target.json).
-Source: the order-statistic interval of a median, e.g. Conover, Practical Nonparametric Statistics, section 3.2.
+The interval does not cover the placement of code and data, which differs between processes. On an
+H200, kernels of 5 us differed by up to 1.6 % from one process to another
+(bench/results/h200/gpu_target.json).
+
+Source: the order-statistic interval of a median, e.g. Conover, Practical Nonparametric Statistics,
+section 3.2.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ LARGEST_RING = 512  # sets: tiny data is cold as far as these go
 CLEARLY = 0.05  # a share of time: a lead whose interval lies beyond it is not refined in a race
 SCREEN_BLOCKS = 4  # in each of which a candidate that is let go so early was slower by
 SCREEN_RATIO = 1.3
-# Standard deviation of a median log ratio from one process to the next, and the degrees of freedom that this is worth.
-# Measured: 0.5 % over 12 candidates, 0.7 % the one that scatters most (bench/results/h200/confirm.json).
+# Standard deviation of a median log ratio from one process to the next, and the degrees of freedom
+# of this estimate. Measured: 0.5 % over 12 candidates, 0.7 % for the one that scatters most
+# (bench/results/h200/confirm.json).
 PROCESS_SIGMA = 0.008
 PROCESS_FREEDOM = 12
 
@@ -74,7 +78,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The sign test's interval for the median; infinite where there are too few values for the confidence."""
+    """The sign test's interval for the median; infinite with too few values for the confidence."""
     ordered, count = sorted(values), len(values)
     tail, outside, cut = 0.0, 1.0 - confidence, 0
     while cut < count // 2:
@@ -88,7 +92,7 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
-    """One a block, from two times of each kernel a block, in microseconds; below 0: the first kernel is faster."""
+    """One log ratio a block, from two times in us of each kernel; below 0: the first is faster."""
     blocks = min(len(samples), len(others)) // 2
     return tuple(
         (
@@ -103,12 +107,15 @@ def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple
 
 
 def combined(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Several workloads' block log ratios as one: the mean of each block, over the blocks that all have."""
-    return tuple(sum(block) / len(block) for block in zip(*rows))
+    """The mean over the workloads of each block's log ratio, for the blocks that all have."""
+    return tuple(sum(block) / len(block) for block in zip(*rows, strict=False))
 
 
 def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
-    """FASTER or SLOWER when the interval excludes 0, SAME when it lies inside +-1 %, else AMBIGUOUS or TOO_NOISY."""
+    """FASTER or SLOWER when the interval excludes 0, SAME when it lies inside +-1 %.
+
+    Otherwise AMBIGUOUS, or TOO_NOISY for a wide interval.
+    """
     found = median_interval(log_ratios)
     if screened(log_ratios):
         return Decision.SLOWER, Interval(found.median, min(log_ratios), max(log_ratios))
@@ -123,17 +130,19 @@ def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
 
 
 def screened(log_ratios: Sequence[float]) -> bool:
-    """Too few blocks for an interval, each of them at least `SCREEN_RATIO` slower: a screen, not a confidence.
+    """Whether every one of a few blocks is slower by at least `SCREEN_RATIO`: no confidence.
 
-    A candidate with the baseline's time would need noise of 26 % of its time, in one direction, in every block.
+    A candidate with the baseline's time would need noise of 26 % of its time, in one direction, in
+    every block.
     """
     return SCREEN_BLOCKS <= len(log_ratios) < LOOKS[0] and min(log_ratios) > math.log(SCREEN_RATIO)
 
 
 def student(tail: float, freedom: float) -> float:
-    """The quantile that Student's t exceeds with probability `tail`, to 1 in 1000 from 6 degrees of freedom on.
+    """The quantile that Student's t exceeds with probability `tail`.
 
-    Source: Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.5.
+    Accurate to 1 in 1000 from 6 degrees of freedom on. Source: Abramowitz & Stegun, Handbook of
+    Mathematical Functions, 26.7.5.
     """
     z = NormalDist().inv_cdf(1.0 - tail)
     return (
@@ -145,11 +154,12 @@ def student(tail: float, freedom: float) -> float:
 
 
 def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
-    """What fresh processes say together, each by the interval of its own blocks.
+    """The decision over fresh processes, each with the interval of its own blocks.
 
-    FASTER and SLOWER need both: every process says so by itself, and the mean of their medians is further from 0 than
-    processes scatter. Three processes say little of their own scatter, so it is moderated by what is known of it from
-    elsewhere (Smyth, Linear models and empirical Bayes methods, 2004). SAME: every process within +-1 %.
+    FASTER and SLOWER need two things: every process agrees by itself, and the mean of their medians
+    is further from 0 than processes scatter. Three processes are too few to estimate their scatter,
+    so it is moderated by an earlier estimate (Smyth, Linear models and empirical Bayes methods,
+    2004). SAME: every process within +-1 %.
     """
     mean, half = mean_of_processes([one.median for one in found])
     low = min(mean - half, *(one.low for one in found))
@@ -185,11 +195,12 @@ def race(
     looks: Sequence[int] = LOOKS,
     screen: bool = False,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Times of both in ABBA blocks. What is decided and clear ends at an early look; the others get all blocks.
+    """Times of both kernels in ABBA blocks, with early looks.
 
-    One that is not faster is let go as soon as it is slower for certain; one that is `CLEARLY` faster needs no finer
-    interval before its confirmation. Before the first look only the screen can end a race, where it is wanted.
-    `go_on` is asked at each look: False ends the race with what there is.
+    A kernel that is slower for certain is dropped at the next look. One that is `CLEARLY` faster
+    needs no finer interval before its confirmation. All others get all blocks. Before the first
+    look only the screen, where requested, can end a race. At each look the race ends if `go_on`
+    returns False.
     """
     order = random.Random(seed)
     samples: list[float] = []
@@ -217,7 +228,7 @@ def race(
 def alone(
     time_one: Callable[[], float], go_on: Callable[[], bool] = lambda: True
 ) -> tuple[float, ...]:
-    """Times of a kernel that is compared with nothing."""
+    """Times of a kernel without an opponent."""
     samples: list[float] = []
     while len(samples) < ALONE_SAMPLES and (len(samples) < LOOKS[0] or go_on()):
         samples.append(time_one())
@@ -225,26 +236,35 @@ def alone(
 
 
 def graph_nodes(estimate_us: float, sets: int = 1) -> int:
-    """N of the graphs of N and 2N nodes; 0: long enough to be launched alone. A graph uses every set of a ring."""
+    """N of the graphs of N and 2N nodes; 0: long enough to be launched alone.
+
+    A graph uses every set of a ring.
+    """
     if estimate_us >= GRAPH_US:
         return 0
     return max(sets, min(LARGEST_GRAPH, math.ceil(GRAPH_US / max(estimate_us, 0.05))))
 
 
 def ring_sets(data_bytes: int, l2_bytes: int, mode: str) -> int:
-    """Input sets that launches take in turn: at least 3x the L2 for `cold` (or `LARGEST_RING`), one for `hot`."""
+    """The number of input sets that launches use in turn.
+
+    At least 3x the L2 for `cold` (or `LARGEST_RING`), one for `hot`.
+    """
     if mode == "hot" or not data_bytes:
         return 1
     return min(LARGEST_RING, max(1, math.ceil(RING_L2S * l2_bytes / data_bytes)))
 
 
 def default_mode(data_bytes: int, l2_bytes: int) -> str:
-    """`cold` for data above half the L2; smaller kernels live between neighbours that leave their data in it."""
+    """`cold` for data above half the L2, else `hot`.
+
+    Smaller kernels run between neighbours that leave their data in L2.
+    """
     return "cold" if 2 * data_bytes > l2_bytes else "hot"
 
 
 def floor_us(flop: float, data_bytes: float, flop_per_us: float, bytes_per_us: float) -> float:
-    """The least time that compulsory work takes at the peaks; a peak of 0 is unknown and bounds nothing."""
+    """The least time of compulsory work at the peaks; an unknown peak of 0 bounds nothing."""
     return max(
         flop / flop_per_us if flop_per_us else 0.0,
         data_bytes / bytes_per_us if bytes_per_us else 0.0,

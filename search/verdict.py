@@ -1,4 +1,4 @@
-"""What is said of a candidate: evidence a gate, gate results, and four verdicts that exclude each other by type."""
+"""The judgement of a candidate: evidence, gate results, and one of four verdicts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TimeKind(StrEnum):
 
 @dataclass(frozen=True)
 class PtxasEvidence:
-    """What the assembler says of a cubin, and what follows for one SM of the device."""
+    """The assembler's figures for a cubin, and the occupancy of one SM that follows from them."""
 
     registers: int  # a thread, the largest entry
     spill_bytes: int  # stores and loads
@@ -117,9 +117,10 @@ class CorrectnessEvidence:
 
 @dataclass(frozen=True)
 class LineCost:
-    """What one line of a template does to memory, counted in a sample of blocks.
+    """The memory traffic of one line of a template, counted in a sample of blocks.
 
-    Source of the words: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes), shared-memory banks.
+    Source of the terms: CUDA C++ Best Practices Guide, coalesced access (sectors of 32 bytes),
+    shared-memory banks.
     """
 
     file: str  # as the author knows it: attention/wmma.cu.j2
@@ -180,7 +181,7 @@ class PerformanceEvidence:
 
     @property
     def mode(self) -> str:
-        """How measured times found the caches: "hot", "cold", or of several workloads "hot and cold"."""
+        """The state of the caches: "hot", "cold", or of several workloads "hot and cold"."""
         return " and ".join(
             sorted({timing.mode for timing in self.timings if timing.mode}, reverse=True)
         )
@@ -205,9 +206,9 @@ FINDING_REASONS = {
 
 @dataclass(frozen=True)
 class SafetyFinding:
-    """One defect that a run of the candidate showed, whether or not its results were right.
+    """One defect that a run of the candidate showed, whether or not its results were correct.
 
-    `where` and `other_where` are lines of the author's file: of the access that shows it and of the other one.
+    `where` and `other_where` are the lines of both accesses in the author's file.
     """
 
     kind: str  # a key of FINDING_REASONS
@@ -321,21 +322,21 @@ def _require_own_evidence(gate: str, evidence: Evidence | None) -> None:
 
 @dataclass(frozen=True)
 class Accepted:
-    """Right, safe, and measured faster than the baseline."""
+    """Correct, safe, and measured faster than the baseline."""
 
     gates: tuple[GateResult, ...]
 
 
 @dataclass(frozen=True)
 class Green:
-    """Right and safe as far as this target can tell; not measured here, or time was not asked for."""
+    """Correct and safe as far as this target can tell, but not shown to be faster here."""
 
     gates: tuple[GateResult, ...]
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """The candidate's fault, with the evidence up to the stage that said no."""
+    """The candidate's fault, with the evidence up to the stage that rejected it."""
 
     stage: Stage
     reason: Reason
@@ -346,7 +347,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Faulted:
-    """Our fault: retried, then reported as ours; no strategy hears of it."""
+    """Our fault: retried, then reported as ours; no strategy is told."""
 
     stage: Stage
     code: str

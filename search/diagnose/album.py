@@ -1,6 +1,7 @@
-"""The album, tests/kernels/album.toml: one small kernel for each way to fail, and right ones that must pass.
+"""The album (tests/kernels/album.toml): one small kernel for each way to fail, and correct ones.
 
-`greenfast album` runs it, tests/contracts/test_album.py holds every entry to it, bench/correctness/planted.py makes a table of it.
+`greenfast album` runs it, tests/contracts/test_album.py tests every entry, and
+bench/correctness/planted.py makes a table of it.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
     places = {path: text.count(entry.old) for path, text in texts.items()}
     if sum(places.values()) != 1:
         raise SpecError(
-            f"{entry.id}: the text to change stands {sum(places.values())} times in template {entry.template}"
+            f"{entry.id}: template {entry.template} holds the text to change "
+            f"{sum(places.values())} times"
         )
     path = max(places, key=places.__getitem__)
     path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
@@ -133,13 +135,13 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
 
 @cache
 def _unpatched() -> Catalogue:
-    """One for all entries: what is computed once for a kernel, as its reference's answers are, is found by the next."""
+    """One catalogue for all entries, so that they share the answers of a kernel's reference."""
     return Catalogue([KERNEL_TEMPLATES, FOLDER])
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of an entry; `sentence` says what was expected instead, empty when all is as it should be."""
+    """The result of an entry; `sentence` names the expected result, and is empty if it came."""
 
     entry: Entry
     evaluated: Evaluated

@@ -1,18 +1,19 @@
-"""launch.toml: buffers, launches and expected outputs of a kernel that a person brings, beside its .cu file.
+"""launch.toml: buffers, launches and expected outputs of a person's kernel, beside its .cu file.
 
 [[buffers]]
 name = "x"
 role = "input"                       # "input" | "output" | "workspace"
 dtype = "float32"
 elements = 1024                      # or shape = [32, 32]
-fill = "random"                      # "random" | "zeros" | "ones" | "iota" | "poison" | a number; or file = "x.npy"
+fill = "random"                      # "zeros" | "ones" | "iota" | "poison" | a number
+# file = "x.npy"                     # instead of fill
 
 [[launches]]
 entry = "reduce"
 grid = [4, 1, 1]
 block = 256
 smem_dynamic_bytes = 1024
-cluster = [2, 1, 1]                  # of a kernel that is launched in clusters without __cluster_dims__
+cluster = [2, 1, 1]                  # for clusters without __cluster_dims__
 arguments = ["x", "y", { int32 = 1024 }, { float32 = 2.5 }]
 
 [[expect]]
@@ -75,7 +76,7 @@ class ExpectedOutput:
 
 @dataclass(frozen=True, eq=False)
 class BroughtKernel:
-    """A person's kernel, ready for a target. `files`: every file of the text by the name that reports use."""
+    """A person's kernel, ready for a target; `files` maps names in reports to paths."""
 
     source: RenderedSource
     problem: Problem
@@ -86,7 +87,7 @@ class BroughtKernel:
 def read_brought(
     cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, ...], seed: int
 ) -> BroughtKernel:
-    """Both files; SpecError that says what is wrong with which, and what would be right."""
+    """Read both files; SpecError that names the file, the fault and the correct form."""
     problem, expected = read_launch(launch_file, seed)
     files: dict[str, Path] = {}
     body = _lines_with_includes(cuda_file, files)
@@ -105,14 +106,14 @@ def read_brought(
 
 
 def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
-    """Launches in the clusters that the text declares; SpecError where the launch file says otherwise."""
+    """Launch in the declared clusters; SpecError where the launch file contradicts the text."""
     declared, launches = dict(declared_clusters(source.text, source.entries)), []
     for launch in problem.launches:
         cluster = declared.get(launch.entry, launch.cluster)
         if launch.cluster not in (ALONE, cluster):
             raise SpecError(
-                f"{where}: {launch.entry} is launched in clusters of {shape_text(launch.cluster)}, and its text "
-                f"declares {shape_text(cluster)}",
+                f"{where}: {launch.entry} is launched in clusters of "
+                f"{shape_text(launch.cluster)}, and its text declares {shape_text(cluster)}",
                 code="bad_cluster",
             )
         if sentence := misfit(cluster, launch.grid):
@@ -146,7 +147,7 @@ def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, .
 
 
 def shown_name(path: Path) -> str:
-    """How reports call a file: relative to the working directory when it lies there, else by its name."""
+    """A file's name in reports: relative to the working directory if inside it, else its name."""
     try:
         name = path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -257,14 +258,15 @@ def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
         raise SpecError(f"{table.where}: {sentence}", code="bad_cluster")
     if math.prod(found.cluster) > PORTABLE_BLOCKS:
         raise SpecError(
-            f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; {PORTABLE_BLOCKS} are the most "
-            "that every device runs",
+            f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; "
+            f"{PORTABLE_BLOCKS} are the most that every device runs",
             code="bad_cluster",
         )
     if math.prod(found.block) > 1024 or found.smem_dynamic_bytes < 0:
         raise SpecError(
-            f"{table.where}: a block of {math.prod(found.block)} threads with {found.smem_dynamic_bytes} "
-            "bytes of dynamic shared memory; at most 1024 threads, and 0 bytes or more",
+            f"{table.where}: a block of {math.prod(found.block)} threads with "
+            f"{found.smem_dynamic_bytes} bytes of dynamic shared memory; "
+            "at most 1024 threads, and 0 bytes or more",
             code="bad_spec",
         )
     return found
@@ -306,8 +308,8 @@ def _argument(given: Any, tensors: dict[str, Tensor], where: str) -> Tensor | Sc
         ):
             return Scalar(ctype, SCALARS[ctype](value))
     raise SpecError(
-        f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, or one of "
-        + ", ".join(f"{{ {name} = ... }}" for name in SCALARS),
+        f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, "
+        "or one of " + ", ".join(f"{{ {name} = ... }}" for name in SCALARS),
         code="bad_spec",
     )
 
@@ -335,7 +337,7 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
 
 
 def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, Line]]:
-    """The file's lines, each `#include "..."` of a file beside it replaced by that file's, once each."""
+    """The file's lines, with each local `#include "..."` replaced once by that file's lines."""
     shown = shown_name(path)
     try:
         text = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What `greenfast check` does: every run under the checks, findings put together, costs by line."""
+"""`greenfast check`: every run under the checks, findings merged, costs by line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ORDERS_OF_A_BROUGHT_KERNEL = 3  # one run in each schedule
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Findings are distinct by kind and lines, counts added over `runs`; `costs` are of the run named `counted`."""
+    """Findings are distinct by kind and lines, with counts added over `runs`.
+
+    `costs` are of the run named `counted`.
+    """
 
     runs: tuple[SafetyRun, ...]
     findings: tuple[SafetyFinding, ...]
@@ -32,7 +35,10 @@ class CheckReport:
 def check_program(
     target: Runner, program: Any, problems: Sequence[Problem], counted: Problem
 ) -> CheckReport:
-    """Check all `problems` and count lines of `counted`; UsageError when the target has no checks."""
+    """Check all `problems` and count lines of `counted`.
+
+    UsageError when the target has no checks.
+    """
     checked = target.check(program, problems)
     if checked is None:
         raise UsageError(
@@ -52,7 +58,8 @@ def check_program(
 
 
 def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
-    """A person's kernel under each schedule, its outputs compared where the launch file says what to expect."""
+    """Check a person's kernel under each schedule, and its outputs where expected ones are
+    given."""
     program = target.load(brought.source, None)
     report = check_program(
         target, program, [brought.problem] * ORDERS_OF_A_BROUGHT_KERNEL, brought.problem

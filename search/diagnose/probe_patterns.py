@@ -19,10 +19,10 @@ def pattern(
     labels: Mapping[str, Sequence[str]],
     warp_rows: int = 0,
 ) -> str:
-    """Where `wrong` (bool, one axis a name) is set among what was `compared`; "everywhere" when nothing tells more.
+    """Describe where `wrong` (bool, one axis a name) is set among the `compared` elements.
 
-    `tiles`: elements of a tile along an axis. `labels`: names of an axis's positions. `warp_rows`: rows of a tile that
-    a warp owns, in order.
+    "everywhere" when no pattern is narrower. `tiles`: elements of a tile along an axis. `labels`:
+    names of an axis's positions. `warp_rows`: rows of a tile that a warp owns, in order.
     """
     names = list(axes)
     diagonal = _diagonal(wrong, compared, names)
@@ -54,7 +54,7 @@ def _diagonal(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list
 
 
 def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list[str]:
-    """Rows of each 8, 16 or 32 that are wrong at certain columns only, as a wrong lane map leaves them."""
+    """Rows of each 8, 16 or 32 that are wrong in certain columns only: a wrong lane map."""
     if "row" not in names or names[-1] not in ("key", "column"):
         return []
     row = names.index("row")
@@ -64,7 +64,7 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
         if 2 * period > max(bad.shape):
             break
         sums = np.zeros((2, period, period))
-        for total, counts in zip(sums, (bad, there)):
+        for total, counts in zip(sums, (bad, there), strict=True):
             np.add.at(
                 total,
                 (np.arange(bad.shape[0])[:, None] % period, np.arange(bad.shape[1])[None] % period),
@@ -96,12 +96,12 @@ def _groups(wrong: np.ndarray, period: int, name: str) -> list[str]:
     ]
     return [
         f"rows {_ranges(np.array(group))} of each {period} at {place}"
-        for group, place in zip(rows.values(), places)
+        for group, place in zip(rows.values(), places, strict=True)
     ]
 
 
 def _axis(name: str, bad: np.ndarray, there: np.ndarray, tile: int, warp_rows: int) -> list[str]:
-    """What is wrong along one axis: which tiles, and which places inside them. Empty when everything is."""
+    """The wrong tiles along one axis, and the wrong places inside them. Empty for all of them."""
     if bad[there].all():
         return []
     said = []
@@ -137,7 +137,7 @@ def _warps(bad: np.ndarray, positions: np.ndarray, tile: int, warp_rows: int) ->
 
 
 def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> list[str]:
-    """The same places of every 2, 4, 8 ... or of every tile, when they are exactly the wrong ones."""
+    """The places that are wrong in every 2, 4, 8 ... or in every tile, when no others are."""
     wrong = positions[bad[positions]]
     span = positions[-1] - positions[0] + 1
     for period in sorted({*PERIODS, *([tile] if tile > 1 else [])}):

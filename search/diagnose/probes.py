@@ -1,7 +1,8 @@
-"""Where a kernel goes wrong: each of its stages shown by a probe, and compared with a reference of that stage.
+"""Finds the stage in which a kernel goes wrong: a probe shows each stage to its reference.
 
-A probe is the candidate rendered once more (`probe = "softmax"`): same text, tiles and launch, and one more argument
-that the stage's result is written to. The candidate itself is compared last, as the stage `output`.
+A probe is the candidate rendered once more (`probe = "softmax"`): same text, tiles and launch, and
+one more argument, which receives the stage's result. The candidate itself is compared last, as the
+stage `output`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from greenfast.search.verdict import Rejected
 
 OUTPUT = "output"
 BETWEEN = (
-    "what lies between the stages, since each is right by itself: what one tile leaves to the next, the ring of "
-    "tiles, parts that are brought together, the end"
+    "what lies between the stages, since each is right by itself: what one tile leaves to the "
+    "next, the ring of tiles, parts that are brought together, the end"
 )
 AT_ONCE = 4  # sources compiled side by side
 
@@ -56,7 +57,10 @@ class ProbedCase:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """One stage. `missing`: the template has no such probe for these parameters; `failed`: no result came."""
+    """The result of one stage.
+
+    `missing`: the template has no such probe for these parameters; `failed`: no result came.
+    """
 
     probe: str
     outcome: str  # "right" | "wrong" | "missing" | "failed"
@@ -79,9 +83,9 @@ def probe_command(
     target: str,
     case: str = "",
 ) -> str:
-    """What a person types to see where a candidate goes wrong; empty for a template without probes.
+    """The command that shows where a candidate goes wrong; empty for a template without probes.
 
-    `case` is where it was seen: a check's name, or a workload's, which probes do not run.
+    `case` is the check or workload that failed; probes do not run workloads.
     """
     found = kernel.template(template)
     if not found.probes:
@@ -100,9 +104,10 @@ def probe_command(
 def probe_candidate(
     context: EvaluationContext, candidate: Candidate, case_names: Sequence[str] = ()
 ) -> tuple[ProbeReport, ...]:
-    """Every stage of `candidate`, in order, on the kernel's probe cases or on the named ones (all their seeds).
+    """Probe every stage of `candidate`, in order.
 
-    UsageError: an unknown case, or a kernel without probes.
+    Runs on the kernel's probe cases, or on all seeds of the named ones. UsageError: an unknown
+    case, or a kernel without probes.
     """
     template = context.kernel.template(candidate.template)
     point = resolve(template, candidate.parameters, context.compiled)
@@ -196,7 +201,7 @@ def _report(
 
 
 def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
-    """Everything that the probe's expressions are over: its own values are the template's where it defines them."""
+    """The values for the probe's expressions; a template may override the probe's own."""
     values = {**case.values(subject.kernel), **subject.point.values, **_tiles(subject, case)}
     given = next(
         (dict(probe.values) for probe in subject.template.probes if probe.name == stage.name), {}

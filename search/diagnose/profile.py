@@ -1,6 +1,7 @@
-"""Second opinions of NVIDIA's own tools on one bundle: Nsight Compute's counters, compute-sanitizer's findings.
+"""Second opinions of NVIDIA's tools on one bundle.
 
-Parsers are pure. Sources: Nsight Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
+Nsight Compute's counters and compute-sanitizer's findings. Parsers are pure. Sources: Nsight
+Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from greenfast.search.text import last_line, shortened
 TOOL_DEADLINE_S = 300.0
 TOP_STALLS = 3
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-# Sections rather than metrics: a section names what the GPU at hand has, a metric that it lacks is an error.
+# Sections rather than metrics: a metric that the GPU lacks is an error, a section never is.
 SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -113,7 +114,7 @@ class SanitizerFinding:
 def ncu_command(
     python: str, driver_file: Path, folder: Path, log: Path, entries: Sequence[str], workload: str
 ) -> list[str]:
-    """One pass of the workload under the profiler, at the clocks and caches that the kernel meets."""
+    """One pass of the workload under the profiler, with the kernel's own clocks and caches."""
     sections = [word for section in SECTIONS for word in ("--section", section)]
     names = "|".join(re.escape(fromkey) for fromkey in dict.fromkeys(entries))
     return [
@@ -145,7 +146,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch of a log of `ncu --csv --page raw`; UsageError in one sentence when it holds none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError when it holds none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -204,7 +205,8 @@ def _no_profile(text: str) -> UsageError:
         return UsageError(
             "the driver lets this user read no performance counters",
             code="counters_not_permitted",
-            mend="run as root, or load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0; "
+            mend="run as root, or load the nvidia module with "
+            "NVreg_RestrictProfilingToAdminUsers=0; "
             "in a container add --cap-add=SYS_ADMIN",
         )
     if "not supported" in text:
@@ -270,7 +272,10 @@ _HEADS = (
 
 
 def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
-    """Every report of a log; () when it ends with a summary of none. UsageError when the tool did not get that far."""
+    """Every report in a log; () when its summary counts none.
+
+    UsageError when the tool did not finish.
+    """
     body = [
         line.partition("========= ")[2].rstrip() if "=========" in line else None
         for line in text.splitlines()

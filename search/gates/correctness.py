@@ -1,6 +1,8 @@
-"""Gate 2: every output of every case within two bounds of a float64 reference, and nothing else touched.
+"""Gate 2: compares every output with a float64 reference.
 
-Where a template promises that a parameter leaves results the same, outputs are compared with a sibling's, too.
+Each output of each case must lie within two bounds, and nothing else may be written. Where a
+template promises that a parameter leaves results unchanged, outputs are compared with a sibling's,
+too.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def _problems(subject: Subject) -> list[Problem]:
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
-    """The smallest cases of a sibling, where too few of them are among `cases` for the two to be compared."""
+    """The sibling's smallest cases, as many as `cases` lacks for a comparison of the two."""
     first = siblings.first(subject.candidate)
     if first is None:
         return []
@@ -110,7 +112,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
 
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
-    """The derived cases of a candidate of the subject's template, without those in which there is nothing to do."""
+    """The derived cases of another candidate of the subject's template, without empty ones."""
     tiles = resolve(subject.template, parameters, subject.compiled).tiles
     return [
         case
@@ -135,15 +137,17 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
 
 
 def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
-    """Where two candidates, run on the cases of `one` and on its workloads, do not leave the same bits."""
+    """Cases of `one`, its workloads included, in which the two candidates differ in any bit."""
     cases = [
         *_cases_of(one, one.candidate.parameters),
         *(workload_case(each, one.seed) for each in one.workloads),
     ]
     found = []
-    for mine, theirs in zip(
-        *(each.target.execute(each.program, _laid_out(each, cases)) for each in (one, other))
-    ):
+    runs = (
+        subject.target.execute(subject.program, _laid_out(subject, cases))
+        for subject in (one, other)
+    )
+    for mine, theirs in zip(*runs, strict=True):
         failure = mine.failure or theirs.failure
         if failure is not None:
             found.append(f"{_place(mine.problem.case, mine.order)}: {failure.sentence}")
@@ -203,8 +207,9 @@ def _compare_output(
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
             sentence += (
-                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected {expected.value[worst]:.6g} "
-                f"within {expected.bound[worst]:.2g}; {int((~within).sum())} of {within.size} elements are out of bound"
+                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected "
+                f"{expected.value[worst]:.6g} within {expected.bound[worst]:.2g}; "
+                f"{int((~within).sum())} of {within.size} elements are out of bound"
             )
     has_errors = error.size > 0 and all_finite
     mean = float(error.mean()) if has_errors else None
@@ -279,7 +284,7 @@ def _unwritten(values: np.ndarray) -> int:
 
 
 def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, float | None]:
-    """(relative error, what is allowed); None where the reference gives no rounded model or has no size."""
+    """(relative error, allowed error); None where the reference has no rounded model or no size."""
     if expected.rounded is None or not error.size or expected.norm == 0.0:
         return None, None
     finite = error if expected.all_finite else error[expected.finite]
@@ -289,7 +294,10 @@ def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, flo
 
 
 def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:
-    """The index of the first element that is not a number, else of the largest error, out of bound ones first."""
+    """The index of the first element that is not a number, else of the largest error.
+
+    Elements out of bound rank before the others.
+    """
     if not error.size:
         return None
     rank = error
@@ -328,4 +336,7 @@ def _shape(case: Case) -> str:
 
 
 def _place(case: Case, order: str) -> str:
-    return f"{case.name} ({_shape(case)}, {case.inputs} inputs, {case.layout}, seed {case.seed}, {order} order)"
+    return (
+        f"{case.name} ({_shape(case)}, {case.inputs} inputs, {case.layout}, seed {case.seed}, "
+        f"{order} order)"
+    )

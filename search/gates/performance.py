@@ -1,4 +1,4 @@
-"""Gate 3: time, against the baseline. Where time is only modelled the gate orders and does not judge."""
+"""Gate 3: compares times with the baseline's. Modelled times are ordered, not judged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class PerformanceGate:
     def _modelled(
         self, subject: Subject, timings: tuple[Timing, ...], baseline: Baseline | None
     ) -> PerformanceResult:
-        """A modelled time orders candidates. One that cannot be is the model's fault, so it orders nothing."""
+        """A modelled time orders candidates. An impossible one is the model's fault and orders
+        nothing."""
         if (impossible := below_bound(timings)) is not None:
             return Unavailable(
                 self.name, _implausible_sentence(impossible, subject.target.device.title)
@@ -85,7 +86,7 @@ class PerformanceGate:
 
 
 def timed_problems(subject: Subject) -> tuple[Problem, ...]:
-    """Each workload as it is timed: without the outputs that nobody has to ask for."""
+    """Each workload as it is timed: without optional outputs."""
     cases = [workload_case(workload, subject.seed) for workload in subject.workloads]
     return tuple(
         replace(
@@ -104,7 +105,7 @@ def timed_problems(subject: Subject) -> tuple[Problem, ...]:
 
 
 def left_wrong(subject: Subject, execution: Execution) -> Failure | None:
-    """The timed launches' own outputs are held to the reference, too."""
+    """Compare the outputs of the timed launches with the reference."""
     checks, reason = compare(subject, execution)
     return (
         Failure(reason, next(check.sentence for check in checks if not check.passed))
@@ -118,7 +119,7 @@ def _ratio(timings: tuple[Timing, ...], baseline: Baseline | None) -> float | No
 
 
 def binding_limits(timing: Timing) -> tuple[str, ...]:
-    """The resources that hold a modelled time up: alone, each would take nearly as long as the longest."""
+    """The resources that limit a modelled time: each alone takes nearly as long as the longest."""
     if not timing.limits:
         return (timing.limited_by,)
     longest = timing.limits[0][1]
@@ -127,15 +128,20 @@ def binding_limits(timing: Timing) -> tuple[str, ...]:
 
 def _implausible_sentence(timing: Timing, device: str) -> str:
     return (
-        f"implausible, so not ranked: the modelled time of {timing.workload}, {timing.time_median_us:.2f} us, is below "
-        f"the {bound_of(timing):.2f} us that its compulsory work takes at the peaks of {device}; this is a fault of the "
-        "model, not of the candidate"
+        f"implausible, so not ranked: the modelled time of {timing.workload}, "
+        f"{timing.time_median_us:.2f} us, is below the {bound_of(timing):.2f} us that its "
+        f"compulsory work takes at the peaks of {device}; this is a fault of the model, not of the "
+        "candidate"
     )
 
 
 def _modelled_sentence(evidence: PerformanceEvidence) -> str:
     times = ", ".join(
-        f"{timing.workload} {timing.time_median_us:.2f} us (limited by {' and '.join(binding_limits(timing))})"
+        f"{timing.workload} {timing.time_median_us:.2f} us "
+        f"(limited by {' and '.join(binding_limits(timing))})"
         for timing in evidence.timings
     )
-    return f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not told apart"
+    return (
+        f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not "
+        "told apart"
+    )

@@ -1,8 +1,10 @@
-"""Promises of equal results: a parameter marked `numerics = "same"` leaves every output, bit for bit, as it was.
+"""Promises of equal results.
 
-Siblings are candidates of one template that differ in such parameters only. The first right one of a search says what
-the others have to reproduce, wherever they run on the same dims and inputs. Of a search that goes on later its stored
-checks say it: each holds the digests of its inputs and of its output.
+A parameter marked `numerics = "same"` must not change any bit of an output. Siblings are candidates
+of one template that differ only in such parameters. The first correct sibling of a search sets the
+expected output, and the others must match it wherever they run on the same dims and inputs. A
+resumed search takes the expected output from its stored checks, which hold digests of their inputs
+and outputs.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ INPUT_DIGITS = 16
 
 @dataclass
 class _Family:
-    """What right siblings left: (output, dims, digest of the inputs) -> (digest of the output, who was first)."""
+    """Outputs of correct siblings.
+
+    `left` maps (output, dims, digest of the inputs) to (digest of the output, its trial).
+    """
 
     first: Candidate
     left: dict[Hashable, tuple[str, int, Candidate]] = field(default_factory=dict)
@@ -45,7 +50,10 @@ class _Family:
 
 
 class Siblings:
-    """One search's right candidates, as far as their templates promise equal results. Learns trials in their order."""
+    """One search's correct candidates, where their templates promise equal results.
+
+    Trials must be learned in their order.
+    """
 
     def __init__(
         self,
@@ -65,7 +73,10 @@ class Siblings:
     def broken_promise(
         self, candidate: Candidate, checks: Iterable[CheckEvidence]
     ) -> CheckEvidence | None:
-        """The first of `checks` whose output is not what a sibling left, failed and with the sentence; None: all agree."""
+        """The first of `checks` whose output differs from a sibling's, as a failed check.
+
+        None where all agree.
+        """
         with self._lock:
             family = self._families.get(self._key(candidate))
             if family is None:
@@ -86,7 +97,10 @@ class Siblings:
         return None
 
     def held(self, trial: Trial) -> Trial:
-        """The trial, rejected where a sibling that was in flight beside it, and has a lower number, shows it untrue."""
+        """The trial, rejected where it breaks a promise to a sibling with a lower number.
+
+        Both were in flight at once, so the gate could not compare them.
+        """
         result = gate_result(trial.verdict, Stage.CORRECTNESS)
         if not isinstance(result, Passed) or not isinstance(result.evidence, CorrectnessEvidence):
             return trial
@@ -98,7 +112,7 @@ class Siblings:
         return replace(trial, verdict=rejection(before, failed))
 
     def learn(self, trial: Trial) -> None:
-        """Remember what a right candidate left; what it takes to be right is no matter of time."""
+        """Remember the outputs of a correct candidate, however fast it is."""
         key, result = self._key(trial.candidate), gate_result(trial.verdict, Stage.CORRECTNESS)
         slower = isinstance(trial.verdict, Rejected) and trial.verdict.stage is Stage.PERFORMANCE
         if key is None or not (slower or isinstance(trial.verdict, (Accepted, Green))):
@@ -113,7 +127,7 @@ class Siblings:
                 family.unread.append(trial)
 
     def _key(self, candidate: Candidate) -> Hashable | None:
-        """What siblings share; None where the template promises nothing."""
+        """The values that siblings share; None where the template promises nothing."""
         template = self._kernel.template(candidate.template)
         same = promised(template)
         if not same or (
@@ -137,16 +151,17 @@ class Siblings:
         before = " and ".join(_shown(value) for _, _, value in changed)
         names = " and ".join(name for name, _, _ in changed)
         return (
-            f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): {check.output} is not bit "
-            f"for bit what trial {number} left, though {mine} in place of {before} is all that differs, and template "
-            f"{candidate.template} says that {names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
+            f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): "
+            f"{check.output} is not bit for bit what trial {number} left, though {mine} in place "
+            f"of {before} is all that differs, and template {candidate.template} says that "
+            f"{names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
         )
 
 
 def with_broken_promise(
     evidence: CorrectnessEvidence, broken: CheckEvidence
 ) -> Failed[CorrectnessEvidence]:
-    """The correctness gate's result, when all is within bounds and one output is not what it should equal."""
+    """The correctness gate's result for outputs within bounds of which one breaks a promise."""
     whole = replace(broken, passed=True, sentence="")
     checks = tuple(broken if check == whole else check for check in evidence.checks)
     return Failed(
@@ -166,7 +181,7 @@ def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) ->
 
 
 def promised(template: TemplateSpec) -> frozenset[str]:
-    """The parameters whose values make no difference to results; none where two runs may differ anyway."""
+    """The parameters that must not change results; none where two runs may differ anyway."""
     return frozenset(
         parameter.name
         for parameter in template.parameters

@@ -1,4 +1,4 @@
-"""Gate 1: what the assembler says, against the device's limits and the request's."""
+"""Gate 1: compares the assembler's figures with the limits of the device and of the request."""
 
 from __future__ import annotations
 
@@ -28,28 +28,43 @@ class PtxasGate:
             (
                 smem > device.smem_per_block_bytes,
                 Reason.OVER_DEVICE_LIMIT,
-                f"{smem} bytes of shared memory a block; {device.name} has {device.smem_per_block_bytes}",
+                (
+                    f"{smem} bytes of shared memory a block; "
+                    f"{device.name} has {device.smem_per_block_bytes}"
+                ),
             ),
             (
                 evidence.blocks_per_sm == 0,
                 Reason.OVER_DEVICE_LIMIT,
-                f"{evidence.registers} registers x {evidence.threads_per_block} threads do not fit an SM of {device.name}",
+                (
+                    f"{evidence.registers} registers x {evidence.threads_per_block} threads "
+                    f"do not fit an SM of {device.name}"
+                ),
             ),
             (
                 limits.max_spill_bytes is not None
                 and evidence.spill_bytes > limits.max_spill_bytes,
                 Reason.SPILLS,
-                f"{evidence.spill_bytes} bytes of registers spill to local memory; {limits.max_spill_bytes} are allowed",
+                (
+                    f"{evidence.spill_bytes} bytes of registers spill to local memory; "
+                    f"{limits.max_spill_bytes} are allowed"
+                ),
             ),
             (
                 limits.max_registers is not None and evidence.registers > limits.max_registers,
                 Reason.OVER_REQUEST_LIMIT,
-                f"{evidence.registers} registers a thread; the request allows {limits.max_registers}",
+                (
+                    f"{evidence.registers} registers a thread; "
+                    f"the request allows {limits.max_registers}"
+                ),
             ),
             (
                 limits.max_smem_bytes is not None and smem > limits.max_smem_bytes,
                 Reason.OVER_REQUEST_LIMIT,
-                f"{smem} bytes of shared memory a block; the request allows {limits.max_smem_bytes}",
+                (
+                    f"{smem} bytes of shared memory a block; "
+                    f"the request allows {limits.max_smem_bytes}"
+                ),
             ),
         ]
         for failed, reason, sentence in over:
@@ -71,7 +86,8 @@ def figures(subject: Subject) -> PtxasEvidence:
     if len(entries) != len(subject.source.entries):
         missing = sorted(set(subject.source.entries) - {entry.entry for entry in entries})
         raise Fault(
-            f'the assembler\'s log has no figures for {", ".join(missing)}; is it extern "C" __global__?',
+            f"the assembler's log has no figures for {', '.join(missing)}; "
+            'is it extern "C" __global__?',
             code="ptxas_log_unreadable",
         )
     registers = max(entry.registers for entry in entries)

@@ -1,4 +1,7 @@
-"""Gate 4: races, reads of what was never written, accesses out of bounds: what is right by luck at best."""
+"""Gate 4: looks for races, reads of unwritten memory and accesses out of bounds.
+
+A candidate with such a defect may give correct results by chance.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ class SafetyGate:
         on: str = "",
         inconclusive: tuple[str, ...] = (),
     ) -> SafetyResult:
-        """The first run with a finding decides: the others would only cost time."""
+        """The first run with a finding decides; further runs would only cost time."""
         runs: list[SafetyRun] = []
         for one in checked:
             runs.append(safety_run(one))
@@ -112,7 +115,7 @@ class SafetyGate:
 
 
 def like(facts: Device) -> Device:
-    """The known GPU of that name, else the one of the closest compute capability; of equals the one of its size."""
+    """The known GPU of that name, else the one with the closest compute capability and size."""
     return min(
         map(device, device_names()),
         key=lambda one: (
@@ -124,14 +127,14 @@ def like(facts: Device) -> Device:
 
 
 def where(checker: Runner, target: Runner) -> str:
-    """`emulator:h200`, and whose place it takes when the emulator does not know the GPU itself."""
+    """`emulator:h200`, and the GPU that it stands in for where the emulator does not know that."""
     if checker.device.name == target.device.name:
         return checker.name
     return f"{checker.name}, the closest that is known to {target.device.title},"
 
 
 def checked_problems(subject: Subject) -> list[Problem]:
-    """Each derived check once, whatever its seeds: values hardly matter here, sizes and orders do."""
+    """Each derived check on one seed: findings depend on sizes and orders, hardly on values."""
     cases = {
         one.name: one
         for one in reversed(
@@ -164,7 +167,7 @@ def shape(case: Case) -> str:
 
 
 def with_lines(finding: SafetyFinding) -> str:
-    """The finding's sentence, which names both lines whether or not its author did."""
+    """The finding's sentence with the lines of both accesses."""
     sentence = finding.sentence.rstrip(". ")
     for word, where in (("at", finding.where), ("against", finding.other_where)):
         if where is not None and f":{where[1]}" not in sentence:

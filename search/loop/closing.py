@@ -1,7 +1,8 @@
-"""What a search that measures does once its budget is spent: its fastest are timed again, and beside its peers.
+"""The end of a search that measures: its fastest candidates and its peers are timed again.
 
-The fastest of many looks better in the search that chose it than it is. So where fresh processes show the runner-up to be
-faster, that one is confirmed in its place: what they say counts, not what the search said.
+The fastest of many candidates looks faster in its own search than it is. If fresh processes show
+the runner-up to be faster, the runner-up is confirmed in its place: fresh processes outrank the
+search.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Settled = tuple[
 
 @dataclass(frozen=True)
 class Closing:
-    """`said` is for people: what the confirmations found, or why there are none."""
+    """`said` is the sentence for people: the results of the confirmations, or why there are
+    none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts
@@ -46,8 +48,10 @@ class Closing:
 def closing(
     context: EvaluationContext, baseline: Contender | None, contenders: Iterable[Contender]
 ) -> Callable[[], Closing] | None:
-    """What is left to do, None when nothing was measured. The doing raises nothing: what goes wrong here is ours, and
-    the search is complete without it."""
+    """The work that remains; None when nothing was measured.
+
+    The work raises nothing: failures here are ours, and the search is complete without it.
+    """
     if baseline is None:
         return None
     ranked = fastest(contenders, CONTENDERS)
@@ -79,7 +83,10 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
 
 
 def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Settled]) -> bool:
-    """Judge what the contender was spared. Where a fault of ours keeps it from being judged it contends no more."""
+    """Judge the contender's safety, which the search skipped.
+
+    A contender that cannot be judged, through a fault of ours, drops out.
+    """
     result, _ = _kept(lambda: safety_of(context, contender))
     if result is not None:
         settled.append((contender.number, result))
@@ -89,8 +96,11 @@ def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Set
 def _confirmed(
     context: EvaluationContext, baseline: Contender, contenders: list[Contender], settle: Settle
 ) -> tuple[tuple[Confirmation, ...], Contender]:
-    """What fresh processes say, and whom they make the winner: the fastest in the search unless it proves wrong, or
-    slower than the runner-up, who then has to hold by itself."""
+    """The confirmations, and the winner.
+
+    The fastest of the search wins unless it proves wrong, or slower than the runner-up, which then
+    has to be confirmed by itself.
+    """
     finalists = finalists_of(baseline, contenders)
     if finalists is None:
         return (), baseline

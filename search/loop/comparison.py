@@ -1,7 +1,8 @@
-"""What several fresh processes say of two programs timed in turns: confirmations and peers.
+"""Comparisons of two programs in several fresh processes: confirmations and peers.
 
-Within one process an interval of 0.3 % is usual, yet the same kernel differs by up to 1.6 % from one process to the
-next on an H200 (bench/results/h200/gpu_target.json): the process is the unit that a published claim rests on.
+Within one process an interval of 0.3 % is usual, yet the same kernel differs by up to 1.6 % from
+one process to the next on an H200 (bench/results/h200/gpu_target.json). So the process is the unit
+of a published claim.
 """
 
 from __future__ import annotations

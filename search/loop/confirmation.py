@@ -1,8 +1,9 @@
-"""The end of a search that measures: its fastest against the baseline and the runner-up, in fresh processes.
+"""Confirmation: the winner against the baseline and the runner-up, in fresh processes.
 
-Each process draws a new secret seed: the programs are checked on new inputs, then timed in turns over all blocks. The
-process is the unit (greenfast.search.timing.across_processes); the best of many candidates looks better in the
-search that chose it than it is, which is why what is published comes from here.
+Each process draws a new secret seed, checks the programs on new inputs, then times them in turns
+over all blocks. The process is the unit of judgement (greenfast.search.timing.across_processes).
+The best of many candidates looks faster in its own search than it is, so published times come from
+here.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class _Wrong(Exception):
 
 
 def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
-    """None for what was not measured, was wrong, or was not shown to be faster than the baseline."""
+    """The trial as a contender; None unless it is correct, measured and faster than the baseline.
+
+    The baseline itself need not be faster.
+    """
     if not isinstance(trial.verdict, (Accepted, Green)):
         return None
     evidence, result = performance_of(trial.verdict), gate_result(trial.verdict, "performance")
@@ -110,7 +114,7 @@ def finalists_of(baseline: Contender, contenders: Iterable[Contender]) -> Finali
 
 
 def safety_of(context: EvaluationContext, contender: Contender) -> GateResult:
-    """The verdict that a spared contender lacks."""
+    """Judge the safety of a contender that the search spared."""
     return SafetyGate().judge(prepared(context, contender.candidate))
 
 
@@ -129,7 +133,10 @@ def confirm(
     new_seed: Callable[[], int] = lambda: secrets.randbelow(LARGEST_SEED),
     settle: Settle = lambda number, result: None,
 ) -> Confirmation:
-    """Time the winner again. What goes wrong here by our doing is raised as Fault; who proves wrong is told to `settle`."""
+    """Time the winner again. Fault for our own failures.
+
+    `settle` is called with each candidate that fails on new inputs.
+    """
     found: dict[str, list[ProcessTimes]] = {role: [] for role in finalists.by_role()}
     lost = ""  # why the winner is not compared with the runner-up
     try:
@@ -201,8 +208,10 @@ def _process(
     seed: int,
     settle: Settle,
 ) -> dict[str, ProcessTimes | str]:
-    """One fresh process: by role its times, or why the runner-up has none. The order is drawn, so that memory is laid
-    out differently from one process to the next."""
+    """One fresh process: times by role, or why the runner-up has none.
+
+    The order is random, so that memory is laid out differently in each process.
+    """
     runner(context.target).fresh()
     seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
     winner = prepared(seeded, finalists.winner.candidate)
@@ -227,7 +236,7 @@ def _process(
 
 
 def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
-    """All blocks of each workload; what the winner's timed launches left is held to the reference."""
+    """Time all blocks of each workload, and check the outputs of the winner's timed launches."""
     rival = Rival(other.program, timed_problems(other), to_the_end=True)
     return winner.target.measure(
         winner.program,
@@ -262,17 +271,19 @@ def _sentence(
     name = f"trial {finalists.runner_up.number}, the runner-up"
     if lost:
         return f"{first}; {name}, fails on new inputs: {lost}"
-    one = against[RUNNER_UP]
+    comparison = against[RUNNER_UP]
     words = {
         Decision.FASTER: "it is faster than",
         Decision.SLOWER: "it is slower than",
         Decision.TOO_NOISY: "it was too noisy to judge against",
     }
-    return f"{first}; {words.get(Decision(one.decision), 'it ties with')} {name}: {_ratio(one)} of its time"
+    result = words.get(Decision(comparison.decision), "it ties with")
+    return f"{first}; {result} {name}: {_ratio(comparison)} of its time"
 
 
-def _ratio(one: Comparison) -> str:
-    return f"{one.ratio:.4f} [{one.ratio_low:.4f}, {one.ratio_high:.4f}]"
+def _ratio(comparison: Comparison) -> str:
+    low, high = comparison.ratio_low, comparison.ratio_high
+    return f"{comparison.ratio:.4f} [{low:.4f}, {high:.4f}]"
 
 
 def _shuffled(
@@ -287,7 +298,7 @@ def _not_cancelled(context: EvaluationContext) -> None:
 
 
 def unconfirmed(winner: Contender, fault: str) -> Confirmation:
-    """A fault of ours says nothing of the winner: it stays what the search found, and is not confirmed."""
+    """The result after a fault of ours: the winner stays the winner and is not confirmed."""
     return Confirmation(
         winner.number,
         False,

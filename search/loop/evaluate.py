@@ -115,7 +115,10 @@ class EvaluationContext:
 
     @cached_property
     def prepared_baseline(self) -> Subject | None:
-        """The baseline, compiled once for all candidates; None without one, Fault when it is lost."""
+        """The baseline, compiled once for all candidates; None without one.
+
+        Fault when it can no longer be compiled.
+        """
         if self.baseline is None:
             return None
         prepared = prepare(self.baseline, self)
@@ -241,8 +244,10 @@ def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) ->
 def _spared(
     gate: str, results: list[GateResult], best_time_us: Callable[[], float]
 ) -> Skipped | None:
-    """Safety takes about a second of the host, so it is asked only of what would be the best: `green` is all that a
-    candidate comes to that an accepted one beats."""
+    """Skip safety for a candidate that cannot become the best.
+
+    Safety takes about a second of CPU. A candidate slower than an accepted one ends as `green`.
+    """
     if gate != Stage.SAFETY:
         return None
     time_us, best_us = measured_time_us(results), best_time_us()
@@ -256,7 +261,7 @@ def _spared(
 
 
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
-    """Geometric mean over the workloads of what was measured, and found faster than the baseline."""
+    """The measured time of a candidate that is faster than the baseline, else None."""
     found = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
     if not isinstance(found, Passed) or not isinstance(found.evidence, PerformanceEvidence):
         return None
@@ -264,15 +269,17 @@ def measured_time_us(results: Sequence[GateResult]) -> float | None:
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
-    """Accepted needs every gate to have said yes; what could not be judged here is at best green."""
+    """Accepted when every gate passed; green where a gate could not judge."""
     if all(isinstance(result, Passed) for result in results):
         return Accepted(results)
     return Green(results)
 
 
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
-    """The verdict of a right candidate once a gate that it had been spared has judged it, or one that it passed has found
-    it wrong on other inputs."""
+    """The verdict of a correct candidate after another result of one of its gates.
+
+    The gate was skipped before, or it passed and failed on other inputs now.
+    """
     results = tuple(
         result if gate.gate == result.gate and _is_news(gate, result) else gate
         for gate in verdict.gates

@@ -1,4 +1,4 @@
-"""Evaluations on this machine: threads that wait for child processes, which do the work on all cores."""
+"""Evaluations on this machine: threads that wait for child processes on all cores."""
 
 from __future__ import annotations
 

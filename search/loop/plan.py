@@ -1,4 +1,4 @@
-"""A search: what a person asks for (SearchRequest, optional fields) and what is run (SearchPlan, complete)."""
+"""A search as requested (SearchRequest, optional fields) and as run (SearchPlan, complete)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
-# How a measured time finds the caches: by the workload's size; its data in L2; its data in memory (a ring of input sets).
+# The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
+# in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
 CHAMPION = "champion"  # the baseline is what was promoted in the search's scope
 GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
@@ -93,9 +94,9 @@ def make_plan(
     window: int = 2,
     champion_of: ChampionOf = lambda plan: None,
 ) -> SearchPlan:
-    """Resolve every name and refuse what cannot run; UsageError or SpecError with the known choices.
+    """The complete plan; UsageError or SpecError, with the known choices, for one that cannot run.
 
-    Where times are measured, the default baseline is the champion of the plan's scope, if there is one.
+    Where times are measured, the default baseline is the champion of the plan's scope.
     """
     kernel = catalogue.kernel(request.kernel)
     target = request.target or DEFAULT_TARGET
@@ -141,7 +142,7 @@ def make_plan(
 
 
 def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
-    """The kernel's own choice; where its template does not serve the workload, the first preset that may."""
+    """The kernel's own baseline, or the first preset whose template serves the workload."""
     presets = [
         kernel.baseline,
         *(
@@ -166,10 +167,11 @@ def _against_champion(
         return replace(plan, baseline=champion[0], champion=champion[1])
     if required:
         raise UsageError(
-            f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} on {plan.target} "
-            "with these files and this toolchain",
+            f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} "
+            f"on {plan.target} with these files and this toolchain",
             code="no_champion",
-            mend=f"name no baseline for the default, {plan.baseline}; `greenfast champions` lists them",
+            mend=f"name no baseline for the default, {plan.baseline}; "
+            "`greenfast champions` lists them",
         )
     return plan
 
@@ -182,13 +184,13 @@ def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
 
 
 def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
-    """The compile-time values that one candidate's text serves; workloads that differ need searches of their own."""
+    """The compile-time values that all workloads share; UsageError where they differ."""
     first = workloads[0].compile_time(kernel)
     for other in workloads[1:]:
         if other.compile_time(kernel) != first:
             raise UsageError(
-                f"workloads {workloads[0].name} and {other.name} differ in compile-time values, so no one kernel "
-                "serves both",
+                f"workloads {workloads[0].name} and {other.name} differ in compile-time values, "
+                "so no one kernel serves both",
                 code="mixed_workloads",
                 mend="start one search for each",
             )
@@ -253,8 +255,8 @@ def _templates(
 
 @lru_cache(maxsize=32)
 def _require_walkable(template: TemplateSpec, compiled: Items, device: Device) -> None:
-    """SpecError for a space that is too large to run; of one that is not, the walk is not repeated."""
-    Space(template, compiled, device).points
+    """SpecError for a space that is too large to run. The walk is done once for each space."""
+    _ = Space(template, compiled, device).points
 
 
 def _why_defaults_fail(space: Space) -> str:

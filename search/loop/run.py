@@ -1,8 +1,9 @@
-"""The loop of one search: ask -> evaluate -> record -> tell, until the budget is spent or somebody says stop.
+"""The loop of one search: ask -> evaluate -> record -> tell, until the budget is spent.
 
-Candidates are evaluated `window` at a time, and are recorded and told in the order in which they were asked, so that
-a search with the same plan makes the same choices however fast each candidate was. The baseline is the first of them: the
-others are compiled and checked beside it, and wait for its times where their own are compared with it.
+`window` candidates are evaluated at a time. They are recorded and told in the order in which they
+were asked, so a search with the same plan makes the same choices however fast each candidate is.
+The baseline is the first. The others are compiled and checked beside it, and wait for its times
+only when they are compared with them.
 """
 
 from __future__ import annotations
@@ -106,12 +107,16 @@ class History:
 
 
 class Sink(Protocol):
-    """Where trials go. Each call is durable when it returns; all raise Fault when the lease was lost."""
+    """The destination of trials. Each call is durable when it returns.
+
+    All raise Fault when the lease was lost.
+    """
 
     def begin(self, number: int, proposal: Proposal) -> None: ...
     def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
     def settle(self, number: int, result: GateResult) -> None:
-        """What a gate found of a recorded trial since: it had been spared it, or proved wrong on new inputs."""
+        """Store a later result of a gate: one that was skipped, or one that failed on new
+        inputs."""
 
     def confirm(self, confirmation: Confirmation) -> None: ...
     def beside(self, peer: Peer) -> None: ...
@@ -224,7 +229,10 @@ class SearchRun:
         )
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
-        """The search is complete; confirm its winner, unless somebody says stop: a resumed search does it again."""
+        """Confirm the winner of a complete search, unless it is paused or cancelled.
+
+        A resumed search confirms again.
+        """
         context = self.context
         if context.closing_checks is not None:
             context = replace(
@@ -278,7 +286,7 @@ class SearchRun:
         return number == 0 and self.plan.baseline != NO_BASELINE
 
     def _timed_baseline(self) -> tuple[Timing, ...] | None:
-        """Of trial 0, once they are taken or it is recorded; it was begun before any other."""
+        """The times of trial 0, once they are known; it was begun before any other."""
         while not self._baseline_known.wait(CONTROL_INTERVAL_S):
             if self.stop.is_set():
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
@@ -295,13 +303,14 @@ class SearchRun:
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
 
     def _hear_baseline(self, result: GateResult) -> None:
-        """Its safety takes longer than all else, and nobody's time waits for that."""
+        """Publish the baseline's times; nobody needs to wait for its safety, which takes longer."""
         if isinstance(result.evidence, PerformanceEvidence):
             self.baseline = result.evidence.timings
             self._baseline_known.set()
 
     def _launch(self, executor: LocalExecutor) -> _Flight | None:
-        """Begin the next trial: one that a dead worker left, the baseline, or the strategy's choice."""
+        """Begin the next trial: one that a dead worker left, the baseline, or the strategy's
+        choice."""
         if self.redo:
             return self._redo(executor, self.redo.popleft())
         while True:
@@ -445,7 +454,10 @@ def baseline_candidate(plan: SearchPlan, context: EvaluationContext) -> Candidat
 
 
 def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
-    """What a strategy hears of a trial: an objective for a right candidate, infeasible for a wrong one, else nothing."""
+    """The strategy's feedback on a trial.
+
+    An objective for a correct candidate, infeasible for a wrong one, nothing for a fault.
+    """
     match trial.verdict:
         case Faulted():
             return None

@@ -1,4 +1,7 @@
-"""Where a finding holds: operation and sources, workloads' values, compile-time values, device model and toolchain."""
+"""The scope of a finding.
+
+It covers operation and sources, workloads' values, compile-time values, device model and toolchain.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from greenfast.search.loop.plan import SearchPlan
 
 @dataclass(frozen=True)
 class Scope:
-    """Times of one scope may be compared. The kernel's digest covers its operation, reference and templates.
+    """Times of one scope may be compared.
 
-    Workloads are named by their values; what they are called counts only where a scope of an earlier version holds no
-    values (its kernel digest covers them then).
+    The kernel's digest covers its operation, reference and templates. Workloads are named by their
+    values. Their names count only in a scope of an earlier version, which holds no values: its
+    kernel digest covers them.
     """
 
     kernel: str
@@ -35,7 +39,7 @@ class Scope:
 
 
 def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
-    """The scope of a search that ran in `environment`, of which the entries `device` and `toolchain` count."""
+    """The scope of a search; of `environment` the entries `device` and `toolchain` count."""
     return Scope(
         plan.kernel,
         plan.kernel_digest,

@@ -1,4 +1,7 @@
-"""Sweeping a lattice on a target that measures: compile ahead, check once, time in turns with the baseline."""
+"""A sweep over a lattice on a target that measures.
+
+It compiles ahead, checks each candidate once, and times it in turns with the baseline.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ class Sweeping:
 
 
 class Sweep:
-    """One order on one target. `run` may be called again after it was stopped; rows that are there are not repeated."""
+    """One order on one target.
+
+    `run` may be called again after it was stopped, and repeats no row.
+    """
 
     def __init__(
         self,
@@ -268,11 +274,15 @@ class Sweep:
         )
 
     def _establish_baseline(self, journal: Journal, known: bool) -> None:
-        """Right and timed in this process, too: the others need its program. Its row is that of the first process."""
+        """Check and time the baseline in this process, too: the others are timed beside it.
+
+        Its row stays that of the first process.
+        """
         row, results = self._judged(0, self._baseline, journal.run, None)
         if row.stage is not None:
             raise UsageError(
-                f"the baseline {self.order.baseline} is not right here: {row.stage}: {row.sentence}",
+                f"the baseline {self.order.baseline} is not right here: "
+                f"{row.stage}: {row.sentence}",
                 code="baseline_rejected",
                 mend="choose another with --baseline",
             )
@@ -372,7 +382,10 @@ def _row_of(
 
 
 def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
-    """The one that failed first, else the one with the largest share of its allowance used, else of error."""
+    """The check that failed first, else the one that used the largest share of its allowance.
+
+    Checks without an allowance are ranked by their error.
+    """
     failed = next((check for check in checks if not check.passed), None)
     if failed is not None or not checks:
         return failed

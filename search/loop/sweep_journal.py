@@ -1,4 +1,7 @@
-"""The journal beside a recording in the making: a line a row at once, so that nothing is measured twice."""
+"""The journal beside an unfinished recording.
+
+Each row is written at once, so that nothing is measured twice.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +96,8 @@ def _read(path: Path, heading: Heading) -> list[Row]:
         sweep = None
     if sweep != plan_digest(heading):
         raise UsageError(
-            f"{path} is the journal of another sweep, or was made with other files, another GPU, driver "
-            "or toolchain",
+            f"{path} is the journal of another sweep, or was made with other files, another GPU, "
+            "driver or toolchain",
             code="journal_differs",
             mend="remove it, or choose another file with --out",
         )

@@ -54,8 +54,8 @@ def _refuse(request_file: Path, reply_file: Path) -> None:
     """Report every peer as unavailable, without an import of greenfast's packages."""
     offers = _module_of(HERE / "offers.py")
     request = json.loads(request_file.read_text())
-    needed, found = (".".join(map(str, version)) for version in (OLDEST, sys.version_info[:2]))
-    why = f"{request['python']} is Python {found}, and greenfast needs {needed} or newer"
+    needed, present = (".".join(map(str, version)) for version in (OLDEST, sys.version_info[:2]))
+    why = f"{request['python']} is Python {present}, and greenfast needs {needed} or newer"
     with reply_file.open("a") as file:
         for name, workload in offers.pending(request, offers.load_offers(Path(request["peers"]))):
             offers.write_row(file, **offers.unavailable(name, workload["name"], why))

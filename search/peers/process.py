@@ -16,7 +16,7 @@ from typing import Any
 
 from greenfast.search.children import child_environment, kill_group
 from greenfast.search.errors import Fault
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import last_line
 
 PYTHON_VARIABLE = "GREENFAST_PEERS_PYTHON"  # an interpreter with torch, cupy, numpy and ml_dtypes
 # Imported by the child: the domain, and the folders of data that search/shipped.py looks up.
@@ -31,7 +31,6 @@ BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 CHILD_DEADLINE_S = 300.0  # of all peers in one process, imports included
 POLL_S = 0.05
 TAIL_BYTES = 4000  # of the child's stderr, of which the last line is kept
-LONGEST_LINE = 300
 
 
 @dataclass
@@ -91,8 +90,8 @@ def run_child(
         tail = errors.read()[-TAIL_BYTES:].decode(errors="replace")
     if code == 0:
         return ""
-    last_line = shortened(one_line((tail.strip().splitlines() or [""])[-1]), LONGEST_LINE)
-    return f"exit code {code}" + (f": {last_line}" if last_line else "")
+    message = last_line(tail)
+    return f"exit code {code}" + (f": {message}" if message else "")
 
 
 def _environment(interpreter: str) -> dict[str, str]:

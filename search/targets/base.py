@@ -1,4 +1,4 @@
-"""The seam to whatever runs a candidate: real GPUs, the CPU emulator, recordings."""
+"""The interface to every place where candidates are tried: GPUs, the emulator, recordings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from greenfast.search.verdict import (
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that ended badly, and that was the candidate's doing."""
+    """A run that failed through the candidate's own fault."""
 
     reason: Reason
     sentence: str
@@ -38,7 +38,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Execution:
-    """One run of a problem. `outputs` are whole byte images by tensor name, empty after a failure."""
+    """One run of a problem.
+
+    `outputs` are whole byte images by tensor name, empty after a failure.
+    """
 
     problem: Problem
     order: str  # the schedule: "forward", "reverse", "seeded:1", "device"
@@ -48,7 +51,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Checked:
-    """One run under the target's safety checks; `findings` is empty when they saw nothing."""
+    """One run under the target's safety checks, with their findings."""
 
     problem: Problem
     order: str
@@ -57,7 +60,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Rival:
-    """Another program, laid out for the same cases: what a measured time is compared with, in turns."""
+    """Another program, laid out for the same cases, to be timed in turns with a candidate."""
 
     program: Any
     problems: tuple[Problem, ...]
@@ -66,7 +69,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """What a request may ask of the assembler's figures; None: no limit beyond the device's."""
+    """A request's limits on the assembler's figures; None: no limit beyond the device's."""
 
     max_registers: int | None = None
     max_spill_bytes: int | None = 0
@@ -109,10 +112,10 @@ class Target(ABC):
     def identity(self) -> tuple[tuple[str, str], ...]:
         """Everything beside the program that results depend on: device, versions."""
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> None:  # noqa: B027  optional
         """End current work; the calls in progress raise Fault, later ones work."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  optional
         """End children, give devices back."""
 
 
@@ -158,7 +161,10 @@ class Runner(Target):
         and passes the outputs of the timed launches to `inspect`; a model needs neither."""
 
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
-        """Run the problems under the safety checks, one run each; None where there are no checks."""
+        """Run the problems under the safety checks, one run each.
+
+        None where the target has no checks.
+        """
         return None
 
     def line_costs(self, program: Any, problem: Problem) -> tuple[LineCost, ...] | Failure:

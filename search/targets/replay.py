@@ -1,7 +1,7 @@
-"""`replay:NAME`: answers from a recording. Nothing is compiled, nothing runs: a search takes milliseconds a trial.
+"""`replay:NAME` answers from a recording: a search takes milliseconds a trial.
 
-What comes out is never `accepted`: a replayed time was measured once, elsewhere, and is not measured now. The gate of
-performance is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
+A replayed verdict is never `accepted`: its time was measured once, elsewhere. The performance gate
+is `unavailable`, its evidence names the recording, and every time is of the kind `replayed`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from greenfast.search.verdict import (
     rejection,
 )
 
-# Between processes, kernels of 5 us differed by up to 1.6 % on an H200 (bench/results/h200/gpu_target.json).
+# Kernels of 5 us differed by up to 1.6 % between processes on an H200
+# (bench/results/h200/gpu_target.json).
 BAND = 1.016
 COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
 SOURCES_LOOKED_AT = 12
@@ -67,7 +68,7 @@ class ReplayTarget(Answering):
         return RecordedSpace(template, compiled, self._recording)
 
     def answers(self, question: Question) -> Verdict:
-        """Fault for a candidate that was not recorded, or whose source is another one now."""
+        """Fault for a candidate that was not recorded, or whose source has changed since."""
         heading, candidate = self._recording.heading, question.candidate
         row = self._recording.row_of(candidate)
         if row is None:
@@ -168,11 +169,14 @@ def _replayed_time(
             words = f"; when recorded {acceptance_sentence(then, heading.device.title)}"
         else:
             ratio = ratio_of_medians(timings, baseline)
-            words = f"; {ratio:.4f} of the baseline's time, from medians of different candidates' samples"
+            words = (
+                f"; {ratio:.4f} of the baseline's time, "
+                "from medians of different candidates' samples"
+            )
     times = ", ".join(f"{timing.workload} {timing.time_median_us:.2f} us" for timing in timings)
     sentence = (
-        f"replayed, not measured now: {times} on {heading.device.title}, {heading.recorded_at}{words}; times "
-        f"within a factor of {BAND:g} are not told apart"
+        f"replayed, not measured now: {times} on {heading.device.title}, "
+        f"{heading.recorded_at}{words}; times within a factor of {BAND:g} are not told apart"
     )
     return Unavailable(
         Stage.PERFORMANCE.value, sentence, PerformanceEvidence(timings, ratio, BAND, interval)
@@ -180,7 +184,7 @@ def _replayed_time(
 
 
 def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str] | None:
-    """What this search's limits say of recorded figures."""
+    """The first of this search's limits that recorded figures exceed."""
     if ptxas is None:
         return None
     smem = ptxas.smem_static_bytes + ptxas.smem_dynamic_bytes
@@ -195,7 +199,7 @@ def _over(ptxas: PtxasEvidence | None, limits: GateLimits) -> tuple[Reason, str]
 
 
 def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[Path, ...]) -> Any:
-    """The request with what the recording settles filled in; UsageError for what it does not hold."""
+    """The request, completed with the recording's choices; UsageError for anything not recorded."""
     recording = find_recording(which)
     heading = recording.heading
     if kernel.name != heading.kernel:
@@ -228,7 +232,8 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
         timing.note.startswith(request.mode) for row in recording.rows for timing in row.times
     ):
         raise UsageError(
-            f"replay:{which} holds no {request.mode} times: the mode of each was chosen by its size",
+            f"replay:{which} holds no {request.mode} times: "
+            "the mode of each was chosen by its size",
             code="not_recorded",
             mend="modes are never compared; leave it out",
         )
@@ -255,8 +260,11 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
 def require_current(
     recording: Recording, kernel: KernelSpec, include_dirs: tuple[Path, ...]
 ) -> None:
-    """UsageError when the kernel or a template is not what was recorded. What counts is the source: a template whose
-    files changed, but which renders the recorded candidates as they were, still stands."""
+    """UsageError when the kernel or a template is not the recorded one.
+
+    The source decides: a template whose files changed is current while it renders the recorded
+    candidates as before.
+    """
     heading = recording.heading
     now = operation_digest(
         kernel, tuple(kernel.workload(workload.name) for workload in heading.workloads)

@@ -1,4 +1,4 @@
-"""The GPU target's own side, with a real child that has no GPU."""
+"""The parent's side of the GPU target, with a real child that has no GPU."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_a_quarantine_ends_by_itself(tmp_path):
         ),
         ("CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "gpu_memory"),
         (
-            "CUDARuntimeError: cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable",
+            "CUDARuntimeError: cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy",
             "gpu_busy",
         ),
         ("CUDARuntimeError: cudaErrorSystemDriverMismatch: mismatch", "driver_mismatch"),
@@ -333,7 +333,7 @@ def test_image_files_are_written_once_and_stay_while_they_are_used(tmp_path):
     assert [path.exists() for path in (paths[0], more[0])].count(True) == 1
 
 
-# reference.py gives o 1e-6 more than is right wherever CuPy computes it, or has no idea of CuPy, or breaks under it.
+# Versions of reference.py: o is 1e-6 too large with CuPy, CuPy is not accepted, or it raises.
 SHIFTED = """
 _right = reference
 def reference(dims, options, inputs, xp=np):
@@ -342,7 +342,11 @@ def reference(dims, options, inputs, xp=np):
         found["o"]["value"] = found["o"]["value"] + 1e-6
     return found
 """
-UNAWARE = "\n_right = reference\ndef reference(dims, options, inputs):\n    return _right(dims, options, inputs)\n"
+UNAWARE = """
+_right = reference
+def reference(dims, options, inputs):
+    return _right(dims, options, inputs)
+"""
 BREAKS = SHIFTED.replace("xp is not np", "xp is not np and xp.no_such_function")
 
 
@@ -391,7 +395,7 @@ def test_this_process_is_known_by_its_number_or_as_the_one_that_came_with_its_co
 
 
 class FakeNvml:
-    """What NVML said on an H200: samples come seldom, and asking for too short a time says that there are none."""
+    """NVML as on an H200: samples are rare, and a query for too short a time finds none."""
 
     NVMLError = type("NVMLError", (Exception,), {})
     NVMLError_NotFound = type("NVMLError_NotFound", (NVMLError,), {})
@@ -407,7 +411,7 @@ class FakeNvml:
             SimpleNamespace(pid=user) for user in self.users
         ]
 
-    def nvmlDeviceGetProcessUtilization(self, handle, since_us):
+    def nvmlDeviceGetProcessUtilization(self, handle, since_us):  # noqa: N802 - NVML's name
         self.asked.append(time.time() - since_us / 1e6)
         if self.asked[-1] < 0.5 or not self.busy():
             raise self.NVMLError_NotFound

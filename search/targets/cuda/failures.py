@@ -9,10 +9,9 @@ from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import driver
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import last_line
 from greenfast.search.verdict import Reason
 
-LONGEST_LINE = 300  # characters
 OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout, also when the child itself gave up waiting
 WRONG_ARCH = (200, 209)  # invalid image, no kernel image for this device
@@ -39,7 +38,7 @@ CANNOT_START = (
         "No module named 'cupy",
         "cupy_missing",
         "needs CuPy, which is not installed",
-        "install the extra `cuda13` or `cuda12`, as your driver is",
+        "install the extra that suits your driver, `cuda13` or `cuda12`",
     ),
     (
         "InsufficientDriver",
@@ -54,13 +53,13 @@ CANNOT_START = (
         "MemoryAllocation",
         "gpu_memory",
         "has not enough free memory for a context",
-        "end what else uses it",
+        "end other processes that use it",
     ),
     (
         "out of memory",
         "gpu_memory",
         "has not enough free memory for a context",
-        "end what else uses it",
+        "end other processes that use it",
     ),
     (
         "DevicesUnavailable",
@@ -90,11 +89,6 @@ def cannot_start(target: str, tail: str) -> Fault:
     )
 
 
-def last_line(tail: str) -> str:
-    """The last line of a child's stderr, shortened: of a traceback, the exception."""
-    return shortened(one_line((tail.strip().splitlines() or [""])[-1]), LONGEST_LINE)
-
-
 def failure_of(target: str, arch: str, problem: Problem, reply: Mapping[str, Any]) -> Failure:
     """The candidate's failure that an error of the child shows.
 
@@ -111,7 +105,7 @@ def failure_of(target: str, arch: str, problem: Problem, reply: Mapping[str, Any
         raise Fault(
             f"{target} has too little free memory: {message}",
             code="gpu_memory",
-            mend="end what else uses it",
+            mend="end other processes that use it",
         )
     if code in REASONS:
         return Failure(REASONS[code], message)

@@ -25,7 +25,7 @@ class Hung(Exception):
 def wait(stream: cupy.cuda.Stream, deadline_s: float) -> None:
     """Return when the stream's work is done; Hung after `deadline_s`.
 
-    Call it after copies of ours are queued and done: the deadline is the candidate's.
+    The clock starts with the call, so copies that ended before do not count against the candidate.
     """
     begin = time.monotonic()
     while runtime.streamQuery(stream.ptr) == NOT_READY:

@@ -6,8 +6,9 @@ from typing import Any
 
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
 from greenfast.search.errors import Fault
-from greenfast.search.targets.cuda.failures import cannot_start, last_line
+from greenfast.search.targets.cuda.failures import cannot_start
 from greenfast.search.targets.cuda.quarantine import Quarantine
+from greenfast.search.text import last_line
 
 START_DEADLINE_S = 120.0  # CuPy's import and a context, on a cold machine
 JOB_DEADLINE_S = 600.0  # of a whole job, copies included: beyond it our own code is stuck

@@ -169,7 +169,7 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
             break;
     }
     if (checker) checker->after_atomic(address);
-    // Whoever spins on an atomic waits for another thread, and that one must get its turn.
+    // A thread that spins on an atomic waits for another thread, which must get its turn.
     constexpr unsigned turns = 64;
     if (++self.atomics_since_yield >= turns) {
         self.atomics_since_yield = 0;

@@ -67,7 +67,7 @@ void Block::finish() {
         worker_.record({"out_of_bounds",
                         format("%zu bytes just outside dynamic shared memory were written", damaged),
                         block_index_});
-    // What other blocks of its cluster read of it from now on is undefined on the device.
+    // On the device, reads of its shared memory by other blocks are undefined from now on.
     if (worker_.cluster().size() > 1) shared_.poison();
 }
 
@@ -77,7 +77,7 @@ void Block::wake_yielded() {
 }
 
 Fiber* Block::next_ready() {
-    // Whoever yields in a cluster may wait for another of its blocks, which then comes first.
+    // A thread that yields in a cluster may wait for another of its blocks, which then runs first.
     if (!ready_warps_ && worker_.cluster().size() == 1) wake_yielded();
     if (!ready_warps_) return nullptr;
     Warp& warp = warps_[order_.pick(ready_warps_)];

@@ -67,7 +67,7 @@ std::uint32_t Checker::Matrix::mapping() const {
     return std::uint32_t(all * 0x9E3779B97F4A7C15ull >> 40) | 1;
 }
 
-// One lane's part of a matrix whose warp_access said no.
+// One lane's part of a matrix for which warp_access returned false.
 void Checker::lane_access(const Matrix& matrix, const void* address, unsigned bytes, Action action, const void* site) {
     if (dynamic_.contains(address, bytes))
         touch_shared(dynamic_.offset_of(address), address, bytes, {**running_, action, site, matrix.mapping()});
@@ -161,7 +161,7 @@ bool Checker::ordered(const Touch& touch, const Running& running, unsigned& unor
         bool any_known = false, any_unknown = false;
         for (std::uint32_t lanes = touch.lanes; lanes; lanes &= lanes - 1) {
             const unsigned other = warp * 32 + unsigned(__builtin_ctz(lanes));
-            // Between a record's oldest and newest time it is unknown who came when; no alarm then.
+            // Between a record's oldest and newest time the order of its accesses is unknown: report nothing.
             if ((other == thread && program_ordered(touch.action(), running.action)) ||
                 known(thread, other, fenced) >= touch.oldest)
                 any_known = true;
@@ -204,7 +204,7 @@ void Checker::judge_suspect() {
     suspect_.bytes = 0;
 }
 
-// True when nothing more is to be said of the access.
+// True when the access needs no further check.
 bool Checker::not_ready(std::size_t word, unsigned bytes, const Running& running) {
     const unsigned state = shadow_.state(word);
     if (state & bytes << 4) {
@@ -217,7 +217,7 @@ bool Checker::not_ready(std::size_t word, unsigned bytes, const Running& running
     return false;
 }
 
-// Whose copy it is, the copies know.
+// The list of copies tells which thread the copy belongs to.
 void Checker::in_flight(std::size_t word, unsigned bytes, const Running& running) {
     const SharedMemory& shared = block_.shared();
     const std::size_t offset = word * 4 + unsigned(__builtin_ctz(unsigned(shadow_.state(word)) >> 4 & bytes));
@@ -242,7 +242,7 @@ void Checker::copy_started(const AsyncCopy& copy) {
         shadow_.state(word) |= 0xf0;
 }
 
-// The bytes are written here, by the thread that waits; who came between was told so already.
+// The waiting thread writes the bytes here; accesses in between have been reported already.
 void Checker::copy_landed(const AsyncCopy& copy) {
     const Fiber& self = block_.current();
     const std::size_t offset = shared_offset(copy.destination), words = std::size_t(copy.bytes) / 4;

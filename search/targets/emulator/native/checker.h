@@ -1,5 +1,5 @@
-// The checks of one block: every access against what is known of its memory. Everything here speaks of the
-// fiber that is running.
+// The checks of one block: every access is compared with the recorded state of its memory. All functions here
+// concern the running fiber.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -82,7 +82,7 @@ private:
         const void* site;
         std::uint32_t mapping = 0;  // of a matrix; see Touch
     };
-    // What each thread published with its last fence: to its block, and to the device as it stood at `time`.
+    // The knowledge that each thread published with its last fence: to its block, and to the device as of `time`.
     struct Fence {
         Clocks::Time time = 0, floor = 0;
         Clocks::Row known;
@@ -134,7 +134,7 @@ private:
     void touch(std::size_t word, unsigned bytes, const Running& running, Touch& fresh);
     void touch_in_company(std::size_t word, const Touch& fresh, const Running& running);
     bool ordered(const Touch& touch, const Running& running, unsigned& unordered_thread) const;
-    // What `thread` knows of `other`; with what its atomics saw, were there a fence after them.
+    // Up to when `thread` knows `other`'s accesses, and up to when it would if a fence followed its atomics.
     Clocks::Time known(unsigned thread, unsigned other, bool fenced) const;
     bool not_ready(std::size_t word, unsigned bytes, const Running& running);
     void in_flight(std::size_t word, unsigned bytes, const Running& running);
@@ -257,7 +257,7 @@ inline void Checker::keep(std::size_t number, const Touch& fresh, unsigned warp)
     }
 }
 
-// False when it takes a look at the words to tell.
+// False when the words must be examined to decide.
 inline bool Checker::touch_cell(std::size_t number, const Touch& fresh, const Running& running) {
     const unsigned warp = running.fiber.thread / 32;
     if (running.action == Action::atomic ||
@@ -274,7 +274,7 @@ __attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsi
     ChainedTouch& first = shadow_.first(word);
     if (!write && first.newest == fresh.newest && first.how == fresh.how && first.lanes == fresh.lanes &&
         first.warps == fresh.warps)
-        return;  // once more, with nothing in between
+        return;  // a repetition, with nothing in between
     std::uint8_t& state = shadow_.state(word);
     if (__builtin_expect(write ? state & bytes << 4 : (state & (bytes | bytes << 4)) != bytes, 0))
         if (not_ready(word, bytes, running)) return;

@@ -1,6 +1,6 @@
 // Distributed shared memory: what blocks of a cluster do to each other's shared memory between two of the
-// cluster's barriers. Within that time nothing orders blocks but flags (atomics and fences); where a cluster
-// uses such, nothing is said of races.
+// cluster's barriers. Between them only flags (atomics and fences) order blocks; races are not reported in a
+// cluster that uses flags.
 #include "worker.h"
 
 namespace gf_emulator {

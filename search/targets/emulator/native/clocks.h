@@ -1,10 +1,10 @@
-// Which accesses of one block are ordered before which. Time is one counter a worker: it moves on at every
-// synchronisation, and an access carries the time at which it was made. What a thread knows of another is the
-// time up to which the other's accesses come before its own next one.
+// The order of one block's accesses. Time is one counter per worker, incremented at every synchronisation; an
+// access carries its time. A thread's knowledge of another is the time up to which the other's accesses precede
+// its own next one.
 //
-// A __syncthreads orders everybody and everything before it: one number, `floor`. A __syncwarp of all living
-// lanes is the same for a warp. Only what orders some threads and not others (partial masks, named barriers,
-// atomics after fences) needs a row of times for each thread: a vector clock (Flanagan and Freund,
+// A __syncthreads orders all accesses of all threads before it: one number, `floor`, records it. A __syncwarp of
+// all living lanes does the same for a warp. Only operations that order some of the threads (partial masks, named
+// barriers, atomics after fences) need a row of times for each thread: a vector clock (Flanagan and Freund,
 // "FastTrack", 2009).
 #pragma once
 #include <array>

@@ -1,4 +1,4 @@
-// What a checked run found wrong: each pair of source sites is reported once, when first met, and counted.
+// The errors of a checked run: each pair of source sites is reported once, when it first occurs, and counted.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,16 +17,16 @@ enum class Action : unsigned { read, write, atomic, copy, matrix_read, matrix_wr
 inline bool writes(Action action) {
     return action != Action::read && action != Action::matrix_read && action != Action::volatile_read;
 }
-// Whether a thread that saw a flag by an atomic sees what lies behind the flag without a fence of its own: what
-// goes by the first-level cache does (PTX ISA, "Memory Consistency Model", asks for the fence; the sum in CUDA's
-// "Memory Fence Functions" reads volatile memory without).
+// Whether a thread that read a flag with an atomic sees the data that the flag guards without a fence of its own:
+// accesses that bypass the first-level cache do (PTX ISA, "Memory Consistency Model", requires the fence; the sum
+// in CUDA's "Memory Fence Functions" reads volatile memory without one).
 inline bool needs_no_fence(Action action) { return action == Action::volatile_read || action == Action::atomic; }
 inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }
 const char* name_of(Action action);
 
-// A race's detail: the accesses would be ordered, had the second one's thread a fence after its atomic.
+// A race's detail: a fence after the atomic of the second access's thread would order the two.
 constexpr const char* no_reading_fence = "no fence on the reading side";
 
 // One side of a finding.
@@ -44,14 +44,14 @@ struct Finding {
     unsigned bytes = 0;
     Party party{};
     Party other{};
-    std::string detail{};  // what the parties do not say
+    std::string detail{};  // beyond the two parties
 };
 
 class Findings {
 public:
     void start_run();
     void add(const Finding& finding);
-    // How often each one was met, in the order in which they were reported: the members of a JSON array.
+    // The number of occurrences of each finding, in the order of reports: the members of a JSON array.
     std::string counts() const;
 
 private:

@@ -1,8 +1,8 @@
-// What is known of the run's output and workspace buffers: which bytes were ever written, and which blocks
-// touched each word in the launch under way. Inputs are read only, so nothing is kept of them.
+// The recorded state of the run's output and workspace buffers: which bytes were ever written, and which blocks
+// touched each word in the present launch. Inputs are read-only, so nothing is recorded for them.
 //
-// Blocks are ordered by nothing but atomics after fences. These are kept as they happened, and a path through
-// them is looked for only when two blocks touch the same bytes and one of them writes.
+// Only atomics after fences order blocks. They are recorded as they happen, and a path through them is searched
+// only when two blocks touch the same bytes and one of them writes.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -15,7 +15,7 @@
 
 namespace gf_emulator {
 
-// What a thread's atomic makes known to whoever meets the same address later.
+// The knowledge that a thread's atomic passes to later atomics on the same address.
 struct Release {
     std::uint64_t block = 0;
     unsigned thread = 0;
@@ -53,7 +53,7 @@ public:
     void start_launch();
 
     bool watches(std::size_t buffer) const { return !buffers_[buffer].written.empty(); }
-    // True, and who it was, when an unordered access of another thread conflicts with this one.
+    // True, with the other access, when an unordered access of another thread conflicts with this one.
     bool touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
                Earlier& earlier);
     // The same for a write of `count` whole words that nobody touched before; false when somebody did.
@@ -61,10 +61,10 @@ public:
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
 
-    // Around an atomic on `address`: what it publishes, before it is done; what it saw, afterwards.
+    // Before an atomic on `address`: publish the thread's knowledge. After it: take over what it saw.
     void release(const void* address, const Release& release);
     void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time);
-    // What atomics before it saw is known to the thread from now on.
+    // From now on the thread knows what its earlier atomics saw.
     void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
 private:

@@ -69,7 +69,7 @@ struct IndexOutside {
                                   mismatch->type->name, 1u << mismatch->alignment_log2));
 }
 
-// Too few bytes from here to the object's end. Of memory that is not the thread's own its hook says more.
+// Too few bytes from here to the object's end. For memory that is not the thread's own, its hook reports more.
 void too_small(const TypeMismatch* mismatch, const void* address, const void* site) {
     if (const Checker* checker = Checker::active(); checker && !checker->is_local(address, 1)) return;
     Worker::current().fail("out_of_bounds", site,

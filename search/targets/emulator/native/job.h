@@ -1,5 +1,4 @@
-// The job: what the parent wants executed, read from its file of lines (execute.py writes it and says what
-// they mean).
+// The job, read from the file of lines that the parent writes (job.py describes them).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -43,7 +42,7 @@ struct Job {
     std::vector<RunSpec> runs;
 };
 
-// False when the file does not read as a job.
+// False when the file is no valid job.
 bool read_job(const char* path, Job& job);
 
 }  // namespace gf_emulator

@@ -1,4 +1,4 @@
-// Pages from the operating system, or the end of this process as *our* fault: candidates allocate nothing.
+// Pages from the operating system. Failure ends the process as our fault, since candidates allocate nothing.
 #pragma once
 #include <cstddef>
 
@@ -14,7 +14,7 @@ char* map_pages(std::size_t bytes);          // readable and writable, zero
 char* reserve_addresses(std::size_t bytes);  // nothing may touch them
 void open_pages(char* address, std::size_t bytes);
 
-// Ends the process with exit_code_ours after saying why on the report.
+// Writes the reason to the report and ends the process with exit_code_ours.
 [[noreturn]] void give_up(const char* why);
 
 }  // namespace gf_emulator

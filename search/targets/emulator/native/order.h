@@ -1,4 +1,4 @@
-// Which of the ready warps, and which of its ready lanes, runs next. A right kernel gives the same result in
+// Which of the ready warps, and which of its ready lanes, runs next. A correct kernel gives the same result in
 // every order.
 #pragma once
 #include <cstdint>

@@ -1,7 +1,7 @@
 // gf-emulate JOB_FILE REPORT_FD WORKERS MEMORY_BYTES CPU_S
 //
-// Runs one job's kernels and reports each run on REPORT_FD. Nothing that this process says is believed beyond
-// that pipe, and it may die at any point: every run's report is complete before the next run starts.
+// Runs one job's kernels and reports each run on REPORT_FD. The parent reads that pipe only. This process may die
+// at any point, so the report of a run is complete before the next run starts.
 #include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// What leaves this process: JSON lines on one private pipe, each with the job's nonce, written whole.
+// The report of this process: JSON lines on one private pipe, each with the job's nonce, written atomically.
 #pragma once
 #include <cstdarg>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gf_emulator {
 
-constexpr int exit_code_crash = 80;  // the candidate touched what is not its own
+constexpr int exit_code_crash = 80;  // the candidate touched memory that is not its own
 constexpr int exit_code_ours = 81;   // this program could not do its work
 
 struct Fault {
@@ -18,7 +18,7 @@ struct Fault {
     uint3 block{};
     uint3 thread{};
     const void* site = nullptr;  // a return address in the kernel's library, or null
-    bool note = false;           // worth saying, not a fault
+    bool note = false;           // a remark, no fault
     struct Waiting {
         uint3 thread;
         std::string operation;
@@ -42,7 +42,7 @@ public:
     void end(const std::string& members);
     void ours(const char* why);
 
-    // Offset of `site` in the kernel's library, the way the parent looks source lines up; -1 without one.
+    // Offset of `site` in the kernel's library, from which the parent finds its source line; -1 without one.
     long offset(const void* site) const;
 
     // The text of a JSON string, quotes included.

@@ -27,7 +27,7 @@ constexpr unsigned own_architecture = AUDIT_ARCH_AARCH64;
 constexpr unsigned own_architecture = 0;
 #endif
 
-// Calls that a kernel executed for its results has no use for; each fails with EPERM.
+// System calls that a kernel does not need; each fails with EPERM.
 constexpr int refused_calls[] = {
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_execve, SYS_execveat, SYS_clone, SYS_clone3, SYS_ptrace, SYS_process_vm_readv,
     SYS_process_vm_writev, SYS_unshare, SYS_setns, SYS_mount, SYS_umount2, SYS_chroot, SYS_keyctl, SYS_add_key,

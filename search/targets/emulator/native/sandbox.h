@@ -1,5 +1,5 @@
-// What candidate code may ask of the system: memory, time, and files of its own work folder.
-// Where the kernel does not offer one of these, the process's limits still hold.
+// Limits candidate code to memory, time, and the files of its own work folder.
+// Where the kernel lacks a feature for this, the process's limits still hold.
 #pragma once
 #include <string>
 #include <vector>

@@ -42,7 +42,7 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     if (worker.stacks().in_guard(address))
         return {"device_fault",
                 format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
-    // The processor names no address when it is none that any page could have.
+    // The processor reports no address for a non-canonical one, which no page can have.
     if (code == SI_KERNEL)
         return {"device_fault", "an access to an impossible address, far from every buffer"};
     const std::string shared = worker.cluster().describe(address);
@@ -53,8 +53,9 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     return {"device_fault", format("an access to address %p, far from every buffer", address)};
 }
 
-// The first thread that crashes reports it and ends the process; others that crash meanwhile wait for that end.
-// False where the first one crashes again while it reports: what it did is done once more, and its signal ends the process.
+// The first thread that crashes reports it and ends the process; others that crash meanwhile wait for the end.
+// False when the first one crashes again while it reports: it then repeats the access, and the signal ends the
+// process.
 bool may_report(int signal_number) {
     static std::atomic<bool> crashed{false};
     static thread_local bool reports = false;

@@ -1,4 +1,4 @@
-// A candidate's wild access, stack overflow or illegal instruction: report it with its place, then end the
+// Reports a candidate's wild access, stack overflow or illegal instruction with its place, then ends the
 // process.
 #pragma once
 
