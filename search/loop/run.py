@@ -24,7 +24,7 @@ from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
-from greenfast.search.loop.evaluate import EvaluationContext, Evaluated, evaluate, timings_of
+from greenfast.search.loop.evaluate import Evaluated, EvaluationContext, evaluate, timings_of
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.reference import use_children
