@@ -11,10 +11,7 @@ A, B = 2.5, -0.75
 
 
 def make_inputs(dims, options, recipe, seed, tiles):
-    values = (
-        np.random.default_rng(seed).normal(size=dims["N"])
-        * {"normal": 1.0, "large": 1000.0}[recipe]
-    )
+    values = np.random.default_rng(seed).normal(size=dims["N"]) * {"normal": 1.0, "large": 1000.0}[recipe]
     return {"x": values.astype(STORAGE[options["dtype"]])}
 
 
@@ -22,6 +19,4 @@ def reference(dims, options, inputs):
     storage = STORAGE[options["dtype"]]
     value = A * inputs["x"].astype(np.float64) + B
     bound = 2 * UNIT[options["dtype"]] * np.abs(value) + 1e-5
-    return {
-        "y": {"value": value, "bound": bound, "rounded": value.astype(storage).astype(np.float64)}
-    }
+    return {"y": {"value": value, "bound": bound, "rounded": value.astype(storage).astype(np.float64)}}
