@@ -218,7 +218,7 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             mend="name another file, or move this one away",
         ) from error
     if damage is not None:
-        if _modified(path) != modified:  # a file that changed during the check says nothing
+        if _modified(path) != modified:  # the result means nothing if the file changed
             return sqlite_identity(path, busy_s)
         raise Fault(
             f"the database {path} is damaged: {damage}",

@@ -104,7 +104,7 @@ def translated() -> Iterator[None]:
 
 
 def fault_of(error: Exception) -> Fault:
-    """The Fault that a driver's error code stands for."""
+    """The Fault for a driver's error code."""
     original = error.orig if isinstance(error, DBAPIError) else error
     known = _known(original)
     if known is None and isinstance(error, DBAPIError) and not isinstance(original, sqlite3.Error):

@@ -20,7 +20,7 @@ class FrozenFiles(Part):
     def frozen_files(self, search_id: str) -> KernelFiles | None:
         """The kernel files of a search; None for a search of a version that did not keep them.
 
-        Fault `source_damaged` when a stored text is not what its digest names.
+        Fault `source_damaged` when a stored text does not match its digest.
         """
         with self._database.reading() as session:
             manifest_digest = search_record(session, search_id).manifest_digest
@@ -40,7 +40,7 @@ class FrozenFiles(Part):
         if damaged or not manifest:
             part = f"the stored {damaged[0]}" if damaged else "the list of files"
             raise Fault(
-                f"{part} of search {search_id} is not what its digest names",
+                f"{part} of search {search_id} does not match its digest",
                 code="source_damaged",
                 mend="restore the database from a backup copy",
             )

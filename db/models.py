@@ -285,7 +285,7 @@ class ChampionRecord(Base):
 
     __table_args__ = (
         ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
-        # One champion a scope, whoever promotes at the same time.
+        # One champion for each scope, also when two processes promote at once.
         Index(
             "ix_champions_scope",
             "scope_digest",

@@ -168,7 +168,7 @@ def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[st
 def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:
     if text_digest(source.text) != source.digest:
         raise Fault(
-            f"the source of trial {trial.number} is not what its digest names",
+            f"the source of trial {trial.number} does not match its digest",
             code="source_mismatch",
         )
     insert_once(

@@ -187,14 +187,14 @@ def _move(record: SearchRecord, wanted: Wanted) -> None:
 def _with_best() -> Any:
     """Searches with their best trial's time, its kind and mode, and their place in the queue."""
     trial = aliased(TrialRecord, name="trials")
-    right = (
+    correct = (
         select(trial.time_median_us)
         .where(trial.search_key == SearchRecord.key, trial.time_median_us.is_not(None), IS_RIGHT)
         .correlate(SearchRecord)
     )
     best = (
-        right.where(trial.number == confirmed_number(SearchRecord.key)),
-        right.order_by(trial.time_median_us, trial.number).limit(1),
+        correct.where(trial.number == confirmed_number(SearchRecord.key)),
+        correct.order_by(trial.time_median_us, trial.number).limit(1),
     )
     ahead = aliased(SearchRecord, name="ahead")
     position = (

@@ -49,7 +49,7 @@ class Sources(Part):
             )
         if text_digest(rows[0].text) != rows[0].digest:
             raise Fault(
-                f"the stored source {rows[0].digest[:12]} is not what its digest names",
+                f"the stored source {rows[0].digest[:12]} does not match its digest",
                 code="source_damaged",
                 mend="restore the database from a backup copy",
             )

@@ -110,13 +110,13 @@ class Trials(Part):
         """The confirmed trial; else the first of the fastest correct ones, baseline included."""
         with self._database.reading() as session:
             key = search_key(session, search_id)
-            right = select(TrialRecord).where(
+            correct = select(TrialRecord).where(
                 TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT
             )
             record = (
-                session.scalars(right.where(TrialRecord.number == confirmed_number(key))).first()
+                session.scalars(correct.where(TrialRecord.number == confirmed_number(key))).first()
                 or session.scalars(
-                    right.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)
+                    correct.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)
                 ).first()
             )
             return trial_row(record, search_id) if record else None

@@ -21,7 +21,7 @@ from greenfast.app.cli.output import (
 from greenfast.app.cli.tables import peers_table
 from greenfast.app.cli.trial import AsJson, Seed, Target, Workloads
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
-from greenfast.app.views.progress import progress, queue_words, search_detail, standing
+from greenfast.app.views.progress import band_sentence, progress, queue_words, search_detail
 from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, QueueState, Silence
@@ -279,7 +279,7 @@ def show_search(detail: SearchDetailOut) -> None:
             if detail.best.verdict == "green" and detail.best.time_kind == "measured"
             else NOT_FASTER
         )
-    if detail.best is not None and (said := standing(detail.best, detail.best.not_told_apart)):
+    if detail.best is not None and (said := band_sentence(detail.best, detail.best.not_told_apart)):
         out.print(said)
     if is_completed and detail.closing:
         out.print(detail.closing[0].upper() + detail.closing[1:] + ".")

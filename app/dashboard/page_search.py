@@ -15,7 +15,7 @@ from greenfast.app.dashboard import charts
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.history import kernel_today, recheck_of
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
-from greenfast.app.views.progress import beats_baseline, progress, standing
+from greenfast.app.views.progress import band_sentence, beats_baseline, progress
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
 from greenfast.db.store import Store
@@ -160,7 +160,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "controls": CONTROLS[SearchStatus(row.status)],
         "live": row.status not in ENDED,
         "comparison": comparison(store, row, best, baseline),
-        "standing": (standing(best, store.not_told_apart(best)) or overtaken(best, points))
+        "standing": (band_sentence(best, store.not_told_apart(best)) or overtaken(best, points))
         if best
         else "",
         "changes": changes(best, baseline, defaults_of(services, row))

@@ -49,7 +49,7 @@ class State:
 
 
 class Feed:
-    """One search, polled while somebody follows it."""
+    """One search, polled while it has followers."""
 
     def __init__(self, services: Services, search_id: str, after: int) -> None:
         self._services, self._id = services, search_id

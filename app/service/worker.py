@@ -29,7 +29,7 @@ from greenfast.search.verdict import GateResult, Trial
 HEARTBEAT_S = 0.5
 T = TypeVar("T")
 ALIVE_EVERY_S = 4.0  # between two signs of life of a worker
-PREPARING = "prepare"  # the thread that builds what a search needs
+PREPARING = "prepare"  # name of the threads that build targets
 LONGEST_PAUSE_S = 10.0  # between two attempts while the database cannot be used
 LOCKED = ("database_locked", "database_timeout", "database_busy")  # worth waiting for
 LOCKED_PAUSE_S = 0.1  # after a busy timeout, while another process has the lock

@@ -103,7 +103,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
         return problem_response(
-            500, "internal_error", "a bug of greenfast; the service's log says where"
+            500, "internal_error", "a bug of greenfast; the service's log has its traceback"
         )
 
 

@@ -81,7 +81,7 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
     )
 
 
-def standing(best: TrialRow | BestOut, not_told_apart: int) -> str:
+def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
     """How far the times of `best` order candidates; empty for measured times."""
     if best.time_kind == "measured" or not best.time_band:
         return ""

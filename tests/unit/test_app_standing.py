@@ -8,17 +8,17 @@ import pytest
 
 from greenfast.app.cli.output import microseconds, ratio_in_band
 from greenfast.app.dashboard.page_search import overtaken
-from greenfast.app.views.progress import standing
+from greenfast.app.views.progress import band_sentence
 
 
 def test_the_best_of_modelled_times_is_said_to_be_no_more_than_the_lowest():
     best = SimpleNamespace(time_kind="modelled", time_band=2.0)
-    assert "6 other correct candidates lie" in standing(
+    assert "6 other correct candidates lie" in band_sentence(
         best, 6
-    ) and "cannot be told apart" in standing(best, 6)
-    assert "1 other correct candidate lies" in standing(best, 1)
-    assert "no other correct candidate" in standing(best, 0)
-    assert standing(SimpleNamespace(time_kind="measured", time_band=1.01), 0) == ""
+    ) and "cannot be told apart" in band_sentence(best, 6)
+    assert "1 other correct candidate lies" in band_sentence(best, 1)
+    assert "no other correct candidate" in band_sentence(best, 0)
+    assert band_sentence(SimpleNamespace(time_kind="measured", time_band=1.01), 0) == ""
 
 
 def test_a_confirmed_best_that_was_not_the_fastest_of_its_search_says_why_it_is_the_best():
