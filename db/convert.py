@@ -87,7 +87,7 @@ def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
 
 
 def pairs_of(name: str, document: str) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(_plain(one) for one in row) for row in _content(document, name))
+    return tuple(tuple(_plain(value) for value in row) for row in _content(document, name))
 
 
 def value_json(name: str, value: Any) -> str:
@@ -227,13 +227,13 @@ def encode(value: Any) -> Any:
             stored[name] = field if _is_plain(field) else encode(field)
         return stored
     if isinstance(value, (tuple, list)):
-        return [encode(one) for one in value]
+        return [encode(item) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Fault(
                 "a record holds a mapping whose keys are not text", code="record_unwritable"
             )
-        return {key: encode(one) for key, one in value.items()}
+        return {key: encode(item) for key, item in value.items()}
     if hasattr(value, "item"):
         return encode(value.item())
     if isinstance(value, (str, int)):
@@ -352,8 +352,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"float"} and value["float"] in _NON_FINITE:
             return _NON_FINITE[value["float"]]
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_types(value: Any) -> Any:
@@ -362,8 +362,8 @@ def _without_types(value: Any) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"float"} and value["float"] in _NON_FINITE:
             return number_name(_NON_FINITE[value["float"]])
-        return {key: _without_types(one) for key, one in value.items() if key != "type"}
-    return [_without_types(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_types(item) for key, item in value.items() if key != "type"}
+    return [_without_types(item) for item in value] if isinstance(value, list) else value
 
 
 @cache
@@ -379,23 +379,23 @@ def _document(content: dict[str, Any]) -> str:
 def _content(document: str, name: str, default: Any = None) -> Any:
     """The document's content under `name`; `default` is for records of earlier versions."""
     try:
-        found = json.loads(document)
+        content = json.loads(document)
     except ValueError as error:
         raise _unreadable("it is not JSON") from error
-    if not isinstance(found, dict) or not isinstance(found.get("schema"), int):
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise _unreadable(f"it holds no {name}")
-    if default is not None and name not in found:
+    if default is not None and name not in content:
         return default
-    if name not in found:
+    if name not in content:
         raise _unreadable(f"it holds no {name}")
-    if found["schema"] > SCHEMA:
+    if content["schema"] > SCHEMA:
         raise Fault(
-            f"a stored {name} has schema {found['schema']}, "
+            f"a stored {name} has schema {content['schema']}, "
             f"and this greenfast reads up to {SCHEMA}",
             code="record_newer",
             mend="use the greenfast that wrote it, or a newer one",
         )
-    return found[name]
+    return content[name]
 
 
 def _read(hint: Any, value: Any) -> Any:

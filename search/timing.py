@@ -116,17 +116,17 @@ def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
 
     Otherwise AMBIGUOUS, or TOO_NOISY for a wide interval.
     """
-    found = median_interval(log_ratios)
+    interval = median_interval(log_ratios)
     if screened(log_ratios):
-        return Decision.SLOWER, Interval(found.median, min(log_ratios), max(log_ratios))
-    if found.high < 0:
-        return Decision.FASTER, found
-    if found.low > 0:
-        return Decision.SLOWER, found
-    if math.log(1 - SAME_BAND) <= found.low and found.high <= math.log(1 + SAME_BAND):
-        return Decision.SAME, found
-    noisy = not found.high - found.low <= 2 * NOISY_HALF_WIDTH
-    return (Decision.TOO_NOISY if noisy else Decision.AMBIGUOUS), found
+        return Decision.SLOWER, Interval(interval.median, min(log_ratios), max(log_ratios))
+    if interval.high < 0:
+        return Decision.FASTER, interval
+    if interval.low > 0:
+        return Decision.SLOWER, interval
+    if math.log(1 - SAME_BAND) <= interval.low and interval.high <= math.log(1 + SAME_BAND):
+        return Decision.SAME, interval
+    noisy = not interval.high - interval.low <= 2 * NOISY_HALF_WIDTH
+    return (Decision.TOO_NOISY if noisy else Decision.AMBIGUOUS), interval
 
 
 def screened(log_ratios: Sequence[float]) -> bool:
@@ -153,7 +153,7 @@ def student(tail: float, freedom: float) -> float:
     )
 
 
-def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
+def across_processes(intervals: Sequence[Interval]) -> tuple[Decision, Interval]:
     """The decision over fresh processes, each with the interval of its own blocks.
 
     FASTER and SLOWER need two things: every process agrees by itself, and the mean of their medians
@@ -161,14 +161,15 @@ def across_processes(found: Sequence[Interval]) -> tuple[Decision, Interval]:
     so it is moderated by an earlier estimate (Smyth, Linear models and empirical Bayes methods,
     2004). SAME: every process within +-1 %.
     """
-    mean, half = mean_of_processes([one.median for one in found])
-    low = min(mean - half, *(one.low for one in found))
-    high = max(mean + half, *(one.high for one in found))
+    mean, half = mean_of_processes([interval.median for interval in intervals])
+    low = min(mean - half, *(interval.low for interval in intervals))
+    high = max(mean + half, *(interval.high for interval in intervals))
     whole = Interval(mean, low, high)
     if high < 0 or low > 0:
         return (Decision.FASTER if high < 0 else Decision.SLOWER), whole
     if all(
-        math.log(1 - SAME_BAND) <= one.low and one.high <= math.log(1 + SAME_BAND) for one in found
+        math.log(1 - SAME_BAND) <= interval.low and interval.high <= math.log(1 + SAME_BAND)
+        for interval in intervals
     ):
         return Decision.SAME, whole
     return (
@@ -182,7 +183,7 @@ def mean_of_processes(medians: Sequence[float]) -> tuple[float, float]:
     mean = sum(medians) / count
     freedom = PROCESS_FREEDOM + count - 1
     variance = (
-        PROCESS_FREEDOM * PROCESS_SIGMA**2 + sum((one - mean) ** 2 for one in medians)
+        PROCESS_FREEDOM * PROCESS_SIGMA**2 + sum((value - mean) ** 2 for value in medians)
     ) / freedom
     return mean, student((1.0 - CONFIDENCE) / 2, freedom) * math.sqrt(variance / count)
 
@@ -216,9 +217,9 @@ def race(
                 and screened(block_log_ratios(samples, others))
             ):
                 return tuple(samples), tuple(others)
-        decision, found = decide(block_log_ratios(samples, others))
+        decision, interval = decide(block_log_ratios(samples, others))
         clear = decision is Decision.SLOWER or (
-            decision is Decision.FASTER and found.high < math.log(1 - CLEARLY)
+            decision is Decision.FASTER and interval.high < math.log(1 - CLEARLY)
         )
         if clear or not go_on():
             break

@@ -93,7 +93,7 @@ def entries() -> tuple[Entry, ...]:
     tables = tomllib.loads((FOLDER / "album.toml").read_text("utf-8"))
     workloads = tables.pop("workloads")
     return tuple(
-        _entry(kind, dict(one), workloads) for kind, ones in tables.items() for one in ones
+        _entry(kind, dict(row), workloads) for kind, rows in tables.items() for row in rows
     )
 
 
@@ -203,25 +203,24 @@ def _candidate(entry: Entry, context: EvaluationContext) -> Candidate:
 
 
 def _mismatch(entry: Entry, verdict: Verdict) -> str:
-    said = verdict_name(verdict)
+    name = verdict_name(verdict)
     if not entry.stage:
         return (
             ""
             if isinstance(verdict, Green)
-            else f"expected green, not {said}: {getattr(verdict, 'sentence', verdict)}"
+            else f"expected green, not {name}: {getattr(verdict, 'sentence', verdict)}"
         )
-    wanted = entry.expected
+    expected = entry.expected
     if not isinstance(verdict, Rejected):
-        return (
-            f"expected {wanted}, not {said}: {verdict if said == 'faulted' else 'nothing was seen'}"
-        )
+        seen = verdict if name == "faulted" else "nothing was seen"
+        return f"expected {expected}, not {name}: {seen}"
     if not verdict.sentence or "\n" in verdict.sentence:
         return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
     if (
         verdict.stage == entry.stage and verdict.reason in entry.reasons
     ) or verdict.stage == entry.may_show_in:
         return ""
-    return f"expected {wanted}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
+    return f"expected {expected}, not {verdict.stage}: {verdict.reason}: {verdict.sentence}"
 
 
 def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
@@ -259,6 +258,6 @@ def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFi
         for where in (finding.where, finding.other_where)
         if where is not None
     ]
-    if right & {tuple(one) for one in named}:
+    if right & {tuple(place) for place in named}:
         return ""
     return f"expected a finding at {sorted(right)}, not at {named}"

@@ -126,19 +126,19 @@ def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, .
     """The launches with their memory; random fills follow from `seed`."""
     table = Table.read(path, path.name)
     tensors: dict[str, Tensor] = {}
-    for number, one in enumerate(table.tables("buffers")):
-        tensor = _buffer(one, path.parent, np.random.default_rng((seed, number)))
+    for number, row in enumerate(table.tables("buffers")):
+        tensor = _buffer(row, path.parent, np.random.default_rng((seed, number)))
         if tensor.name in tensors:
-            raise SpecError(f"{one.where}: a second buffer {tensor.name!r}", code="bad_spec")
+            raise SpecError(f"{row.where}: a second buffer {tensor.name!r}", code="bad_spec")
         tensors[tensor.name] = tensor
-    if sum(one.image.nbytes for one in tensors.values()) > MOST_BYTES:
+    if sum(tensor.image.nbytes for tensor in tensors.values()) > MOST_BYTES:
         raise SpecError(
             f"{path.name}: more than {MOST_BYTES >> 30} GiB of buffers", code="bad_spec"
         )
-    launches = tuple(_launch(one, tensors) for one in table.tables("launches"))
+    launches = tuple(_launch(row, tensors) for row in table.tables("launches"))
     if not launches:
         raise SpecError(f"{path.name}: there is no [[launches]]", code="bad_spec")
-    expected = tuple(_expected(one, path.parent, tensors) for one in table.tables("expect"))
+    expected = tuple(_expected(row, path.parent, tensors) for row in table.tables("expect"))
     table.finish()
     case = Case("launch", (), (), "", "contiguous", seed, ())
     return Problem(
@@ -245,31 +245,33 @@ def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
         raise SpecError(
             f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec"
         )
-    found = LaunchPlan(
+    launch = LaunchPlan(
         entry,
         _three(table, "grid"),
         _three(table, "block"),
         table.get("smem_dynamic_bytes", int, 0),
-        tuple(_argument(one, tensors, table.where) for one in table.get("arguments", list)),
+        tuple(
+            _argument(argument, tensors, table.where) for argument in table.get("arguments", list)
+        ),
         _three(table, "cluster", 1),
     )
     table.finish()
-    if sentence := misfit(found.cluster, found.grid):
+    if sentence := misfit(launch.cluster, launch.grid):
         raise SpecError(f"{table.where}: {sentence}", code="bad_cluster")
-    if math.prod(found.cluster) > PORTABLE_BLOCKS:
+    if math.prod(launch.cluster) > PORTABLE_BLOCKS:
         raise SpecError(
-            f"{table.where}: a cluster of {shape_text(found.cluster)} blocks; "
+            f"{table.where}: a cluster of {shape_text(launch.cluster)} blocks; "
             f"{PORTABLE_BLOCKS} are the most that every device runs",
             code="bad_cluster",
         )
-    if math.prod(found.block) > 1024 or found.smem_dynamic_bytes < 0:
+    if math.prod(launch.block) > 1024 or launch.smem_dynamic_bytes < 0:
         raise SpecError(
-            f"{table.where}: a block of {math.prod(found.block)} threads with "
-            f"{found.smem_dynamic_bytes} bytes of dynamic shared memory; "
+            f"{table.where}: a block of {math.prod(launch.block)} threads with "
+            f"{launch.smem_dynamic_bytes} bytes of dynamic shared memory; "
             "at most 1024 threads, and 0 bytes or more",
             code="bad_spec",
         )
-    return found
+    return launch
 
 
 def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
@@ -352,12 +354,14 @@ def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, 
     files[shown] = path
     body: list[tuple[str, Line]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        found = _LOCAL_INCLUDE.match(line)
+        include = _LOCAL_INCLUDE.match(line)
         beside = (
-            path.parent / found.group(1) if found and not found.group(1).startswith("gf/") else None
+            path.parent / include.group(1)
+            if include and not include.group(1).startswith("gf/")
+            else None
         )
         if beside is None or not beside.is_file():
             body.append((line, Line(shown, number)))
         elif beside.resolve() not in {file.resolve() for file in files.values()}:
             body += _lines_with_includes(beside, files)
-    return [one for one in body if "#pragma once" not in one[0]]
+    return [line for line in body if "#pragma once" not in line[0]]

@@ -68,7 +68,9 @@ def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
         return report
     (execution,) = target.execute(program, [brought.problem])
     wrong = [
-        one for expected in brought.expected if (one := compare(execution, expected)) is not None
+        finding
+        for expected in brought.expected
+        if (finding := compare(execution, expected)) is not None
     ]
     return replace(report, findings=(*report.findings, *wrong))
 
@@ -77,7 +79,9 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
     """None when the output is within its tolerance; NaN never is, unless NaN is expected."""
     if execution.failure is not None:
         return SafetyFinding(execution.failure.reason.value, execution.failure.sentence)
-    tensor: Tensor = next(one for one in execution.problem.tensors if one.name == expected.output)
+    tensor: Tensor = next(
+        output for output in execution.problem.tensors if output.name == expected.output
+    )
     got = tensor.view(execution.outputs[tensor.name]).astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got - expected.value)
@@ -85,7 +89,7 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
     within |= (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
     if within.all():
         return None
-    first = tuple(int(one) for one in np.argwhere(~within)[0])
+    first = tuple(int(position) for position in np.argwhere(~within)[0])
     wrong = int((~within).sum())
     sentence = (
         f"{wrong} of {within.size} elements of {tensor.name} are not what is expected; "

@@ -27,25 +27,25 @@ def pattern(
     names = list(axes)
     diagonal = _diagonal(wrong, compared, names)
     labelled: list[str] = []
-    said: list[str] = []
+    words: list[str] = []
     for axis, name in enumerate(names):
-        others = tuple(one for one in range(wrong.ndim) if one != axis)
+        others = tuple(other for other in range(wrong.ndim) if other != axis)
         bad, there = (np.asarray(where.any(axis=others)) for where in (wrong, compared))
         if name in labels:
             labelled += [labels[name][int(position)] for position in np.flatnonzero(bad)]
         elif not (diagonal and name in ("row", "key")):
-            said += _axis(name, bad, there, tiles.get(name, 0), warp_rows if name == "row" else 0)
+            words += _axis(name, bad, there, tiles.get(name, 0), warp_rows if name == "row" else 0)
     everywhere = wrong.sum() == compared.sum()
-    said = diagonal + said or ([] if everywhere else _checkered(wrong, compared, names))
-    return ", ".join([*labelled, *(said or ["everywhere" if everywhere else "scattered"])])
+    words = diagonal + words or ([] if everywhere else _checkered(wrong, compared, names))
+    return ", ".join([*labelled, *(words or ["everywhere" if everywhere else "scattered"])])
 
 
 def _diagonal(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list[str]:
     """`key = row + 1`, when all wrong elements lie on one diagonal of at least three."""
     if "row" not in names or "key" not in names:
         return []
-    found = np.nonzero(wrong)
-    rows, keys = found[names.index("row")], found[names.index("key")]
+    places = np.nonzero(wrong)
+    rows, keys = places[names.index("row")], places[names.index("key")]
     offsets = np.unique(keys - rows)
     if len(offsets) != 1 or len(np.unique(rows)) < 3:
         return []
@@ -104,24 +104,29 @@ def _axis(name: str, bad: np.ndarray, there: np.ndarray, tile: int, warp_rows: i
     """The wrong tiles along one axis, and the wrong places inside them. Empty for all of them."""
     if bad[there].all():
         return []
-    said = []
+    words = []
     positions = np.flatnonzero(there)
     if 1 < tile < len(bad):
-        said = _warps(bad, positions, tile, warp_rows) or _periodic(name, bad, positions, tile)
-    if 1 < tile < len(bad) and not said:
+        words = _warps(bad, positions, tile, warp_rows) or _periodic(name, bad, positions, tile)
+    if 1 < tile < len(bad) and not words:
         count = -(-len(bad) // tile)
-        of_tile = [bad[one * tile : (one + 1) * tile].any() for one in range(count)]
-        seen = [there[one * tile : (one + 1) * tile].any() for one in range(count)]
+        of_tile = [
+            bad[tile_number * tile : (tile_number + 1) * tile].any() for tile_number in range(count)
+        ]
+        seen = [
+            there[tile_number * tile : (tile_number + 1) * tile].any()
+            for tile_number in range(count)
+        ]
         if not np.array(of_tile)[np.array(seen)].all():
-            said.append(_places(f"{name} tile", np.array(of_tile), np.flatnonzero(seen)))
+            words.append(_places(f"{name} tile", np.array(of_tile), np.flatnonzero(seen)))
             positions = positions[np.array(of_tile)[positions // tile]]
         if not bad[positions].all():
-            said += (
+            words += (
                 _warps(bad, positions, tile, warp_rows)
                 or _periodic(name, bad, positions, tile)
                 or [_places(name, bad, positions)]
             )
-    return said or _periodic(name, bad, positions, 0) or [_places(name, bad, positions)]
+    return words or _periodic(name, bad, positions, 0) or [_places(name, bad, positions)]
 
 
 def _warps(bad: np.ndarray, positions: np.ndarray, tile: int, warp_rows: int) -> list[str]:

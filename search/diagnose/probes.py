@@ -87,13 +87,13 @@ def probe_command(
 
     `case` is the check or workload that failed; probes do not run workloads.
     """
-    found = kernel.template(template)
-    if not found.probes:
+    spec = kernel.template(template)
+    if not spec.probes:
         return ""
     words = ["greenfast probe", kernel.name, "--template", template]
     words += [
         f"--set {parameter.name}={parameters[parameter.name]}"
-        for parameter in found.parameters
+        for parameter in spec.parameters
         if parameters[parameter.name] != parameter.default
     ]
     words += ["--workload", workload, "--target", target]
@@ -142,19 +142,19 @@ def probe_candidate(
 def _cases(
     context: EvaluationContext, tiles: Mapping[str, int], names: Sequence[str]
 ) -> tuple[Case, ...]:
-    every = derived_cases(context.kernel, context.compiled, tiles, context.seed)
-    known = {one.name for one in every}
+    cases = derived_cases(context.kernel, context.compiled, tiles, context.seed)
+    known = {case.name for case in cases}
     for name in names:
         if name not in known:
             raise unknown_name("case", name, known, where=f"kernel {context.kernel.name}")
-    wanted = names or context.kernel.probe_cases
+    selected = names or context.kernel.probe_cases
     first: dict[str, Case] = {}
-    for one in every:
-        first.setdefault(one.name, one)
+    for case in cases:
+        first.setdefault(case.name, case)
     return (
-        tuple(one for one in every if one.name in wanted)
+        tuple(case for case in cases if case.name in selected)
         if names
-        else tuple(first[name] for name in wanted if name in first)
+        else tuple(first[name] for name in selected if name in first)
     )
 
 
@@ -163,32 +163,39 @@ def _stage(
 ) -> ProbeReport:
     """Render, compile, run and compare one stage; None: the candidate as it is."""
     probe = stage.name if stage else ""
-    with_cubin = context.target.measures  # no other target runs one
+    with_cubin = context.target.measures  # no other target runs cubins
     subject = prepare(candidate, context, probe=probe, with_cubin=with_cubin)
     if isinstance(subject, Rejected):
         return _report(stage, "failed", subject.sentence)
-    found: list[ProbedCase] = []
+    probed: list[ProbedCase] = []
     for execution in subject.target.execute(
         subject.program, [_problem(subject, stage, case) for case in on]
     ):
         if execution.failure is not None:
             case = execution.problem.case
-            return _report(stage, "failed", f"{case.name}: {execution.failure.sentence}", found)
-        found.append(
+            return _report(stage, "failed", f"{case.name}: {execution.failure.sentence}", probed)
+        probed.append(
             _compare(subject, stage, execution) if stage else _output_case(subject, execution)
         )
-    worst = max((one for one in found if one.wrong), key=lambda one: one.compared, default=None)
+    worst = max(
+        (result for result in probed if result.wrong),
+        key=lambda result: result.compared,
+        default=None,
+    )
     if worst is None:
         return _report(
-            stage, "right", f"{sum(one.compared for one in found)} elements within the bound", found
+            stage,
+            "right",
+            f"{sum(result.compared for result in probed)} elements within the bound",
+            probed,
         )
-    cases = sum(bool(one.wrong) for one in found)
+    cases = sum(bool(result.wrong) for result in probed)
     return _report(
         stage,
         "wrong",
         f"{worst.where}: wrong ({worst.wrong} of {worst.compared} elements of {worst.case}, "
-        f"{cases} of {len(found)} cases)",
-        found,
+        f"{cases} of {len(probed)} cases)",
+        probed,
     )
 
 
@@ -234,7 +241,7 @@ def _problem(subject: Subject, stage: ProbeSpec | None, case: Case) -> Problem:
 def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> ProbedCase:
     """What the stage wrote, beside its reference."""
     case, name = execution.problem.case, stage.of or "probe_out"
-    tensor = next(one for one in execution.problem.tensors if one.name == name)
+    tensor = next(output for output in execution.problem.tensors if output.name == name)
     values = _values(subject, stage, case)
     module = kernel_module(subject.kernel)
     where = f"{subject.kernel.name}/reference.py, {stage.reference}"
@@ -278,8 +285,8 @@ def _where(
     tiles: Mapping[str, int],
     warp_rows: int,
 ) -> str:
-    said = pattern(wrong, compared, stage.axes, tiles, dict(stage.labels), warp_rows)
-    return said + (", never written" if np.isnan(got[wrong]).all() else "")
+    words = pattern(wrong, compared, stage.axes, tiles, dict(stage.labels), warp_rows)
+    return words + (", never written" if np.isnan(got[wrong]).all() else "")
 
 
 def _written(tensor: Tensor, image: np.ndarray) -> np.ndarray:
@@ -287,9 +294,9 @@ def _written(tensor: Tensor, image: np.ndarray) -> np.ndarray:
     values = np.ascontiguousarray(tensor.view(image))
     width = tensor.dtype.itemsize
     unwritten = values.view(f"u{width}") == int.from_bytes(bytes([POISON]) * width)
-    found = values.astype(np.float64)
-    found[np.isnan(found) & ~unwritten] = np.inf
-    return found
+    numbers = values.astype(np.float64)
+    numbers[np.isnan(numbers) & ~unwritten] = np.inf
+    return numbers
 
 
 def _probed(
@@ -302,7 +309,7 @@ def _probed(
 ) -> ProbedCase:
     """`arrays`: what was written, what is expected, the bound."""
     largest = float(error[compared].max()) if compared.any() else 0.0
-    found = ProbedCase(
+    case = ProbedCase(
         execution.problem.case.name,
         _shape(execution.problem.case),
         execution.problem.case.seed,
@@ -317,14 +324,15 @@ def _probed(
         "",
     )
     if not wrong.any():
-        return found
+        return case
     beyond = np.where(np.isnan(error), np.inf, error) / np.maximum(arrays[2], 1e-300)
     worst = tuple(
-        int(one) for one in np.unravel_index(np.where(wrong, beyond, -1.0).argmax(), wrong.shape)
+        int(position)
+        for position in np.unravel_index(np.where(wrong, beyond, -1.0).argmax(), wrong.shape)
     )
     got, expected, bound = (f"{array[worst]:.6g}" for array in arrays)
     return replace(
-        found,
+        case,
         worst_index=worst,
         worst_value=got,
         worst_expected=expected,
@@ -342,7 +350,7 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
         sum(right[check.output].value.size * (check.share_out_of_bound or 0.0) for check in checks)
     )
     first = next((check for check in checks if not check.passed), None)
-    compared = sum(one.value.size for one in right.values())
+    compared = sum(expected.value.size for expected in right.values())
     found = ProbedCase(
         case.name,
         _shape(case),

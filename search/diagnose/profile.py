@@ -170,9 +170,9 @@ def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
         found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
     conflicts = next(
         (
-            sum(values[one] for one in names)
+            sum(values[name] for name in names)
             for names in CONFLICTS
-            if all(one in values for one in names)
+            if all(name in values for name in names)
         ),
         None,
     )
@@ -182,7 +182,7 @@ def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
             for name, value in values.items()
             if (match := _STALL.match(name)) and match.group(1) not in _NO_STALLS
         ),
-        key=lambda one: -one[1],
+        key=lambda item: -item[1],
     )
     return KernelProfile(
         entry=row.get("Kernel Name", "").partition("(")[0],

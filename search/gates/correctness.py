@@ -50,15 +50,19 @@ class CorrectnessGate:
         failures = 0
         siblings = subject.conditions.siblings if promised(subject.template) else None
         for execution in subject.target.execute(subject.program, _problems(subject)):
-            found, reason = compare(subject, execution)
+            compared, reason = compare(subject, execution)
             if siblings is not None:
-                found = [
-                    replace(one, input_digest=input_digest(execution.problem)) for one in found
+                compared = [
+                    replace(check, input_digest=input_digest(execution.problem))
+                    for check in compared
                 ]
-            checks += found
+            checks += compared
             if reason is not None:
                 failures += 1
-                first = first or (reason, next(one.sentence for one in found if not one.passed))
+                first = first or (
+                    reason,
+                    next(check.sentence for check in compared if not check.passed),
+                )
             if (
                 failures >= ENOUGH_FAILURES
                 or (failures and execution.failure)
@@ -103,10 +107,10 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
     first = siblings.first(subject.candidate)
     if first is None:
         return []
-    own, theirs = {_lengths(case) for case in cases}, _cases_of(subject, first.parameters)
-    apart = [case for case in theirs if _lengths(case) not in own]
-    missing = ENOUGH_CASES - (len(theirs) - len(apart))
-    return sorted(apart, key=lambda one: subject.kernel.work_flop(one.values(subject.kernel)))[
+    own, sibling_cases = {_lengths(case) for case in cases}, _cases_of(subject, first.parameters)
+    apart = [case for case in sibling_cases if _lengths(case) not in own]
+    missing = ENOUGH_CASES - (len(sibling_cases) - len(apart))
+    return sorted(apart, key=lambda case: subject.kernel.work_flop(case.values(subject.kernel)))[
         : max(missing, 0)
     ]
 
@@ -140,28 +144,28 @@ def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
     """Cases of `one`, its workloads included, in which the two candidates differ in any bit."""
     cases = [
         *_cases_of(one, one.candidate.parameters),
-        *(workload_case(each, one.seed) for each in one.workloads),
+        *(workload_case(workload, one.seed) for workload in one.workloads),
     ]
-    found = []
+    places = []
     runs = (
         subject.target.execute(subject.program, _laid_out(subject, cases))
         for subject in (one, other)
     )
-    for mine, theirs in zip(*runs, strict=True):
-        failure = mine.failure or theirs.failure
+    for run, other_run in zip(*runs, strict=True):
+        failure = run.failure or other_run.failure
         if failure is not None:
-            found.append(f"{_place(mine.problem.case, mine.order)}: {failure.sentence}")
+            places.append(f"{_place(run.problem.case, run.order)}: {failure.sentence}")
         for tensor in (
-            one for one in mine.problem.tensors if one.role != "input" and failure is None
+            tensor for tensor in run.problem.tensors if tensor.role != "input" and failure is None
         ):
             if not np.array_equal(
                 *(
-                    tensor.view(each.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
-                    for each in (mine, theirs)
+                    tensor.view(execution.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
+                    for execution in (run, other_run)
                 )
             ):
-                found.append(f"{_place(mine.problem.case, mine.order)}: {tensor.name}")
-    return tuple(found)
+                places.append(f"{_place(run.problem.case, run.order)}: {tensor.name}")
+    return tuple(places)
 
 
 def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence], Reason | None]:
@@ -172,11 +176,11 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
     right = subject.target.case_data(subject.kernel, case)
     images = [
-        (one, execution.outputs[one.name])
-        for one in execution.problem.tensors
-        if one.role != "input" and execution.outputs.get(one.name) is not None
+        (tensor, execution.outputs[tensor.name])
+        for tensor in execution.problem.tensors
+        if tensor.role != "input" and execution.outputs.get(tensor.name) is not None
     ]
-    with compute_turns.turn(max((one.nbytes for _, one in images), default=0)):
+    with compute_turns.turn(max((image.nbytes for _, image in images), default=0)):
         compared = [
             _compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
             for tensor, image in images
@@ -304,7 +308,7 @@ def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int
     if not all_within:
         rank = np.where(np.isnan(error), np.inf, error)
         rank = np.where(within, rank - 1e300, rank)
-    return tuple(int(one) for one in np.unravel_index(int(rank.argmax()), error.shape))
+    return tuple(int(position) for position in np.unravel_index(int(rank.argmax()), error.shape))
 
 
 def _nothing_came(case: Case, order: str, sentence: str) -> CheckEvidence:

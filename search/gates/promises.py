@@ -141,18 +141,18 @@ class Siblings:
     def _sentence(
         self, check: CheckEvidence, candidate: Candidate, number: int, other: Candidate
     ) -> str:
-        theirs = other.values()
+        sibling_values = other.values()
         changed = [
-            (name, value, theirs[name])
+            (name, value, sibling_values[name])
             for name, value in candidate.parameters
-            if value != theirs[name]
+            if value != sibling_values[name]
         ]
-        mine = " and ".join(f"{name}={_shown(value)}" for name, value, _ in changed)
+        own = " and ".join(f"{name}={_shown(value)}" for name, value, _ in changed)
         before = " and ".join(_shown(value) for _, _, value in changed)
         names = " and ".join(name for name, _, _ in changed)
         return (
             f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): "
-            f"{check.output} is not bit for bit what trial {number} left, though {mine} in place "
+            f"{check.output} is not bit for bit what trial {number} left, though {own} in place "
             f"of {before} is all that differs, and template {candidate.template} says that "
             f"{names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
         )

@@ -88,18 +88,18 @@ class SafetyGate:
     ) -> SafetyResult:
         """The first run with a finding decides; further runs would only cost time."""
         runs: list[SafetyRun] = []
-        for one in checked:
-            runs.append(safety_run(one))
-            if one.findings and one.findings[0].kind in inconclusive:
+        for run in checked:
+            runs.append(safety_run(run))
+            if run.findings and run.findings[0].kind in inconclusive:
                 return Unavailable(
                     self.name,
-                    f"a checked run{on} came to no end ({one.findings[0].kind}), though the "
+                    f"a checked run{on} came to no end ({run.findings[0].kind}), though the "
                     "candidate did where it is timed: nothing is claimed",
                 )
-            if one.findings:
-                first = one.findings[0]
-                evidence = SafetyEvidence((), one.findings, tuple(runs), LOOKED_FOR)
-                sentence = f"{place(one)}{on}: {with_lines(first)}{_others(one.findings)}"
+            if run.findings:
+                first = run.findings[0]
+                evidence = SafetyEvidence((), run.findings, tuple(runs), LOOKED_FOR)
+                sentence = f"{place(run)}{on}: {with_lines(first)}{_others(run.findings)}"
                 return Failed(self.name, sentence, first.reason, evidence)
             if subject.conditions.stop.is_set():
                 return Unavailable(
@@ -118,10 +118,10 @@ def like(facts: Device) -> Device:
     """The known GPU of that name, else the one with the closest compute capability and size."""
     return min(
         map(device, device_names()),
-        key=lambda one: (
-            one.name != facts.name,
-            abs(one.sm - facts.sm),
-            abs(one.multiprocessors - facts.multiprocessors),
+        key=lambda known: (
+            known.name != facts.name,
+            abs(known.sm - facts.sm),
+            abs(known.multiprocessors - facts.multiprocessors),
         ),
     )
 
@@ -136,8 +136,8 @@ def where(checker: Runner, target: Runner) -> str:
 def checked_problems(subject: Subject) -> list[Problem]:
     """Each derived check on one seed: findings depend on sizes and orders, hardly on values."""
     cases = {
-        one.name: one
-        for one in reversed(
+        case.name: case
+        for case in reversed(
             derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
         )
     }
@@ -149,16 +149,16 @@ def checked_problems(subject: Subject) -> list[Problem]:
     ]
 
 
-def safety_run(one: Checked) -> SafetyRun:
-    return SafetyRun(one.problem.case.name, shape(one.problem.case), one.order, len(one.findings))
+def safety_run(run: Checked) -> SafetyRun:
+    return SafetyRun(run.problem.case.name, shape(run.problem.case), run.order, len(run.findings))
 
 
-def place(one: Checked) -> str:
-    case = one.problem.case
+def place(run: Checked) -> str:
+    case = run.problem.case
     return (
-        f"{case.name} ({shape(case)}, {one.order} order)"
+        f"{case.name} ({shape(case)}, {run.order} order)"
         if case.dims
-        else f"{case.name} ({one.order} order)"
+        else f"{case.name} ({run.order} order)"
     )
 
 

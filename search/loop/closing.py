@@ -68,7 +68,7 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
     confirmations, best = _confirmed(
         context, baseline, safe, lambda number, result: settled.append((number, result))
     )
-    said = (
+    sentence = (
         "; ".join(confirmation.sentence for confirmation in confirmations)
         or "no candidate was measured faster than the baseline"
     )
@@ -78,8 +78,8 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
         peers, fault = _kept(
             lambda: compare_peers(prepared(context, best.candidate), cancelled=context.stop.is_set)
         )
-        said += f"; peers were not compared: {fault}" if fault else ""
-    return Closing(tuple(settled), confirmations, peers or (), said)
+        sentence += f"; peers were not compared: {fault}" if fault else ""
+    return Closing(tuple(settled), confirmations, peers or (), sentence)
 
 
 def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Settled]) -> bool:

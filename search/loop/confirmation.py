@@ -137,17 +137,17 @@ def confirm(
 
     `settle` is called with each candidate that fails on new inputs.
     """
-    found: dict[str, list[ProcessTimes]] = {role: [] for role in finalists.by_role()}
+    times_by_role: dict[str, list[ProcessTimes]] = {role: [] for role in finalists.by_role()}
     lost = ""  # why the winner is not compared with the runner-up
     try:
         for _ in range(processes):
             for role, times in _process_or_another(
-                context, finalists, tuple(found), new_seed, settle
+                context, finalists, tuple(times_by_role), new_seed, settle
             ).items():
                 if isinstance(times, ProcessTimes):
-                    found[role].append(times)
+                    times_by_role[role].append(times)
                 else:
-                    del found[role]
+                    del times_by_role[role]
                     lost = times
     except _Wrong as wrong:
         return Confirmation(
@@ -158,7 +158,7 @@ def confirm(
         )
     comparisons = tuple(
         _comparison(role, finalists.by_role()[role].number, tuple(times))
-        for role, times in found.items()
+        for role, times in times_by_role.items()
     )
     confirmed = comparisons[0].decision == Decision.FASTER
     return Confirmation(
@@ -216,7 +216,7 @@ def _process(
     seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
     winner = prepared(seeded, finalists.winner.candidate)
     others = {role: prepared(seeded, finalists.by_role()[role].candidate) for role in roles}
-    found: dict[str, ProcessTimes | str] = {}
+    times_by_role: dict[str, ProcessTimes | str] = {}
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
         _not_cancelled(context)
         result = CorrectnessGate().judge(subject)
@@ -225,14 +225,16 @@ def _process(
         if isinstance(result, Failed) and role != RUNNER_UP:
             raise _Wrong(f"{role and 'the baseline fails: '}{result.sentence}")
         if isinstance(result, Failed):
-            found[role] = result.sentence
-    for role, other in _shuffled(order, [item for item in others.items() if item[0] not in found]):
+            times_by_role[role] = result.sentence
+    for role, other in _shuffled(
+        order, [item for item in others.items() if item[0] not in times_by_role]
+    ):
         _not_cancelled(context)
         times = timed_in_turns(winner, other)
         if isinstance(times, Failure):
             raise _Wrong(times.sentence)
-        found[role] = ProcessTimes(seed, times)
-    return found
+        times_by_role[role] = ProcessTimes(seed, times)
+    return times_by_role
 
 
 def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
@@ -261,9 +263,10 @@ def _sentence(
     processes: int,
 ) -> str:
     against = {comparison.against: comparison for comparison in comparisons}
-    said = "confirmed" if confirmed else "not confirmed"
+    outcome = "confirmed" if confirmed else "not confirmed"
     first = (
-        f"trial {finalists.winner.number} is {said} in {processes} fresh processes on new inputs: "
+        f"trial {finalists.winner.number} is {outcome} in {processes} fresh processes "
+        "on new inputs: "
         f"{_ratio(against[BASELINE])} of the baseline's time"
     )
     if finalists.runner_up is None:

@@ -262,10 +262,12 @@ def _spared(
 
 def measured_time_us(results: Sequence[GateResult]) -> float | None:
     """The measured time of a candidate that is faster than the baseline, else None."""
-    found = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
-    if not isinstance(found, Passed) or not isinstance(found.evidence, PerformanceEvidence):
+    performance = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
+    if not isinstance(performance, Passed) or not isinstance(
+        performance.evidence, PerformanceEvidence
+    ):
         return None
-    return time_us_of(found.evidence.timings) if found.evidence.timings else None
+    return time_us_of(performance.evidence.timings) if performance.evidence.timings else None
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:

@@ -32,7 +32,7 @@ NO_BASELINE = "none"
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
 CHAMPION = "champion"  # the baseline is what was promoted in the search's scope
-GATE_LIMITS = {"ptxas": tuple(one.name for one in fields(GateLimits))}
+GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:
         ),
     ]
     compiled = dict(workload.compile_time(kernel))
-    for one in presets:
-        template = kernel.preset(one)[0]
+    for preset in presets:
+        template = kernel.preset(preset)[0]
         if all(compiled[name] in values for name, values in template.supports if name in compiled):
-            return one
+            return preset
     return kernel.baseline
 
 
@@ -222,10 +222,10 @@ def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
 def _templates(
     request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items, target: str
 ) -> tuple[str, ...]:
-    names = request.templates or tuple(one.name for one in kernel.templates)
+    names = request.templates or tuple(template.name for template in kernel.templates)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
-    chosen, refusals = [], []
+    usable, refusals = [], []
     for name in names:
         template = kernel.template(name)
         try:
@@ -237,20 +237,20 @@ def _templates(
         space = target_space(target, template, compiled)
         if next(space.each_point(), None) is not None:
             _require_walkable(space.template, space.compiled, space.device)
-            chosen.append(name)
+            usable.append(name)
         else:
             refusals.append(f"{name}: {_why_defaults_fail(space)}")
-    if refusals and (request.templates or not chosen):
+    if refusals and (request.templates or not usable):
         raise UsageError(
             "no parameter values satisfy the constraints of template " + "; ".join(refusals),
             code="empty_space",
         )
-    if not chosen:
+    if not usable:
         raise UsageError(
             f"no template of kernel {kernel.name} supports workload {workload.name}",
             code="unsupported_workload",
         )
-    return tuple(chosen)
+    return tuple(usable)
 
 
 @lru_cache(maxsize=32)

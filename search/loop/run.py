@@ -177,7 +177,7 @@ class SearchRun:
         self.sources: dict[str, Told | None] = {}  # source digest -> what it came to
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
-        self.redo = deque(sorted(history.pending, key=lambda one: one.number))
+        self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
         if plan.baseline == NO_BASELINE:
             self._baseline_known.set()
         self._restore(history)
@@ -415,14 +415,18 @@ class SearchRun:
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
-        for trial in sorted(history.trials, key=lambda one: one.number):
+        for trial in sorted(history.trials, key=lambda trial: trial.number):
             self._learn(trial, lambda proposal, told: None)
             past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
         self.faults_in_a_row = 0
         self.strategy.restore(
-            [*past, *(Past(one.candidate, one.sampler, None) for one in history.pending)]
+            [
+                *past,
+                *(Past(pending.candidate, pending.sampler, None) for pending in history.pending),
+            ]
         )
-        numbers = [one.number for one in history.trials] + [one.number for one in history.pending]
+        numbers = [trial.number for trial in history.trials]
+        numbers += [pending.number for pending in history.pending]
         self.next_number = max(numbers, default=-1) + 1
 
 

@@ -170,8 +170,12 @@ class Sweep:
             lattice=order.lattice,
             baseline=order.baseline,
             templates=tuple(
-                RecordedTemplate(one.name, digest(one), tuple(each.name for each in one.parameters))
-                for one in used
+                RecordedTemplate(
+                    template.name,
+                    digest(template),
+                    tuple(parameter.name for parameter in template.parameters),
+                )
+                for template in used
             ),
             device=self.target.device,
             protocol=Protocol(order.seed, order.check_seeds, order.max_spill_bytes, order.min_gain),
@@ -212,11 +216,11 @@ class Sweep:
     def _others(self) -> Iterator[Candidate]:
         """The lattice's candidates in order, without the baseline, which may be one of them."""
         for point in self.points:
-            one = Candidate(
+            candidate = Candidate(
                 self.order.kernel.name, self.order.template, point, Origin(OriginKind.SEEDED)
             )
-            if one.digest != self._baseline.digest:
-                yield one
+            if candidate.digest != self._baseline.digest:
+                yield candidate
 
     def _measure(
         self,
@@ -402,11 +406,11 @@ def _worst(checks: tuple[CheckEvidence, ...]) -> CheckEvidence | None:
 
 def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
     assert all(timing.time_kind is TimeKind.MEASURED for timing in timings)
-    found = []
+    rows = []
     for timing in timings:
         detail = dict(timing.detail)
         floor = detail.pop("floor_us", 0.0)
-        found.append(
+        rows.append(
             Times(
                 tuple(map(rounded, timing.samples)),
                 tuple(map(rounded, timing.baseline_samples)),
@@ -417,4 +421,4 @@ def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
                 ),
             )
         )
-    return tuple(found)
+    return tuple(rows)

@@ -66,19 +66,19 @@ def check_target_name(name: str) -> tuple[str, str]:
             "target",
             name,
             [
-                *(f"emulator:{one}" for one in device_names()),
+                *(f"emulator:{known}" for known in device_names()),
                 "cuda:0",
-                *(f"replay:{one}" for one in recording_names()),
+                *(f"replay:{known}" for known in recording_names()),
             ],
         )
     if family == "emulator" and which not in device_names():
-        raise unknown_name("target", name, [f"emulator:{one}" for one in device_names()])
+        raise unknown_name("target", name, [f"emulator:{known}" for known in device_names()])
     if family == "cuda" and not which.isdigit():
         raise UsageError(
             f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU"
         )
     if family == "replay" and which not in recording_names():
-        raise unknown_name("target", name, [f"replay:{one}" for one in recording_names()])
+        raise unknown_name("target", name, [f"replay:{known}" for known in recording_names()])
     return family, which
 
 

@@ -87,16 +87,16 @@ class ReplayTarget(Answering):
     def identity(self) -> tuple[tuple[str, str], ...]:
         """The recording and its own environment: with it, its toolchain."""
         heading = self._recording.heading
-        found = dict(heading.environment)
+        environment = dict(heading.environment)
         own = ("target", "greenfast", "toolchain")
         return (
             *((name, value) for name, value in heading.environment if name not in own),
-            ("toolchain", f"nvrtc {found.get('nvidia-cuda-nvrtc', 'unknown')}"),
+            ("toolchain", f"nvrtc {environment.get('nvidia-cuda-nvrtc', 'unknown')}"),
             ("target", self.name),
             ("recording", self._recording.sha256),
-            ("recorded_on", found.get("target", "unknown")),
+            ("recorded_on", environment.get("target", "unknown")),
             ("recorded_at", heading.recorded_at),
-            ("recorded_with", found.get("greenfast", "unknown")),
+            ("recorded_with", environment.get("greenfast", "unknown")),
         )
 
 
@@ -207,13 +207,13 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             f"replay:{which} is a recording of kernel {heading.kernel}, not of {kernel.name}",
             code="not_recorded",
         )
-    for kind, asked, held in (
+    for kind, names, held in (
         ("workload", request.workloads, recording.workload_names()),
         ("template", request.templates, (heading.template,)),
     ):
-        for one in asked or ():
-            if one not in held:
-                raise unknown_name(kind, one, held, where=f"replay:{which}")
+        for requested in names or ():
+            if requested not in held:
+                raise unknown_name(kind, requested, held, where=f"replay:{which}")
     spills = request.gates.get("ptxas", {})
     if (
         "max_spill_bytes" in spills
@@ -242,8 +242,8 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
     if baseline != "none":
         compiled = heading.workloads[0].compile_time(kernel)
         template, preset = kernel.preset(baseline)
-        found = preset_candidate(template, preset.name, compiled)
-        if recording.row_of(found) is None:
+        preset_point = preset_candidate(template, preset.name, compiled)
+        if recording.row_of(preset_point) is None:
             raise UsageError(
                 f"replay:{which} holds no candidate {baseline}",
                 code="not_recorded",
@@ -280,7 +280,7 @@ def require_current(
     for then in heading.templates:
         template = kernel.template(then.name)
         today = digest(template)
-        rows = [one for one in recording.rows if one.template == then.name]
+        rows = [row for row in recording.rows if row.template == then.name]
         for row in rows[:: max(1, len(rows) // SOURCES_LOOKED_AT)]:
             try:
                 parameters = complete_parameters(

@@ -56,8 +56,9 @@ def winner(gpu, catalogue, toolchain):
 
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):
     (tmp_path / "peers.py").write_text(PEERS)
+    kernel = replace(winner.kernel, folder=tmp_path)
     found = compare_peers(
-        replace(winner, kernel=replace(winner.kernel, folder=tmp_path)), processes=1
+        replace(winner, conditions=replace(winner.conditions, kernel=kernel)), processes=1
     )
     outcomes = {one.name: one.outcome for one in found}
     assert outcomes == {
