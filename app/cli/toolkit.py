@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from greenfast.app.cli.output import console, print_json, styled, table
 from greenfast.app.cli.trial import AsJson
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
-from greenfast.search.errors import Fault
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.toolchain.toolkit import (
     RELEASE,
     TOOLKIT_VARIABLE,
@@ -24,49 +25,52 @@ from greenfast.search.toolchain.toolkit import (
 EXIT_WORKS, EXIT_REFUSED = 0, 2
 
 
+class Action(StrEnum):
+    INSTALL = "install"
+
+
 def add_toolkit_commands(app: typer.Typer) -> None:
-    commands = typer.Typer(rich_markup_mode=None)
-    commands.callback(invoke_without_command=True)(toolkit)
-    commands.command("install")(install)
-    app.add_typer(commands, name="toolkit")
+    app.command("toolkit")(toolkit)
 
 
-def toolkit(context: typer.Context, as_json: AsJson = False) -> int:
-    """The NVRTC and CUDA headers that greenfast compiles with, and why these.
-
-    Exits 0 when they compile a known kernel correctly, else 2.
-    """
-    if context.invoked_subcommand is not None:
-        return EXIT_WORKS
-    with opened_services() as services:
-        in_use, refusal = services.toolchain.toolkit, None
-        try:
-            services.toolchain.require_right()
-        except Fault as fault:
-            refusal = fault
-    if as_json:
-        print_json(_json(in_use, refusal))
-    else:
-        _show(in_use, refusal)
-    return EXIT_WORKS if refusal is None else EXIT_REFUSED
-
-
-def install(
+def toolkit(
+    action: Annotated[
+        Action | None,
+        typer.Argument(metavar="install", help="Install a toolkit into the data folder."),
+    ] = None,
     wheels: Annotated[
         Path | None,
         typer.Option(
             "--wheels",
             exists=True,
             file_okay=False,
-            help="Folder of wheel files to install from, without a network.",
+            help="With install: a folder of wheel files to use, without a network.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Install the CUDA compiler and headers that greenfast is tested with into the data folder.
+    """Show the NVRTC and CUDA headers that greenfast compiles with, or install others.
 
-    No package of this Python environment changes. The new compiler is used from now on.
+    `greenfast toolkit install` puts the release that greenfast is tested with into the data folder
+    and uses it from then on. No package of this Python environment changes. Exits 0 when the
+    toolkit compiles a known kernel correctly, else 2.
     """
+    if action is Action.INSTALL:
+        _show(_install(wheels), None, as_json)
+        return EXIT_WORKS
+    if wheels is not None:
+        raise UsageError("--wheels is for `greenfast toolkit install`", code="bad_command_line")
+    with opened_services() as services:
+        in_use, refusal = services.toolchain.toolkit, None
+        try:
+            services.toolchain.require_right()
+        except Fault as fault:
+            refusal = fault
+    _show(in_use, refusal, as_json)
+    return EXIT_WORKS if refusal is None else EXIT_REFUSED
+
+
+def _install(wheels: Path | None) -> Toolkit:
     from greenfast.search.toolchain.toolkit_install import install_toolkit
 
     settings = Settings.from_environment()
@@ -77,11 +81,7 @@ def install(
     place = toolkit_place(data)
     if place.folder != private_folder(data):
         say(f"greenfast uses {place.folder} until you unset {TOOLKIT_VARIABLE}")
-    if as_json:
-        print_json(_json(installed, None))
-    else:
-        _show(installed, None)
-    return EXIT_WORKS
+    return installed
 
 
 def _json(in_use: Toolkit, refusal: Fault | None) -> dict[str, Any]:
@@ -98,7 +98,10 @@ def _json(in_use: Toolkit, refusal: Fault | None) -> dict[str, Any]:
     }
 
 
-def _show(in_use: Toolkit, refusal: Fault | None) -> None:
+def _show(in_use: Toolkit, refusal: Fault | None, as_json: bool) -> None:
+    if as_json:
+        print_json(_json(in_use, refusal))
+        return
     place = in_use.place
     rows: list[tuple[str, object]] = [
         ("from", f"{place.folder}: {place.reason}" if place.folder else place.reason),
