@@ -26,3 +26,12 @@ def visible(text: object) -> str:
 def one_line(text: object) -> str:
     """`text` made visible, on a single line."""
     return " ".join(visible(text).split())
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first and the last half of a text over `limit` characters, and how much is left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from greenfast.app.cli.output import duration, print_json
-from greenfast.app.cli.trial_run import capped, geometric_mean
+from greenfast.app.cli.trial_run import LONGEST_LOG, geometric_mean
 from greenfast.app.routes.login import _own_path
-from greenfast.search.text import one_line, visible
+from greenfast.search.text import one_line, shortened, visible
 from greenfast.search.verdict import Stage
 
 
@@ -41,7 +41,7 @@ def test_durations_read_like_speech(seconds, words):
 
 
 def test_a_long_log_keeps_both_ends_and_says_what_is_left_out():
-    short = capped("begin" + "x" * 100_000 + "end")
+    short = shortened("begin" + "x" * 100_000 + "end", LONGEST_LOG)
     assert (
         len(short) < 33_000
         and short.startswith("begin")
