@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +27,7 @@ from greenfast.app.views.listings import list_targets, list_templates
 from greenfast.app.views.progress import queue_words
 from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.terminal import say
+from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
 from greenfast.search.text import visible
@@ -95,13 +95,6 @@ def templates(
         out.print(table(("preset", ""), presets))
         out.print()
     return 0
-
-
-def in_order(values: Sequence[object]) -> list[object]:
-    """Numbers by size; other values as their template lists them."""
-    if all(type(value) in (int, float) for value in values):
-        return sorted(values, key=lambda value: float(str(value)))
-    return list(values)
 
 
 def searches(

@@ -1,4 +1,4 @@
-"""`/`: what runs now, what ran before, and what was found not to work."""
+"""`/`: running and queued searches, earlier ones, champions, and the newest negatives."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def searches_page(
 ) -> Response:
     store = services_of(request).store
     status = one_of("status", status, STATUSES)
-    # Active searches have their own part of the first page, so the pages behind it are of the others only.
+    # Active searches have their own part of the first page; the pages behind it list the others.
     page = store.searches(limit=PAGE, cursor=cursor or None, status=status, statuses=OTHERS)
     active: list[SearchRow] = []
     more_active = []
-    for wanted in ACTIVE if status is None and not cursor else ():
-        newest = store.searches(limit=MOST_ACTIVE, status=wanted)
+    for state in ACTIVE if status is None and not cursor else ():
+        newest = store.searches(limit=MOST_ACTIVE, status=state)
         active += newest.items
-        more_active += [wanted] if newest.next_cursor else []
+        more_active += [state] if newest.next_cursor else []
     earlier, queue = page.items, store.queue_state()
     return render(
         "searches.html",
@@ -68,4 +68,5 @@ def searches_page(
 
 
 def line(store: Store, row: SearchRow) -> Line:
+    """The search with its counts, best trial and progress."""
     return Line(row, store.counts(row.id), store.best(row.id), progress(row))

@@ -1,4 +1,4 @@
-"""Forms in a real browser: what was typed is kept, what is wrong is said beside it, only our pages may post."""
+"""Forms in a real browser: typed values stay, errors are at their field, only our pages post."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_nothing_chosen_is_said(page, problems):
         "all => all.forEach(one => one.checked = false)"
     )
     start(page)
-    assert "none of the templates is chosen" in page.locator("#error-templates").inner_text()
+    assert "none of the templates is selected" in page.locator("#error-templates").inner_text()
     problems.clear()
 
 
@@ -125,7 +125,8 @@ def test_a_form_of_another_site_starts_nothing(context, site):
         "data:text/html,<form method=post action='"
         + site.url
         + "/new'><input name=kernel value=attention>"
-        "<input name=trials value=1><input name=workloads value=mission><input name=templates value=wmma>"
+        "<input name=trials value=1><input name=workloads value=mission>"
+        "<input name=templates value=wmma>"
         "<button>Win</button></form>"
     )
     with page.expect_response("**/new") as answer:

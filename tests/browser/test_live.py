@@ -48,10 +48,10 @@ def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
     assert page.get_by_role("button", name="Cancel").count() == 0
 
 
-def test_an_asked_for_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
+def test_a_requested_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
     page.goto(f"/searches/{running.row.id}")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("#title")).to_contain_text("pause asked for")
+    expect(page.locator("#title")).to_contain_text("pause requested")
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
 
 

@@ -1,4 +1,4 @@
-"""Every page in a real browser: it loads cleanly, fits, and says what it has to."""
+"""Every page in a real browser: it loads without errors, fits, and shows its facts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from example_searches import (
     COMPILE_TRIAL,
     FAULTED_TRIAL,
     HOSTILE_NAME,
+    IMPLAUSIBLE_TRIAL,
+    MIXED_TOOLCHAIN,
     RACE_TRIAL,
-    WRONG_SENTENCE,
     WRONG_TRIAL,
+    failed_search,
+    queued_search,
 )
+from example_verdicts import WRONG_SENTENCE
+
+from greenfast.app.dashboard.words import NOTHING
 
 pytestmark = pytest.mark.browser
-HTML = {"Accept": "text/html"}
 
 
 def paths(site) -> list[str]:
@@ -74,8 +79,11 @@ def test_every_field_has_a_label(page, site):
     for path in ("/new", "/negatives", site.search, f"/searches/{site.measured.row.id}"):
         page.goto(path)
         assert (
-            page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
-                                .filter((one) => one.labels.length === 0).map((one) => one.name)""")
+            page.evaluate(
+                """Array.from(
+                    document.querySelectorAll("main input:not([type=hidden]), main select")
+                ).filter((field) => field.labels.length === 0).map((field) => field.name)"""
+            )
             == []
         ), path
 
@@ -155,11 +163,11 @@ def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(page, s
     page.goto(site.search)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**sort=registers**")
-    up = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    up = [int(one.split()[0]) for one in column(page, 7) if one != NOTHING]
     assert up == sorted(up)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**descending=1**")
-    down = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    down = [int(one.split()[0]) for one in column(page, 7) if one != NOTHING]
     assert down == sorted(down, reverse=True) and down[0] > up[0]
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Regs")
 
@@ -212,9 +220,49 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     )
 
 
-def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
+def test_a_faulted_trial_explains_that_there_is_no_verdict(page, site):
     page.goto(site.trial(FAULTED_TRIAL))
-    assert "A fault of ours, not of the candidate" in page.locator(".lead").inner_text()
+    assert "a fault of greenfast or of this machine" in page.locator(".lead").inner_text()
+
+
+def test_a_trial_links_to_its_parents_and_names_the_repaired_values(page, site):
+    trials = site.store.trials(site.finished.row.id, limit=64).items
+    crossed = next(trial for trial in trials if trial.origin == "crossed")
+    page.goto(site.trial(crossed.number))
+    parents = page.locator("#origin a").all_inner_texts()
+    assert parents == [f"trial {crossed.number - 2}", f"trial {crossed.number - 1}"]
+    assert "crossed from" in page.locator("#origin dd").inner_text()
+    repaired = next(trial for trial in trials if trial.origin == "repaired")
+    page.goto(site.trial(repaired.number))
+    origin = page.locator("#origin dd").inner_text()
+    assert "repaired instead of" in origin and "(invalid or already tried)" in origin
+    assert all(f"{name}={value}" in origin for name, value in repaired.wanted.items())
+
+
+def test_an_implausible_modelled_time_is_shown_as_not_ranked(page, site):
+    page.goto(site.trial(IMPLAUSIBLE_TRIAL))
+    assert "implausible, not ranked" in page.locator("dl.facts").first.inner_text()
+    gate = page.locator("#gate-performance").inner_text()
+    assert "0.41 us" in gate and "1.75 us" in gate and "not kept" in gate
+    page.goto(site.search)
+    assert "not ranked" in column(page, 3)[IMPLAUSIBLE_TRIAL]
+
+
+def test_a_failed_search_tells_why_below_its_title(page, site, catalogue):
+    failed = failed_search(site.store, catalogue)
+    page.goto(f"/searches/{failed.row.id}")
+    lead = page.locator(".lead.faulted").inner_text()
+    assert lead.startswith("The search failed after 5 faults in a row")
+    assert lead.endswith(MIXED_TOOLCHAIN)
+
+
+def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
+    row = queued_search(site.store, catalogue)
+    page.goto(f"/searches/{row.id}")
+    assert "no worker is running" in page.locator("#title").inner_text()
+    assert "`greenfast worker` starts one" in page.locator("#figures").inner_text()
+    assert not page.locator(".card").is_visible()
+    site.store.request_control(row.id, "cancel")
 
 
 def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
@@ -257,7 +305,7 @@ def test_hostile_names_and_logs_stay_text(page, site):
         )
     assert "onerror=" in page.locator("pre.log").inner_text()
     log = page.locator("pre.log").inner_text()
-    assert "⟨U+001B⟩[31m" in log and "⟨U+202E⟩" in log and "\x1b" not in log and "\u202e" not in log
+    assert "\\x1b[31m" in log and "\\u202e" in log and "\x1b" not in log and "\u202e" not in log
     page.goto(f"/searches/{site.running.row.id}")
     assert page.locator("h1").inner_text() == HOSTILE_NAME
 

@@ -50,6 +50,11 @@ def test_a_long_log_keeps_both_ends_and_says_what_is_left_out():
     )
 
 
+def test_shortened_text_keeps_both_halves():
+    text = "a" * 50 + "b" * 50
+    assert shortened(text, 20) == "aaaaaaaaaa\n[... 80 characters left out ...]\nbbbbbbbbbb"
+
+
 def test_several_workloads_times_become_their_geometric_mean():
     assert geometric_mean([]) is None and geometric_mean([3.0]) == 3.0
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
