@@ -54,8 +54,8 @@ def launch_header(description: Mapping[str, Any]) -> str:
             f"static const Launch launches_{number}[] = {{\n{launches}\n}};\n"
         )
         rows.append(
-            f'    {{"{workload["name"]}", {float(workload["flop"])!r}, {float(workload["bytes"])!r}, '
-            f"arguments_{number}, {len(workload['arguments'])}, "
+            f'    {{"{workload["name"]}", {float(workload["flop"])!r}, '
+            f"{float(workload['bytes'])!r}, arguments_{number}, {len(workload['arguments'])}, "
             f"launches_{number}, {len(workload['launches'])}}}"
         )
     parts.append("static const Workload workloads[] = {\n" + ",\n".join(rows) + "\n};\n")

@@ -39,7 +39,7 @@ _BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
 
 @dataclass(frozen=True)
 class OpenedBundle:
-    """Contents by file name, and the parsed JSON files; `baseline_launch` is None without a baseline."""
+    """Contents by file name, and the parsed JSON files; no baseline: `baseline_launch` is None."""
 
     files: Mapping[str, bytes]
     launch: Mapping[str, Any]
@@ -52,7 +52,7 @@ class OpenedBundle:
 
     @property
     def reference_files(self) -> dict[str, bytes]:
-        """reference.py, and every file that it may be able to import (search/kernels/reference_text.py)."""
+        """reference.py, and the files that it may import (search/kernels/reference_text.py)."""
         return {name: data for name, data in self.files.items() if name.endswith("reference.py")}
 
 

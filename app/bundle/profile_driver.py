@@ -3,8 +3,8 @@
     python profile_driver.py FOLDER PASSES WORKLOAD
 
 It is run_cupy.py of the bundle with line numbers in the cubin, and without checks, graphs and
-batches. Every array is an allocation of its own: in CuPy's pool an access beyond the end of an array
-would be inside another one.
+batches. Every array is an allocation of its own: in CuPy's pool an access beyond the end of one
+array would be inside another.
 """
 
 from __future__ import annotations

@@ -284,8 +284,8 @@ def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
         return Item(
             "time",
             Finding.NOT_RECHECKED,
-            f"measured on {model}; this is {context.target.device.name}, and times of different GPUs "
-            "are not compared",
+            f"measured on {model}, and this is {context.target.device.name}; "
+            "times of different GPUs are not compared",
         )
     if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
         return Item("time", Finding.NOT_RECHECKED, "the bundle has no baseline to time it against")

@@ -172,7 +172,7 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
             ),
             "lacks a kernel",
         ),
-        (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1"),
+        (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads schema 1"),
     ],
 )
 def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):
