@@ -41,34 +41,40 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
+SubjectArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL | FILE.cu", help="A kernel of the catalogue, or your own CUDA file."
+    ),
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option("--template", metavar="NAME", help="The template of KERNEL to render."),
+]
+LaunchOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--launch",
+        metavar="LAUNCH.toml",
+        help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
+    ),
+]
+FormOption = Annotated[
+    Format,
+    typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
+]
+
+
 def check(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="KERNEL | FILE.cu", help="A kernel of the catalogue, or your own CUDA file."
-        ),
-    ],
-    template: Annotated[
-        str | None,
-        typer.Option("--template", metavar="NAME", help="The template of KERNEL to render."),
-    ] = None,
+    subject: SubjectArgument,
+    template: TemplateOption = None,
     preset: Preset = None,
     settings: ParameterValues = None,
     workload: Workloads = None,
-    launch: Annotated[
-        Path | None,
-        typer.Option(
-            "--launch",
-            metavar="LAUNCH.toml",
-            help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
-        ),
-    ] = None,
+    launch: LaunchOption = None,
     target: Target = None,
     seed: Seed = None,
-    form: Annotated[
-        Format,
-        typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
-    ] = Format.TEXT,
+    form: FormOption = Format.TEXT,
     output: Output = None,
     as_json: AsJson = False,
 ) -> int:

@@ -44,31 +44,36 @@ class Sanitizer(StrEnum):
     INITCHECK = "initcheck"
 
 
+TrialArgument = Annotated[
+    int | None,
+    typer.Argument(metavar="TRIAL", help="The number of a trial. [default: the best]"),
+]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="Take the best trial; the same as no TRIAL.")
+]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="One of the search's workloads. [default: the first; with --sanitizer the "
+        "kernel's smallest]",
+    ),
+]
+TargetOption = Annotated[str, typer.Option("--target", metavar="TARGET", help="The GPU to use.")]
+SanitizerOption = Annotated[
+    Sanitizer | None,
+    typer.Option("--sanitizer", help="Run this tool of compute-sanitizer instead of counting."),
+]
+
+
 def profile(
     search: SearchId,
-    trial: Annotated[
-        int | None,
-        typer.Argument(metavar="TRIAL", help="The number of a trial. [default: the best]"),
-    ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="Take the best trial; the same as no TRIAL.")
-    ] = False,
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            "--workload",
-            metavar="NAME",
-            help="One of the search's workloads. [default: the first; with --sanitizer the "
-            "kernel's smallest]",
-        ),
-    ] = None,
-    target: Annotated[
-        str, typer.Option("--target", metavar="TARGET", help="The GPU to use.")
-    ] = "cuda:0",
-    sanitizer: Annotated[
-        Sanitizer | None,
-        typer.Option("--sanitizer", help="Run this tool of compute-sanitizer instead of counting."),
-    ] = None,
+    trial: TrialArgument = None,
+    best: BestOption = False,
+    workload: WorkloadOption = None,
+    target: TargetOption = "cuda:0",
+    sanitizer: SanitizerOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a correct trial under Nsight Compute and print its hardware counters.

@@ -28,60 +28,70 @@ LOOK_S = 2.0  # between two lines of progress
 MOST_FAULTS = 5  # printed
 
 
+TemplateOption = Annotated[
+    str, typer.Option("--template", metavar="NAME", help="The template to measure.")
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FILE", help=f"The file to write: NAME{SUFFIX}.")
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", metavar="TARGET", help="The GPU to measure on.")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE,...",
+        help="The values of a parameter, or NAME=all; may be repeated. Other parameters keep "
+        "one value.",
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Take the values of the other parameters from a preset instead of the defaults.",
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="TEMPLATE:PRESET",
+        help="The candidate that each one alternates with. [default: the kernel's own]",
+    ),
+]
+CheckSeedsOption = Annotated[
+    int, typer.Option("--check-seeds", metavar="N", min=1, help="At most N seeds a check.")
+]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds", metavar="S", help="Stop after S seconds; the same command continues."
+    ),
+]
+FinishOption = Annotated[
+    bool,
+    typer.Option("--finish", help="Write the file from an incomplete sweep, and stop."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count the candidates, and stop.")]
+
+
 def record(
     kernel: Kernel,
-    template: Annotated[
-        str, typer.Option("--template", metavar="NAME", help="The template to measure.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help=f"The file to write: NAME{SUFFIX}.")
-    ],
+    template: TemplateOption,
+    out: OutOption,
     workload: Workloads = None,
-    target: Annotated[
-        str, typer.Option("--target", metavar="TARGET", help="The GPU to measure on.")
-    ] = "cuda:0",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE,...",
-            help="The values of a parameter, or NAME=all; may be repeated. Other parameters keep "
-            "one value.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help="Take the values of the other parameters from a preset instead of the defaults.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="TEMPLATE:PRESET",
-            help="The candidate that each one alternates with. [default: the kernel's own]",
-        ),
-    ] = None,
-    check_seeds: Annotated[
-        int, typer.Option("--check-seeds", metavar="N", min=1, help="At most N seeds a check.")
-    ] = 1,
+    target: TargetOption = "cuda:0",
+    settings: SettingsOption = None,
+    preset: PresetOption = None,
+    baseline: BaselineOption = None,
+    check_seeds: CheckSeedsOption = 1,
     seed: Seed = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--seconds", metavar="S", help="Stop after S seconds; the same command continues."
-        ),
-    ] = None,
-    finish: Annotated[
-        bool,
-        typer.Option("--finish", help="Write the file from an incomplete sweep, and stop."),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the candidates, and stop.")
-    ] = False,
+    seconds: SecondsOption = None,
+    finish: FinishOption = False,
+    dry_run: DryRunOption = False,
     as_json: AsJson = False,
 ) -> int:
     """Measure every valid combination of parameter values on a GPU and keep all results as a file.
@@ -93,8 +103,7 @@ def record(
     """
     name = recording_name(out)
     if finish:
-        recording = write_journal(out)
-        return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
+        return _finish(out, as_json)
     services = Services(Settings.from_environment())
     try:
         order = _order(
@@ -209,6 +218,12 @@ class ProgressLines:
             f"{progress.done}/{progress.total} candidates, {progress.timed} timed, "
             f"{progress.per_second:.1f} a second{left}"
         )
+
+
+def _finish(out: Path, as_json: bool) -> int:
+    """Write the recording from the journal of an incomplete sweep."""
+    recording = write_journal(out)
+    return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
 
 
 def _ended(sweeping: Sweeping, out: Path, as_json: bool) -> int:

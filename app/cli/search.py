@@ -40,85 +40,98 @@ NOT_SAFE = (
 )
 
 
+KernelArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them."),
+]
+TemplateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--template",
+        metavar="NAME",
+        help="A template to search; may be repeated. [default: all that support the workloads]",
+    ),
+]
+TrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trials", metavar="N", help="Try at most N candidates. [default: 40, or --seconds]"
+    ),
+]
+SecondsOption = Annotated[
+    float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
+]
+StrategyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help="How candidates are chosen: random, exhaustive, tpe, nsga2 or evolution. "
+        "[default: tpe]",
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="CANDIDATE",
+        help="The candidate to compare with: TEMPLATE:PRESET, champion, or none. "
+        "[default: the champion where times are measured, else the kernel's own]",
+    ),
+]
+MinGainOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-gain",
+        metavar="SHARE",
+        help="The share of the baseline's time that a candidate must save. [default: 0.01]",
+    ),
+]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="How measured times find the caches: hot (data in L2), cold (data in memory), or "
+        "auto (by the workload's size). [default: auto]",
+    ),
+]
+ConfirmOption = Annotated[
+    bool,
+    typer.Option(
+        "--confirm/--no-confirm",
+        help="Where times are measured, time the winner again in fresh processes.",
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
+    ),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="SEARCH_ID", help="Continue a paused or interrupted search here."
+    ),
+]
+
+
 def search(
-    kernel: Annotated[
-        str | None,
-        typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them."),
-    ] = None,
+    kernel: KernelArgument = None,
     workload: Workloads = None,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--template",
-            metavar="NAME",
-            help="A template to search; may be repeated. [default: all that support the workloads]",
-        ),
-    ] = None,
+    template: TemplateOption = None,
     target: Target = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", metavar="N", help="Try at most N candidates. [default: 40, or --seconds]"
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            "--strategy",
-            metavar="NAME",
-            help="How candidates are chosen: random, exhaustive, tpe, nsga2 or evolution. "
-            "[default: tpe]",
-        ),
-    ] = None,
+    trials: TrialsOption = None,
+    seconds: SecondsOption = None,
+    strategy: StrategyOption = None,
     seed: Seed = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="CANDIDATE",
-            help="The candidate to compare with: TEMPLATE:PRESET, champion, or none. "
-            "[default: the champion where times are measured, else the kernel's own]",
-        ),
-    ] = None,
-    min_gain: Annotated[
-        float | None,
-        typer.Option(
-            "--min-gain",
-            metavar="SHARE",
-            help="The share of the baseline's time that a candidate must save. [default: 0.01]",
-        ),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            metavar="MODE",
-            help="How measured times find the caches: hot (data in L2), cold (data in memory), or "
-            "auto (by the workload's size). [default: auto]",
-        ),
-    ] = None,
-    confirm: Annotated[
-        bool,
-        typer.Option(
-            "--confirm/--no-confirm",
-            help="Where times are measured, time the winner again in fresh processes.",
-        ),
-    ] = True,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            "--resume", metavar="SEARCH_ID", help="Continue a paused or interrupted search here."
-        ),
-    ] = None,
+    baseline: BaselineOption = None,
+    min_gain: MinGainOption = None,
+    mode: ModeOption = None,
+    confirm: ConfirmOption = True,
+    name: NameOption = None,
+    resume: ResumeOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
