@@ -27,8 +27,9 @@ from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
+from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
@@ -66,8 +67,8 @@ StrategyOption = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="How candidates are chosen: random, exhaustive, tpe, nsga2 or evolution. "
-        "[default: tpe]",
+        help=f"How candidates are chosen: {', '.join(sorted(STRATEGIES))}. "
+        f"[default: {DEFAULT_STRATEGY}]",
     ),
 ]
 BaselineOption = Annotated[

@@ -103,18 +103,18 @@ def problems() -> list[str]:
 
 @pytest.fixture
 def context(chromium, site) -> Iterator[BrowserContext]:
-    made = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
-    made.set_default_timeout(LONGEST_WAIT_MS)
-    yield made
-    made.close()
+    fresh = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
+    fresh.set_default_timeout(LONGEST_WAIT_MS)
+    yield fresh
+    fresh.close()
 
 
 @pytest.fixture
 def page(context, problems) -> Iterator[Page]:
     """A tab in which nothing may go wrong: no console error, no exception, no failed request."""
-    made = context.new_page()
-    watch(made, problems)
-    yield made
+    tab = context.new_page()
+    watch(tab, problems)
+    yield tab
     assert problems == []
 
 

@@ -151,7 +151,7 @@ def start(store: Store, catalogue: Catalogue, **request: Any) -> ExampleSearch:
 
 def finished_search(store: Store, catalogue: Catalogue, trials: int = 64) -> ExampleSearch:
     """A completed search with every verdict in it."""
-    made = start(
+    search = start(
         store,
         catalogue,
         name="attention mission, first sweep",
@@ -159,9 +159,9 @@ def finished_search(store: Store, catalogue: Catalogue, trials: int = 64) -> Exa
         trials=trials,
     )
     special: dict[int, Callable[[Candidate], Verdict]] = {
-        WRONG_TRIAL: made.verdicts.wrong,
-        RACE_TRIAL: made.verdicts.racy,
-        IMPLAUSIBLE_TRIAL: made.verdicts.implausible,
+        WRONG_TRIAL: search.verdicts.wrong,
+        RACE_TRIAL: search.verdicts.racy,
+        IMPLAUSIBLE_TRIAL: search.verdicts.implausible,
         COMPILE_TRIAL: lambda candidate: Rejected(
             Stage.COMPILE,
             Reason.COMPILE_ERROR,
@@ -173,31 +173,31 @@ def finished_search(store: Store, catalogue: Catalogue, trials: int = 64) -> Exa
         ),
     }
     for number in range(trials):
-        begun, candidate = made.begin_next()
-        made.record(begun, candidate, special[number](candidate) if number in special else None)
-    store.finish(made.claim, Ended.COMPLETED, "the budget is spent")
-    return made
+        begun, candidate = search.begin_next()
+        search.record(begun, candidate, special[number](candidate) if number in special else None)
+    store.finish(search.claim, Ended.COMPLETED, "the budget is spent")
+    return search
 
 
 def running_search(store: Store, catalogue: Catalogue, name: str = HOSTILE_NAME) -> ExampleSearch:
     """A search in its middle, two trials in flight."""
-    made = start(
+    search = start(
         store, catalogue, name=name, workloads=("mission_causal",), trials=40, strategy="nsga2"
     )
     for _ in range(12):
-        made.record_next()
-    return made
+        search.record_next()
+    return search
 
 
 def failed_search(store: Store, catalogue: Catalogue) -> ExampleSearch:
     """A search that ended after faults in a row."""
-    made = start(store, catalogue, name="a mixed toolchain", workloads=("mission",), trials=40)
-    made.record_next()
+    search = start(store, catalogue, name="a mixed toolchain", workloads=("mission",), trials=40)
+    search.record_next()
     for _ in range(5):
-        made.record_next(Faulted(Stage.COMPILE, "toolchain_mixed", MIXED_TOOLCHAIN))
+        search.record_next(Faulted(Stage.COMPILE, "toolchain_mixed", MIXED_TOOLCHAIN))
     why = f"{FAILED} after 5 faults in a row. Last fault (toolchain_mixed): {MIXED_TOOLCHAIN}"
-    store.finish(made.claim, Ended.FAILED, why)
-    return made
+    store.finish(search.claim, Ended.FAILED, why)
+    return search
 
 
 def queued_search(store: Store, catalogue: Catalogue) -> SearchRow:
@@ -208,35 +208,35 @@ def queued_search(store: Store, catalogue: Catalogue) -> SearchRow:
 
 def accepted_search(store: Store, catalogue: Catalogue, confirmed: bool = True) -> ExampleSearch:
     """A small search whose times were measured: what a GPU would leave behind."""
-    made = start(
+    search = start(
         store, catalogue, name="measured times", workloads=("small",), trials=3, templates=("wmma",)
     )
     for _ in range(3):
-        number, candidate = made.begin_next()
-        made.record(number, candidate, made.verdicts.measured(number, candidate))
+        number, candidate = search.begin_next()
+        search.record(number, candidate, search.verdicts.measured(number, candidate))
     if confirmed:
-        confirm(made)
-    store.finish(made.claim, Ended.COMPLETED, "the budget is spent")
-    return made
+        confirm(search)
+    store.finish(search.claim, Ended.COMPLETED, "the budget is spent")
+    return search
 
 
-def confirm(made: ExampleSearch) -> None:
+def confirm(search: ExampleSearch) -> None:
     """Record the confirmation and the peers that a GPU would leave behind."""
-    made.store.record_confirmation(
-        made.claim,
+    search.store.record_confirmation(
+        search.claim,
         Confirmation(
             2,
             True,
             "trial 2 is confirmed in 2 fresh processes <i>of 3</i> on new inputs: 0.6012 of the "
             "baseline's time; it ties with trial 1, the runner-up: 0.9961 of its time",
             (
-                again(made, "baseline", 0, "faster", 0.6012),
-                again(made, "runner-up", 1, "ambiguous", 0.9961),
+                again(search, "baseline", 0, "faster", 0.6012),
+                again(search, "runner-up", 1, "ambiguous", 0.9961),
             ),
         ),
     )
-    made.store.record_peer(
-        made.claim,
+    search.store.record_peer(
+        search.claim,
         Peer(
             "torch-flash",
             "2.11.0",
@@ -244,11 +244,11 @@ def confirm(made: ExampleSearch) -> None:
             "timed",
             "timed in turns",
             15.4,
-            again(made, "torch-flash", None, "faster", 0.781),
+            again(search, "torch-flash", None, "faster", 0.781),
         ),
     )
-    made.store.record_peer(
-        made.claim,
+    search.store.record_peer(
+        search.claim,
         Peer(
             "torch-cudnn",
             "2.11.0",
@@ -256,11 +256,11 @@ def confirm(made: ExampleSearch) -> None:
             "timed",
             "timed in turns",
             11.6,
-            again(made, "torch-cudnn", None, "slower", 1.034),
+            again(search, "torch-cudnn", None, "slower", 1.034),
         ),
     )
-    made.store.record_peer(
-        made.claim,
+    search.store.record_peer(
+        search.claim,
         Peer(
             "flash-attention-4",
             "",
@@ -272,12 +272,12 @@ def confirm(made: ExampleSearch) -> None:
 
 
 def again(
-    made: ExampleSearch, against: str, number: int | None, decision: str, ratio: float
+    search: ExampleSearch, against: str, number: int | None, decision: str, ratio: float
 ) -> Comparison:
     """Three processes of 40 blocks around `ratio`."""
 
     def samples(median: float) -> tuple[float, ...]:
-        return tuple(round(median * made.random.gauss(1.0, 0.004), 3) for _ in range(80))
+        return tuple(round(median * search.random.gauss(1.0, 0.004), 3) for _ in range(80))
 
     processes = tuple(
         ProcessTimes(

@@ -45,7 +45,7 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
     assert page.get_by_label("Strategy").input_value() == "random"
     assert page.get_by_label("Caches").input_value() == "cold"
     checked = page.locator("[name=workloads]:checked").evaluate_all(
-        "all => all.map(one => one.value)"
+        "all => all.map(box => box.value)"
     )
     assert checked == ["mission_causal"]
     if field != "Name":
@@ -64,7 +64,7 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
 def test_nothing_chosen_is_said(page, problems):
     page.goto("/new")
     page.locator("[name=templates]:checked").evaluate_all(
-        "all => all.forEach(one => one.checked = false)"
+        "all => all.forEach(box => box.checked = false)"
     )
     start(page)
     assert "none of the templates is selected" in page.locator("#error-templates").inner_text()

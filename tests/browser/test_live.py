@@ -14,10 +14,10 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def running(site, catalogue):
     """A search of this test's own; cancelled afterwards."""
-    made = running_search(site.store, catalogue, name="live")
-    yield made
-    if site.store.search(made.row.id).status == "running":
-        site.store.finish(made.claim, Ended.CANCELLED, "cancelled")
+    example = running_search(site.store, catalogue, name="live")
+    yield example
+    if site.store.search(example.row.id).status == "running":
+        site.store.finish(example.claim, Ended.CANCELLED, "cancelled")
 
 
 def test_a_recorded_trial_appears_without_loading_the_page_again(page, running):

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.browser
 
 
 def paths(site) -> list[str]:
-    searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
+    searches = [
+        f"/searches/{search.row.id}" for search in (site.finished, site.running, site.measured)
+    ]
     trials = [
         site.trial(number)
         for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)
@@ -96,7 +98,7 @@ def test_every_time_says_its_kind(page, site):
             re.search(r" (modelled|measured(, (hot|cold))?)$", time_.strip()) for time_ in times
         ), path
     page.goto(site.search)
-    assert all("modelled" in one for one in column(page, 3) if "µs" in one)
+    assert all("modelled" in cell for cell in column(page, 3) if "µs" in cell)
     assert "modelled" in page.locator("#figures").inner_text()
 
 
@@ -150,24 +152,24 @@ def test_trials_are_filtered(page, site):
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**verdict=rejected**")
     assert WRONG_TRIAL in rows(page) and 0 not in rows(page)
-    assert all("correctness: wrong_values" in one for one in column(page, 2))
+    assert all("correctness: wrong_values" in cell for cell in column(page, 2))
     assert page.get_by_label("verdict").input_value() == "rejected"
     page.goto(site.search)
     page.locator("select[name=template]").select_option("scalar")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**template=scalar**")
-    assert all(one.startswith("scalar") for one in column(page, 5))
+    assert all(cell.startswith("scalar") for cell in column(page, 5))
 
 
 def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(page, site):
     page.goto(site.search)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**sort=registers**")
-    up = [int(one.split()[0]) for one in column(page, 7) if one != NOTHING]
+    up = [int(cell.split()[0]) for cell in column(page, 7) if cell != NOTHING]
     assert up == sorted(up)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**descending=1**")
-    down = [int(one.split()[0]) for one in column(page, 7) if one != NOTHING]
+    down = [int(cell.split()[0]) for cell in column(page, 7) if cell != NOTHING]
     assert down == sorted(down, reverse=True) and down[0] > up[0]
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Regs")
 
@@ -215,7 +217,7 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     assert any("1.50 x bank conflicts, 96 wavefronts" in cost and "▲" in cost for cost in costs)
     assert any("1.25 x the sectors needed, 160 sectors" in cost for cost in costs)
     assert (
-        page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect")
+        page.locator("pre.source .cost").first.evaluate("cost => getComputedStyle(cost).userSelect")
         == "none"
     )
 
@@ -268,8 +270,8 @@ def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
 def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
     page.goto(site.trial(3))
     changed = page.locator("table.settings tr.changed th").all_inner_texts()
-    assert {one.split()[0] for one in changed} == {
-        one.name for one in site.store.trial(site.finished.row.id, 3).changed
+    assert {name.split()[0] for name in changed} == {
+        change.name for change in site.store.trial(site.finished.row.id, 3).changed
     }
     assert "occupancy" in page.locator("#gate-ptxas").inner_text()
     assert "shared memory" in page.locator("#gate-performance table.limits").inner_text()
@@ -283,7 +285,7 @@ def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
     assert page.locator("pre.source .cp, pre.source .cpf").first.inner_text().startswith("#include")
     text = site.store.source(site.store.trial(site.finished.row.id, 0).source_digest).text
     copied = page.locator("pre.source").evaluate(
-        "one => { getSelection().selectAllChildren(one); return getSelection().toString(); }"
+        "source => { getSelection().selectAllChildren(source); return getSelection().toString(); }"
     )
     assert copied.rstrip("\n") == text.rstrip("\n")
     with page.expect_download() as download:
