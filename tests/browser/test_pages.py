@@ -262,7 +262,7 @@ def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
     row = queued_search(site.store, catalogue)
     page.goto(f"/searches/{row.id}")
     assert "no worker is running" in page.locator("#title").inner_text()
-    assert "`greenfast worker` starts one" in page.locator("#figures").inner_text()
+    assert "greenfast worker starts one" in page.locator("#figures").inner_text()
     assert not page.locator(".card").is_visible()
     site.store.request_control(row.id, "cancel")
 
