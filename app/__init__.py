@@ -1,1 +1,1 @@
-"""The service: the `greenfast` command, REST, the dashboard, and the one place where parts are put together."""
+"""The `greenfast` command, REST, the dashboard, and `wiring`, which puts the parts together."""

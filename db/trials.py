@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import func, select
@@ -105,6 +106,17 @@ class Trials(Part):
                 record.duration_s or 0.0,
                 convert.sampler_of(record.sampler),
             )
+
+    def numbers_of(self, search_id: str, digests: Collection[str]) -> dict[str, int]:
+        """The first trial of the search that tried each candidate, by the candidate's digest."""
+        with self._database.reading() as session:
+            rows = session.execute(
+                select(TrialRecord.candidate_digest, func.min(TrialRecord.number))
+                .where(TrialRecord.search_key == search_key(session, search_id))
+                .where(TrialRecord.candidate_digest.in_(digests))
+                .group_by(TrialRecord.candidate_digest)
+            )
+            return dict(rows.tuples().all())
 
     def best(self, search_id: str) -> TrialRow | None:
         """The confirmed trial; else the first of the fastest correct ones, baseline included."""

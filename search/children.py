@@ -104,7 +104,7 @@ def limit(pid: int, limits: Limits) -> None:
             resource.prlimit(pid, kind, (value, value))
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> bool:
+def kill_group(process: subprocess.Popen[Any]) -> bool:
     """Kill the child and all processes it started.
 
     Returns False when it still exists after `KILL_WAIT_S`, as when a driver holds it.

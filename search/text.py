@@ -39,3 +39,12 @@ def last_line(text: str) -> str:
 def shortened(text: str, limit: int = 300) -> str:
     """`text` in at most `limit` characters, with an ellipsis where some are missing."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def abridged(text: str, limit: int) -> str:
+    """The first and the last half of a text over `limit` characters, and how much is left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"

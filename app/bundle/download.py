@@ -1,7 +1,6 @@
-"""The bundle: one right candidate with all that is needed to compile, run and check it elsewhere.
+"""The bundle: one correct candidate with all files to compile, run and check it elsewhere.
 
-The same search gives the same bytes: names are fixed here, order and times are fixed, nothing depends on when or by
-whom it is asked for.
+The same search gives the same bytes: names, order and times of the files are fixed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, Scalar, Tensor, lay_out
+from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
 from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
@@ -33,8 +32,8 @@ from greenfast.search.targets import check_target_name
 
 STATIC_FILES = Path(__file__).parent / "files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-RIGHT = ("accepted", "green")
-UNSTORED_ARCH = "sm_90"  # of trials without one, on a GPU of no known model
+CORRECT = ("accepted", "green")
+UNSTORED_ARCH = "sm_90"  # of a trial stored without one, on a GPU of unknown model
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,19 @@ class Bundle:
 
 
 def bundle(services: Services, search_id: str, number: int | None = None) -> Bundle:
-    """The best candidate of a search, or that of trial `number`; UsageError when there is none that is right."""
+    """The best candidate of a search, or the one of trial `number`.
+
+    UsageError `no_best` without a correct candidate, `not_right` for a trial that is wrong.
+    """
     store = services.store
     row = store.search(search_id)
     kernel = services.catalogue_of(search_id).kernel(row.kernel)
     trial = store.trial(search_id, number) if number is not None else _best(services, search_id)
-    if trial.verdict not in RIGHT or trial.source_digest is None:
+    if trial.verdict not in CORRECT or trial.source_digest is None:
         raise UsageError(
-            f"trial {trial.number} of {search_id} is not right, so it is not bundled",
+            f"trial {trial.number} of {search_id} is not correct, so it is not bundled",
             code="not_right",
-            mend="its source is at /api/v1/sources, its evidence at the trial itself",
+            mend="/api/v1/sources has its source, and the trial its evidence",
         )
     first = store.trial(search_id, 0)
     baseline = (
@@ -83,7 +85,7 @@ def _best(services: Services, search_id: str) -> TrialDetail:
     best = services.store.best(search_id)
     if best is None:
         raise UsageError(
-            f"search {search_id} has no right candidate yet",
+            f"search {search_id} has no correct candidate yet",
             code="no_best",
             mend="wait for more trials",
         )
@@ -97,10 +99,10 @@ def _files(
     trial: TrialDetail,
     baseline: TrialDetail | None,
 ) -> dict[str, bytes]:
-    """Name -> content of every file but the sums; `kernel` as the search ran with it."""
+    """Content of every file but SHA256SUMS, by name; `kernel` as the search ran with it."""
     launch = launch_description(kernel, row, trial)
     files = {
-        "kernel.cu": services.store.source(trial.source_digest).text,
+        "kernel.cu": _source(services, trial),
         "launch.json": _json(launch),
         "launch.h": launch_header(launch),
         **kernel.reference_files,
@@ -111,7 +113,7 @@ def _files(
         "README.txt": _readme(row, trial, launch),
     }
     if baseline is not None:
-        files["baseline.cu"] = services.store.source(baseline.source_digest).text
+        files["baseline.cu"] = _source(services, baseline)
         files["baseline_launch.json"] = _json(launch_description(kernel, row, baseline))
         files |= _template_files("baseline_template", kernel.template(baseline.template))
     files["host.cu"] = (STATIC_FILES / "host.cu").read_text("utf-8")
@@ -119,6 +121,11 @@ def _files(
         "utf-8"
     )  # not code of this package
     return {name: text.encode() for name, text in files.items()}
+
+
+def _source(services: Services, trial: TrialDetail) -> str:
+    assert trial.source_digest is not None  # checked before a trial is bundled
+    return services.store.source(trial.source_digest).text
 
 
 def _template_files(name: str, template: TemplateSpec) -> dict[str, str]:
@@ -130,7 +137,7 @@ def _template_files(name: str, template: TemplateSpec) -> dict[str, str]:
 
 
 def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
-    """Entries, expressions, and for each workload the numbers, arguments and their layout."""
+    """The content of launch.json: entries, expressions, and the numbers of each workload."""
     template = kernel.template(trial.template)
     compiled = kernel.workload(row.workloads[0]).compile_time(kernel)
     point = resolve(template, complete_parameters(template, trial.parameters, compiled), compiled)
@@ -143,13 +150,13 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "arch": measured_arch(row.target, trial.environment),
         "launches": [
             {
-                "entry": one.entry,
-                "grid": [size.text for size in one.grid],
-                "block": [size.text for size in one.block],
-                "cluster": [size.text for size in one.cluster],
-                "smem_dynamic_bytes": one.smem_dynamic_bytes.text,
+                "entry": launch.entry,
+                "grid": [size.text for size in launch.grid],
+                "block": [size.text for size in launch.block],
+                "cluster": [size.text for size in launch.cluster],
+                "smem_dynamic_bytes": launch.smem_dynamic_bytes.text,
             }
-            for one in template.launched(point.values)
+            for launch in template.launched(point.values)
         ],
         "workloads": [
             workload_description(kernel, template, kernel.workload(name), trial.parameters)
@@ -159,7 +166,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
 
 
 def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
-    """The architecture of the device that a trial's results are of."""
+    """The architecture of the device that a trial ran on, such as "sm_90"."""
     from greenfast.search.devices.facts import device, device_names
 
     family, which = check_target_name(target)
@@ -168,13 +175,14 @@ def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
     stored = environment or {}
     if "arch" in stored:
         return stored["arch"]
-    name = stored.get("device", "")  # trials stored before the architecture was, and recordings
+    name = stored.get("device", "")  # older trials, and recordings
     return device(name).arch if name in device_names() else UNSTORED_ARCH
 
 
 def workload_description(
     kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """One workload of launch.json: dims, options, tiles, launches and arguments with layouts."""
     laid_out = laid_out_workload(kernel, template, workload, parameters)
     return {
         "name": workload.name,
@@ -191,7 +199,7 @@ def workload_description(
 def laid_out_workload(
     kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
 ) -> Problem:
-    """The workload with its numbers; the inputs are zeros, since only their layout is wanted."""
+    """The workload laid out for the candidate; its inputs are zeros, since only layouts count."""
     compiled = workload.compile_time(kernel)
     point = resolve(template, complete_parameters(template, parameters, compiled), compiled)
     case = workload_case(workload, 0)
@@ -205,53 +213,58 @@ def laid_out_workload(
 
 
 def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
-    """The parameter list of every entry, in order."""
-    found = []
-    names = [argument.name for argument in kernel.arguments] + [
-        workspace.name for workspace in laid_out.workspaces
-    ]
+    """The parameter list of every entry, in order: tensors, scalars, then workspaces."""
+    names = [argument.name for argument in kernel.arguments]
+    names += [workspace.name for workspace in laid_out.workspaces]
     optional = {argument.name for argument in kernel.arguments if argument.optional}
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     options = dict(laid_out.case.options)
-    for name, one in zip(names, laid_out.arguments, strict=True):
-        match one:
+    arguments: list[dict[str, Any]] = []
+    for name, value in zip(names, laid_out.arguments, strict=True):
+        match value:
             case Tensor():
                 dtype = str(options["dtype"]) if dtypes[name] == "dtype" else dtypes[name]
-                found.append(
+                arguments.append(
                     {
                         "name": name,
-                        "kind": one.role,
+                        "kind": value.role,
                         "dtype": dtype,
-                        "shape": list(one.shape),
-                        "strides": list(one.strides),
-                        "bytes": int(one.image.nbytes),
+                        "shape": list(value.shape),
+                        "strides": list(value.strides),
+                        "bytes": int(value.image.nbytes),
                         "optional": name in optional,
                     }
                 )
             case Scalar():
-                found.append(
-                    {"name": name, "kind": "scalar", "dtype": one.dtype, "value": one.value}
+                arguments.append(
+                    {"name": name, "kind": "scalar", "dtype": value.dtype, "value": value.value}
                 )
-            case _:
-                found.append(
+            case WorkspaceMemory():
+                arguments.append(
                     {
                         "name": name,
                         "kind": "workspace",
-                        "bytes": one.bytes,
-                        "zero_fill": one.zero_fill,
+                        "bytes": value.bytes,
+                        "zero_fill": value.zero_fill,
                     }
                 )
-    return found
+            case _:
+                assert value is not None  # no argument of a bundled kernel is left out
+    return arguments
 
 
-# ---- evidence, environment, words ----
+# ---- evidence, environment, README ----
 
 
 def _evidence(
     services: Services, row: SearchRow, trial: TrialDetail, baseline: TrialDetail | None
 ) -> dict[str, Any]:
-    counts, found = services.store.counts(row.id), services.store.confirmation(row.id)
-    again = found if found is not None and found.confirmation.trial == trial.number else None
+    counts, confirmation = services.store.counts(row.id), services.store.confirmation(row.id)
+    again = (
+        confirmation
+        if confirmation is not None and confirmation.confirmation.trial == trial.number
+        else None
+    )
     return {
         "schema": 1,
         "confirmation": confirmation_out(again, samples=True).model_dump() if again else None,
@@ -270,7 +283,7 @@ def _evidence(
 
 
 def _environment(services: Services, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
-    """What the results depend on: stored with the trial by the worker that evaluated it."""
+    """Everything that the results depend on, as the worker stored it with the trial."""
     from greenfast.search.devices.facts import device
 
     family, which = check_target_name(row.target)
@@ -308,9 +321,9 @@ def _json(value: Any) -> str:
 
 
 def zip_bytes(files: Mapping[str, bytes]) -> bytes:
-    """A zip file whose bytes follow from the files alone."""
+    """A zip file whose bytes depend on the files alone."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as made:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as packed:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, ZIP_TIME)
             entry.compress_type, entry.external_attr, entry.create_system = (
@@ -318,5 +331,5 @@ def zip_bytes(files: Mapping[str, bytes]) -> bytes:
                 0o644 << 16,
                 3,
             )
-            made.writestr(entry, files[name])
+            packed.writestr(entry, files[name])
     return buffer.getvalue()

@@ -44,39 +44,41 @@ struct Workload {
 
 
 def launch_header(description: Mapping[str, Any]) -> str:
-    """The tables; names in it are a kernel's own (checked when its files were read) and numbers."""
+    """The tables of launch.json. Names in them were checked when the kernel's files were read."""
     parts, rows = [_HEAD], []
-    for number, one in enumerate(description["workloads"]):
-        arguments = ",\n".join(f"    {_argument(each)}" for each in one["arguments"])
-        launches = ",\n".join(f"    {_launch(each)}" for each in one["launches"])
+    for number, workload in enumerate(description["workloads"]):
+        arguments = ",\n".join(f"    {_argument(each)}" for each in workload["arguments"])
+        launches = ",\n".join(f"    {_launch(each)}" for each in workload["launches"])
         parts.append(
             f"static const Argument arguments_{number}[] = {{\n{arguments}\n}};\n"
             f"static const Launch launches_{number}[] = {{\n{launches}\n}};\n"
         )
         rows.append(
-            f'    {{"{one["name"]}", {float(one["flop"])!r}, {float(one["bytes"])!r}, arguments_{number}, '
-            f"{len(one['arguments'])}, launches_{number}, {len(one['launches'])}}}"
+            f'    {{"{workload["name"]}", {float(workload["flop"])!r}, '
+            f"{float(workload['bytes'])!r}, arguments_{number}, {len(workload['arguments'])}, "
+            f"launches_{number}, {len(workload['launches'])}}}"
         )
     parts.append("static const Workload workloads[] = {\n" + ",\n".join(rows) + "\n};\n")
     return "\n".join(parts)
 
 
-def _argument(one: Mapping[str, Any]) -> str:
-    kind, dtype = one["kind"], one.get("dtype")
-    whole = one["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
-    real = float(one["value"]) if kind == "scalar" and dtype == "float32" else 0.0
-    zero = "true" if one.get("zero_fill") else "false"
+def _argument(argument: Mapping[str, Any]) -> str:
+    kind, dtype = argument["kind"], str(argument.get("dtype"))
+    whole = argument["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
+    real = float(argument["value"]) if kind == "scalar" and dtype == "float32" else 0.0
+    zero = "true" if argument.get("zero_fill") else "false"
+    type_name = _TYPES.get(dtype, "Type::none")
     return (
-        f'{{"{one["name"]}", Kind::{kind}, {_TYPES.get(dtype, "Type::none")}, {one.get("bytes", 0)}, {zero}, '
+        f'{{"{argument["name"]}", Kind::{kind}, {type_name}, {argument.get("bytes", 0)}, {zero}, '
         f"{int(whole)}LL, {real!r}}}"
     )
 
 
-def _launch(one: Mapping[str, Any]) -> str:
+def _launch(launch: Mapping[str, Any]) -> str:
     def three(sizes: Any) -> str:
         return "{" + ", ".join(f"{int(size)}u" for size in sizes) + "}"
 
     return (
-        f"{{reinterpret_cast<const void*>(&{one['entry']}), {three(one['grid'])}, {three(one['block'])}, "
-        f"{int(one['smem_dynamic_bytes'])}}}"
+        f"{{reinterpret_cast<const void*>(&{launch['entry']}), {three(launch['grid'])}, "
+        f"{three(launch['block'])}, {int(launch['smem_dynamic_bytes'])}}}"
     )

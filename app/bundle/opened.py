@@ -1,4 +1,4 @@
-"""A bundle as it comes from elsewhere: nothing is written, nothing in it is run, and its sums have to be right."""
+"""Reading a bundle: nothing is written, nothing is run, and its checksums must match."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
 
 @dataclass(frozen=True)
 class OpenedBundle:
-    """Contents by file name, and what the JSON files hold. `baseline_launch` is None where no baseline is inside."""
+    """Contents by file name, and the parsed JSON files; no baseline: `baseline_launch` is None."""
 
     files: Mapping[str, bytes]
     launch: Mapping[str, Any]
@@ -52,30 +52,31 @@ class OpenedBundle:
 
     @property
     def reference_files(self) -> dict[str, bytes]:
-        """reference.py, and every file that it may be able to import (search/kernels/reference_text.py)."""
+        """reference.py, and the files that it may import (search/kernels/reference_text.py)."""
         return {name: data for name, data in self.files.items() if name.endswith("reference.py")}
 
 
 def open_bundle(path: Path) -> OpenedBundle:
-    """Read `path`; UsageError `bad_bundle` when it is no bundle, is too large, or is not what its sums say."""
+    """Read `path`.
+
+    UsageError `bad_bundle` for a file that is no bundle, is too large, or does not match its sums.
+    """
     files = _contents(path)
     missing = [name for name in NEEDED if name not in files]
     if missing:
-        raise _bad(f"{path} is no bundle: {', '.join(missing)} is not in it")
+        raise _bad(f"{path} is not a bundle: it lacks {', '.join(missing)}")
     _require_sums(path, files)
     launch, evidence, environment = (
         _json(files, name) for name in ("launch.json", "evidence.json", "environment.json")
     )
     baseline = _json(files, "baseline_launch.json") if "baseline_launch.json" in files else None
-    for one in filter(None, (launch, baseline)):
-        if one.get("schema") != 1:
-            raise _bad(
-                f"{path}: launch.json has the schema {one.get('schema')!r}; this version reads 1"
-            )
-        if not _complete(one):
+    for description in filter(None, (launch, baseline)):
+        if (schema := description.get("schema")) != 1:
+            raise _bad(f"{path}: launch.json has schema {schema!r}; this version reads schema 1")
+        if not _complete(description):
             raise _bad(f"{path}: launch.json lacks a kernel, a template, parameters or workloads")
     if hashlib.sha256(files["kernel.cu"]).hexdigest() != launch.get("source_digest"):
-        raise _bad(f"{path}: kernel.cu is not the source that launch.json names")
+        raise _bad(f"{path}: kernel.cu is not the source whose digest launch.json names")
     return OpenedBundle(files, launch, baseline, evidence, environment)
 
 
@@ -94,7 +95,7 @@ def _complete(launch: Mapping[str, Any]) -> bool:
 
 
 def _contents(path: Path) -> dict[str, bytes]:
-    """Every file, read into memory; a name is a plain one, so that it leads nowhere."""
+    """Every file, read into memory. Only plain names are allowed, so that none leads elsewhere."""
     try:
         with zipfile.ZipFile(path) as packed:
             entries = packed.infolist()
@@ -104,17 +105,17 @@ def _contents(path: Path) -> dict[str, bytes]:
             for entry in entries:
                 if not _NAME.match(entry.filename) or entry.filename in files:
                     raise _bad(f"{path} holds a file named {entry.filename[:80]!r}")
-                with packed.open(
-                    entry
-                ) as opened:  # sizes in the directory are claims: what is read is counted
+                # Sizes in the directory are claims, so the bytes that are read are counted.
+                with packed.open(entry) as opened:
                     files[entry.filename] = opened.read(LARGEST_FILE_BYTES + 1)
                 if (
                     len(files[entry.filename]) > LARGEST_FILE_BYTES
                     or sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES
                 ):
                     raise _bad(
-                        f"{path} is too large: {entry.filename} goes beyond {LARGEST_FILE_BYTES >> 20} MiB a file "
-                        f"or {LARGEST_BUNDLE_BYTES >> 20} MiB in all"
+                        f"{path} is too large: {entry.filename} exceeds "
+                        f"{LARGEST_FILE_BYTES >> 20} MiB a file or "
+                        f"{LARGEST_BUNDLE_BYTES >> 20} MiB in all"
                     )
             return files
     except FileNotFoundError:
@@ -133,9 +134,9 @@ def _contents(path: Path) -> dict[str, bytes]:
 def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     sums: dict[str, str] = {}
     for line in files["SHA256SUMS"].decode("utf-8", "replace").splitlines():
-        if not (found := _SUM.match(line)):
+        if not (match := _SUM.match(line)):
             raise _bad(f"{path}: SHA256SUMS holds {line[:80]!r}")
-        sums[found.group(2)] = found.group(1)
+        sums[match.group(2)] = match.group(1)
     listed = files.keys() - {"SHA256SUMS"}
     if odd := sorted(listed ^ sums.keys()):
         raise _bad(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
@@ -144,51 +145,52 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     ]
     if changed:
         raise _bad(
-            f"{path}: {', '.join(changed)} is not what SHA256SUMS says: damaged, or changed since"
+            f"{path}: {', '.join(changed)} does not match SHA256SUMS: damaged, or changed since"
         )
 
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
-        found = json.loads(files[name])
+        value = json.loads(files[name])
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise _bad(f"{name} of the bundle is no JSON object")
-    return found
+        value = None
+    if not isinstance(value, dict):
+        raise _bad(f"{name} of the bundle is not a JSON object")
+    return value
 
 
 def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
-    """The kernel as the bundle describes it, with the templates that are inside; `folder` receives its files."""
-    made = folder / str(bundle.launch["kernel"])
-    made.mkdir()
-    launches = {
-        "baseline_template": bundle.baseline_launch,
-        "template": bundle.launch,
-    }  # of one name: the winner's
+    """The kernel as the bundle describes it, with the bundle's templates, in a new subfolder."""
+    files = folder / str(bundle.launch["kernel"])
+    files.mkdir()
+    # The winner's template comes last: where both have one name, it is kept.
+    launches = {"baseline_template": bundle.baseline_launch, "template": bundle.launch}
     for name, launch in launches.items():
         if launch is not None:
             for ending in ("toml", "cu.j2"):
                 if f"{name}.{ending}" not in bundle.files:
                     raise _bad(f"the bundle lacks {name}.{ending}")
-                (made / f"{launch['template']}.{ending}").write_bytes(
+                (files / f"{launch['template']}.{ending}").write_bytes(
                     bundle.files[f"{name}.{ending}"]
                 )
     for name, data in bundle.reference_files.items():
-        (made / name).write_bytes(data)
-    (made / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
-    kernel = load_kernel(made)
+        (files / name).write_bytes(data)
+    (files / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
+    kernel = load_kernel(files)
     if missing := sorted(kernel.reference_files.keys() - bundle.files.keys()):
         raise _bad(f"the bundle lacks {', '.join(missing)}")
     return kernel
 
 
 def _with_own_baseline(bundle: OpenedBundle) -> str:
-    """kernel.toml, its default baseline being a preset that is inside: the named one may be of another template."""
+    """kernel.toml with a preset of the bundle's template as the baseline.
+
+    The one that it names may be of a template that is not in the bundle.
+    """
     try:
         presets = tomllib.loads(bundle.text("template.toml")).get("presets", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise _bad("template.toml of the bundle is no TOML") from None
+        raise _bad("template.toml of the bundle is not TOML") from None
     if not presets:
         return bundle.text("kernel.toml")
     return _BASELINE_LINE.sub(

@@ -1,9 +1,10 @@
-"""Launches one workload of an unpacked bundle a few times: what NVIDIA's tools look at.
+"""Launch one workload of an unpacked bundle a few times, under one of NVIDIA's tools.
 
     python profile_driver.py FOLDER PASSES WORKLOAD
 
-It is the bundle's own run_cupy.py, with line numbers in the cubin and without its checks, graphs and batches. Every array
-is an allocation of its own: in CuPy's pool an access beyond one of them would be inside another.
+It is run_cupy.py of the bundle with line numbers in the cubin, and without checks, graphs and
+batches. Every array is an allocation of its own: in CuPy's pool an access beyond the end of one
+array would be inside another.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def main(folder: Path, passes: int, name: str) -> None:
     cupy = run_cupy.cupy
     cupy.cuda.set_allocator(None)
     workloads = json.loads((folder / "launch.json").read_text("utf-8"))["workloads"]
-    workload = next(one for one in workloads if one["name"] == name)
+    workload = next(workload for workload in workloads if workload["name"] == name)
     module = cupy.RawModule(
         code=(folder / "kernel.cu").read_text("utf-8"),
         backend="nvrtc",

@@ -1,7 +1,7 @@
-"""`greenfast verify`: does a bundle still hold? Compiled here, right on new seeds, and its time on the same GPU model.
+"""`greenfast verify`: compile a bundle here, check it on new seeds, time it on the same GPU model.
 
-Nothing of a bundle is run on this machine's word alone: its reference.py, and the template that the emulator renders,
-have to be those of this installation, or trusted by whoever asks.
+A bundle's own code is run only where this installation has the same code or the caller trusts it:
+its reference.py, and the template that the emulator renders.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Finding(StrEnum):
     AGREES = "agrees"
     DISAGREES = "disagrees"
     CANNOT_TELL = "cannot_tell"
-    NOT_RECHECKED = "not_rechecked"  # nothing here could: says why, and counts neither way
+    NOT_RECHECKED = "not_rechecked"  # not possible here; does not change the overall finding
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that a bundle claims, and what came of rechecking it."""
+    """One claim of a bundle, and the result of rechecking it."""
 
     name: str  # files, compile, correctness, safety, time
     finding: Finding
@@ -73,10 +73,10 @@ class Report:
 
     @property
     def finding(self) -> Finding:
-        found = [item.finding for item in self.items]
-        if Finding.DISAGREES in found:
+        findings = [item.finding for item in self.items]
+        if Finding.DISAGREES in findings:
             return Finding.DISAGREES
-        return Finding.CANNOT_TELL if Finding.CANNOT_TELL in found else Finding.AGREES
+        return Finding.CANNOT_TELL if Finding.CANNOT_TELL in findings else Finding.AGREES
 
 
 def verify_bundle(
@@ -87,7 +87,10 @@ def verify_bundle(
     trust: bool = False,
     seed: int | None = None,
 ) -> Report:
-    """Recheck the bundle at `path`. UsageError: it is no bundle, or holds code that nobody here vouches for."""
+    """Recheck the bundle at `path`, by default on a GPU if there is one.
+
+    UsageError `bad_bundle`, `untrusted_bundle`, or `cannot_verify` for a target that runs nothing.
+    """
     bundle = open_bundle(path)
     name = target_name or ("cuda:0" if gpu_count() else DEFAULT_TARGET)
     family, _ = check_target_name(name)
@@ -99,7 +102,7 @@ def verify_bundle(
         )
     catalogue = _vouching_catalogue(services, bundle, rendered=family == "emulator", trust=trust)
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
-    items = [Item("files", Finding.AGREES, f"{len(bundle.files)} files, all as SHA256SUMS says")]
+    items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
         kernel = _with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
         items += _rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
@@ -109,18 +112,21 @@ def verify_bundle(
 def _vouching_catalogue(
     services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool
 ) -> Catalogue:
-    """The kernels whose files are those of the bundle: today's, or the ones that its search ran with, where our own
-    database has that search. UsageError `untrusted_bundle` when neither are, unless whoever asks trusts it."""
+    """The catalogue whose files are those of the bundle.
+
+    That is today's, or the one that the bundle's search ran with, if this database has that search.
+    UsageError `untrusted_bundle` when neither matches, unless `trust` is set.
+    """
     if not _foreign(services.catalogue, bundle, rendered):
         return services.catalogue
     frozen = _frozen_catalogue(services, bundle)
     foreign = _foreign(frozen or services.catalogue, bundle, rendered)
     if foreign and not trust:
         raise UsageError(
-            f"verifying would run {' and '.join(foreign)} of the bundle, which this installation does "
-            "not know",
+            f"verifying would run {' and '.join(foreign)} of the bundle, which this installation "
+            "does not know",
             code="untrusted_bundle",
-            mend="read it, and pass --trust when you trust it",
+            mend="read it, and pass --trust if you trust it",
         )
     return services.catalogue if foreign or frozen is None else frozen
 
@@ -133,27 +139,28 @@ def _frozen_catalogue(services: Services, bundle: OpenedBundle) -> Catalogue | N
             if isinstance(search, dict) and "id" in search
             else None
         )
-    except UsageError:  # another installation's, or of files that nobody has
+    except UsageError:  # a search of another installation, or one whose files are lost
         return None
 
 
 def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list[str]:
-    """Files of the bundle that would be run and are not those of the catalogue."""
+    """Names of the bundle's files that would be run and differ from those of the catalogue."""
     kernel, template = str(bundle.launch["kernel"]), str(bundle.launch["template"])
     own = catalogue.kernel(kernel) if kernel in catalogue.names() else None
     run, ours = sorted(bundle.reference_files), dict(own.reference_files) if own else {}
     if rendered:
         run.append("template.cu.j2")
-        ours |= {
-            "template.cu.j2": one.text
-            for one in (own.templates if own else ())
-            if one.name == template
-        }
+        texts = {known.name: known.text for known in (own.templates if own else ())}
+        if template in texts:
+            ours["template.cu.j2"] = texts[template]
     return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
 def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
-    """Held to this installation's checks where the reference is the same: a bundle does not choose how it is judged."""
+    """The kernel with this installation's checks, if the reference is the same.
+
+    A bundle does not choose how it is judged.
+    """
     if kernel.name in services.catalogue.names():
         own = services.catalogue.kernel(kernel.name)
         if own.reference_files == kernel.reference_files:
@@ -169,7 +176,7 @@ def _rechecked(
     include_dirs: tuple[Path, ...],
     seed: int,
 ) -> list[Item]:
-    """Cheap first; what builds on something that failed is not reached."""
+    """The items, cheap ones first; an item that fails ends the list."""
     target = services.target(target_name, include_dirs=include_dirs)
     workloads = tuple(
         kernel.workload(str(workload["name"])) for workload in bundle.launch["workloads"]
@@ -203,7 +210,7 @@ def _rechecked(
                 Item(
                     "safety",
                     Finding.NOT_RECHECKED,
-                    f"{target.name} does not look for races; --target {DEFAULT_TARGET} does",
+                    f"{target.name} does not check for races; --target {DEFAULT_TARGET} does",
                 )
             )
             continue
@@ -214,7 +221,10 @@ def _rechecked(
 
 
 def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
-    """The source of the bundle, compiled: as text on a GPU; on the emulator rendered, and then it must be that text."""
+    """The source of the bundle, compiled; an item that tells why when that fails.
+
+    A GPU gets the text itself. The emulator gets the rendered template, which must be that text.
+    """
     template = context.kernel.template(str(launch["template"]))
     candidate = Candidate(
         context.kernel.name,
@@ -222,15 +232,15 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
         complete_parameters(template, launch["parameters"], context.compiled),
         Origin(OriginKind.SEEDED),
     )
-    source = _as_text(text, tuple(dict.fromkeys(one.entry for one in template.launches)))
+    source = _as_text(text, tuple(dict.fromkeys(entry.entry for entry in template.launches)))
     if not context.target.measures:
         rendered = context.render(candidate)
         if not isinstance(rendered, RenderedSource) or rendered.digest != source.digest:
             return Item(
                 "compile",
                 Finding.CANNOT_TELL,
-                "the template renders to another text than kernel.cu here (the "
-                "primitives of kernel_templates/include/gf have changed since), so the emulator cannot run it",
+                "the template renders to another text than kernel.cu here, because the primitives "
+                "of kernel_templates/include/gf have changed since; the emulator cannot run it",
             )
         source = rendered
     subject = prepare(candidate, context, source)
@@ -261,14 +271,14 @@ def _item(result: GateResult) -> Item:
 
 
 def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item:
-    """Rechecked where the bundle's time was measured against its baseline on the same device model, and only there."""
+    """The time, rechecked only if the bundle's was measured against its baseline on this model."""
     recorded = recorded_runs(bundle)
     model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
     if not recorded:
         return Item(
             "time",
             Finding.NOT_RECHECKED,
-            "the bundle holds no time that was measured against its baseline",
+            "the bundle has no time that was measured against its baseline",
         )
     if not context.target.measures:
         return Item(
@@ -280,53 +290,54 @@ def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
         return Item(
             "time",
             Finding.NOT_RECHECKED,
-            f"measured on {model}, and this is {context.target.device.name}: "
+            f"measured on {model}, and this is {context.target.device.name}; "
             "times of different GPUs are not compared",
         )
     if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
-        return Item(
-            "time", Finding.NOT_RECHECKED, "the bundle holds no baseline to time it against"
-        )
+        return Item("time", Finding.NOT_RECHECKED, "the bundle has no baseline to time it against")
     rival = _subject(context, bundle.baseline_launch, bundle.text("baseline.cu"))
     if isinstance(rival, Item):
         return Item("time", Finding.CANNOT_TELL, f"the baseline: {rival.sentence}")
     runs = []
     for number in range(PROCESSES):
-        found = _one_process(subject, rival, secrets.randbelow(LARGEST_SEED))
-        if isinstance(found, Failure):
-            return Item("time", Finding.DISAGREES, f"process {number + 1}: {found.sentence}")
-        runs.append(found)
+        timings = _one_process(subject, rival, secrets.randbelow(LARGEST_SEED))
+        if isinstance(timings, Failure):
+            return Item("time", Finding.DISAGREES, f"process {number + 1}: {timings.sentence}")
+        runs.append(timings)
     finding, sentence = compare_times(recorded, runs)
     return Item("time", finding, sentence)
 
 
 def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
-    """Measured times of the bundle's evidence, with their samples, a process each: those of its confirmation against the
-    baseline, else those of the search itself; [] when it holds none."""
+    """Measured times of the bundle with their samples, one tuple for each process.
+
+    They are those of its confirmation against the baseline, else those of the search itself; []
+    without any.
+    """
     confirmation = bundle.evidence.get("confirmation") or {}
-    for one in confirmation.get("comparisons", ()):
-        if one["against"] == BASELINE:
-            return [_timings(process["timings"], "other_samples") for process in one["processes"]]
+    for comparison in confirmation.get("comparisons", ()):
+        if comparison["against"] == BASELINE:
+            processes = comparison["processes"]
+            return [_timings(process["timings"], "other_samples") for process in processes]
     candidate = bundle.evidence.get("candidate") or {}
-    found = candidate.get("gates", {}).get("performance", {}).get("timings") or ()
-    timings = _timings(
-        [one for one in found if one.get("time_kind") == TimeKind.MEASURED], "baseline_samples"
-    )
+    stored = candidate.get("gates", {}).get("performance", {}).get("timings") or ()
+    measured = [timing for timing in stored if timing.get("time_kind") == TimeKind.MEASURED]
+    timings = _timings(measured, "baseline_samples")
     return [timings] if timings else []
 
 
-def _timings(found: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, ...]:
+def _timings(stored: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, ...]:
     return tuple(
         Timing(
-            one["workload"],
-            float(one["time_median_us"]),
+            timing["workload"],
+            float(timing["time_median_us"]),
             TimeKind.MEASURED,
             "",
-            samples=tuple(map(float, one["samples"])),
-            baseline_samples=tuple(map(float, one[others])),
+            samples=tuple(map(float, timing["samples"])),
+            baseline_samples=tuple(map(float, timing[others])),
         )
-        for one in found
-        if one.get(others)
+        for timing in stored
+        if timing.get(others)
     )
 
 
@@ -338,17 +349,20 @@ def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, .
 def compare_times(
     recorded: Sequence[Sequence[Timing]], runs: Sequence[Sequence[Timing]]
 ) -> tuple[Finding, str]:
-    """Two runs of one or more processes, each a ratio to the baseline with its interval, by the interval of their
-    difference; what processes differ by is in both intervals."""
+    """Compare two ratios to the baseline, each from one or more processes.
+
+    They agree when the interval of their difference contains 1. The scatter between processes is
+    part of both intervals.
+    """
     was, was_half = _run(recorded)
     now, now_half = _run(runs)
     difference, half = now - was, math.hypot(was_half, now_half)
     low, high = (math.exp(difference + sign * half) for sign in (-1, 1))
     medians = ", ".join(f"{run.workload} {run.time_median_us:.2f} us" for run in runs[-1])
     sentence = (
-        f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's time against "
-        f"{math.exp(was):.4f} recorded, a factor of {math.exp(difference):.4f} [{low:.4f}, {high:.4f}] "
-        f"({medians})"
+        f"measured again in {len(runs)} fresh processes: {math.exp(now):.4f} of the baseline's "
+        f"time, {math.exp(was):.4f} recorded; a factor of {math.exp(difference):.4f} "
+        f"[{low:.4f}, {high:.4f}] ({medians})"
     )
     if not half <= NOISY_HALF_WIDTH:
         return Finding.CANNOT_TELL, f"{sentence}: too noisy to tell"
@@ -356,8 +370,9 @@ def compare_times(
 
 
 def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
-    """(log ratio, half of its interval): the scatter of processes, and the widest of the processes' own intervals."""
-    own = [
+    """(log ratio, half of its interval); the half joins the scatter between the processes with the
+    widest of their own intervals."""
+    intervals = [
         median_interval(
             combined(
                 [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings]
@@ -365,5 +380,6 @@ def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
         )
         for timings in processes
     ]
-    mean, scatter = mean_of_processes([one.median for one in own])
-    return mean, math.hypot(scatter, max((one.high - one.low) / 2 for one in own))
+    mean, scatter = mean_of_processes([interval.median for interval in intervals])
+    widest = max((interval.high - interval.low) / 2 for interval in intervals)
+    return mean, math.hypot(scatter, widest)

@@ -1,10 +1,8 @@
-"""`greenfast check` and `greenfast album`: is it right by luck? Findings with their lines, for people and programs."""
+"""`greenfast check`: findings with their lines, for people and programs."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,30 +10,29 @@ from typing import Annotated
 import typer
 
 from greenfast.app.cli.check_run import CheckOutcome, check_candidate, check_file, check_json
-from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.cli.sarif import sarif_text
-from greenfast.app.cli.trial import (
+from greenfast.app.cli.files import require_folder, write_output
+from greenfast.app.cli.options import (
     AsJson,
     Output,
+    ParameterValues,
+    Preset,
     Seed,
     Target,
     Workloads,
-    require_folder,
-    write_text,
 )
+from greenfast.app.cli.output import console, print_json, table
+from greenfast.app.cli.sarif import sarif_text
 from greenfast.app.cli.trial_run import TrialRequest
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
-from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.plan import DEFAULT_TARGET
 from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 LINES_AROUND = 1
-MOST_LINES = 12  # of costs, for a person
-IMPATIENT_S = 3.0  # the deadline of a run that is expected not to end
+MOST_LINES = 12  # of costs in the text report
+LONGEST_SOURCE_LINE = 70  # characters
 
 
 class Format(StrEnum):
@@ -44,52 +41,77 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-def add_check_commands(app: typer.Typer) -> None:
-    app.command("check")(check)
-    app.command("album")(album)
+SubjectArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL | FILE.cu", help="A kernel of the catalogue, or your own CUDA file."
+    ),
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option("--template", metavar="NAME", help="The template of KERNEL to render."),
+]
+LaunchOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--launch",
+        metavar="LAUNCH.toml",
+        help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
+    ),
+]
+FormOption = Annotated[
+    Format,
+    typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
+]
 
 
 def check(
-    what: Annotated[
-        str, typer.Argument(metavar="KERNEL | FILE.cu", help="A kernel's name, or your own file.")
-    ],
-    template: Annotated[
-        str | None, typer.Option("--template", help="Template of KERNEL to render.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")
-    ] = None,
+    subject: SubjectArgument,
+    template: TemplateOption = None,
+    preset: Preset = None,
+    settings: ParameterValues = None,
     workload: Workloads = None,
-    launch: Annotated[
-        Path | None,
-        typer.Option("--launch", metavar="LAUNCH.toml", help="Buffers and launches of FILE.cu."),
-    ] = None,
+    launch: LaunchOption = None,
     target: Target = None,
     seed: Seed = None,
-    form: Annotated[
-        Format, typer.Option("--format", help="How to write the report.")
-    ] = Format.TEXT,
+    form: FormOption = Format.TEXT,
     output: Output = None,
     as_json: AsJson = False,
 ) -> int:
-    """Look for races, reads of what was never written and accesses out of bounds. Exits 0 when clean, 1 on findings."""
+    """Run a kernel on the emulator and look for defects that correct results can hide.
+
+    Finds data races, reads of memory that was never written, accesses out of bounds, barriers that
+    not all threads reach, and deadlocks. Every finding names its lines. The report also lists the
+    lines that cost the most memory traffic.
+
+    Only executed schedules and inputs are observed: a clean report is no proof.
+
+    Exit codes: 0 clean, 1 findings.
+    """
     require_folder(output)
     form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
-        if launch is not None or what.endswith(".cu"):
+        if launch is not None or subject.endswith(".cu"):
             _refuse_options(template, preset, settings, workload)
-            outcome = check_file(services, Path(what), _launch_of(what, launch), target, seed)
+            launch_file = _launch_of(subject, launch)
+            outcome = check_file(services, Path(subject), launch_file, target, seed)
         else:
             if template is None:
                 raise UsageError(
                     "check KERNEL needs --template",
                     code="bad_command_line",
-                    mend=f"`greenfast templates {what}` lists them; FILE.cu needs --launch LAUNCH.toml",
+                    mend=f"`greenfast templates {subject}` lists them; "
+                    "FILE.cu needs --launch LAUNCH.toml",
                 )
             request = TrialRequest(
-                what, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed
+                subject,
+                template,
+                preset,
+                tuple(settings or ()),
+                tuple(workload or ()),
+                target,
+                seed,
             )
             outcome = check_candidate(services, request)
     finally:
@@ -98,12 +120,12 @@ def check(
     return EXIT_FINDINGS if outcome.report.findings else EXIT_CLEAN
 
 
-def _launch_of(what: str, launch: Path | None) -> Path:
+def _launch_of(cuda_file: str, launch: Path | None) -> Path:
     if launch is None:
         raise UsageError(
-            f"check {what} needs --launch LAUNCH.toml, which says how to launch it",
+            f"check {cuda_file} needs --launch LAUNCH.toml, the file of its buffers and launches",
             code="bad_command_line",
-            mend="docs/emulator.md shows one",
+            mend="docs/emulator.md shows an example",
         )
     return launch
 
@@ -111,48 +133,54 @@ def _launch_of(what: str, launch: Path | None) -> Path:
 def _refuse_options(*options: object) -> None:
     if any(options):
         raise UsageError(
-            "--template, --preset, --set and --workload are for kernels of the catalogue, not for a file",
+            "--template, --preset, --set and --workload are for kernels of the catalogue, "
+            "not for a file",
             code="bad_command_line",
         )
 
 
 def show(outcome: CheckOutcome, form: Format, output: Path | None) -> None:
+    """Print the report, or write it to `output`."""
     if form is Format.TEXT:
         if output is not None:
-            write_text(output, "\n".join(report_lines(outcome)) + "\n")
+            write_output(output, "\n".join(report_lines(outcome)) + "\n")
             return
         for line in report_lines(outcome):
             print(visible(line))
         show_costs(outcome)
     elif form is Format.SARIF:
-        write_text(output, sarif_text(outcome)) if output is not None else print(
-            sarif_text(outcome), end=""
-        )
+        if output is not None:
+            write_output(output, sarif_text(outcome))
+        else:
+            print(sarif_text(outcome), end="")
     else:
         print_json(check_json(outcome))
 
 
 def report_lines(outcome: CheckOutcome) -> Iterator[str]:
-    """Findings, each with both its lines as they stand in the author's file."""
+    """Each finding with both its lines as the author wrote them, then a summary."""
     report = outcome.report
-    yield f"{outcome.what} on {outcome.target}"
-    for number, one in enumerate(report.findings, 1):
-        times = f", {one.count} times" if one.count > 1 else ""
+    yield f"{outcome.subject} on {outcome.target}"
+    for number, finding in enumerate(report.findings, 1):
+        times = f", {finding.count} times" if finding.count > 1 else ""
         yield ""
-        yield f"{number}. {one.kind}{times}: {one.sentence}"
-        yield from _excerpts(one, outcome)
+        yield f"{number}. {finding.kind}{times}: {finding.sentence}"
+        yield from _excerpts(finding, outcome)
     yield ""
     orders = ", ".join(dict.fromkeys(run.order.partition(":")[0] for run in report.runs))
-    found = f"{len(report.findings)} findings" if len(report.findings) != 1 else "1 finding"
-    yield f"{found if report.findings else 'nothing found'} in {len(report.runs)} runs ({orders} order)"
-    yield "looked for " + ", ".join(report.looked_for)
+    number = len(report.findings)
+    findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
+    yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
+    yield "looked for: " + ", ".join(report.looked_for)
 
 
 def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
-    words = {finding.where: "here"}
+    words = {finding.where: "this access"}
     if finding.other_where is not None:
         words[finding.other_where] = (
-            "against this" if finding.other_where != finding.where else "here, by two threads"
+            "conflicts with this one"
+            if finding.other_where != finding.where
+            else "by two different threads"
         )
     for where, word in words.items():
         if where is None or where[0] not in outcome.files:
@@ -165,7 +193,7 @@ def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
 
 
 def show_costs(outcome: CheckOutcome) -> None:
-    """The dearest lines of shared and of global memory."""
+    """Print the lines that cost the most shared-memory and the most global-memory traffic."""
     for is_shared, unit, factor in (
         (True, "wavefronts", "conflict factor"),
         (False, "sectors", "sectors / ideal"),
@@ -173,98 +201,27 @@ def show_costs(outcome: CheckOutcome) -> None:
         costs = [cost for cost in outcome.report.costs if cost.is_shared is is_shared]
         if not costs:
             continue
+        memory = "shared" if is_shared else "global"
         print()
-        rows = [_cost_row(cost, outcome) for cost in costs[:MOST_LINES]]
         console().print(
             table(
                 ("line", "", "instructions", unit, factor, "source"),
-                rows,
-                title=f"{'shared' if is_shared else 'global'} memory by line, {outcome.report.counted}",
+                [_cost_row(cost, outcome) for cost in costs[:MOST_LINES]],
+                title=f"{memory} memory by line, counted in {outcome.report.counted}",
             )
         )
 
 
-def _cost_row(one: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
-    path = outcome.files.get(one.file)
+def _cost_row(cost: LineCost, outcome: CheckOutcome) -> tuple[object, ...]:
+    path = outcome.files.get(cost.file)
     lines = path.read_text("utf-8", "replace").splitlines() if path else []
-    text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else one.file
-    line = file_line(one.file.rpartition("/")[2], one.line) if len(outcome.files) > 1 else one.line
+    source = lines[cost.line - 1].strip() if 0 < cost.line <= len(lines) else cost.file
+    several = len(outcome.files) > 1
     return (
-        line,
-        one.kind.partition("_")[2],
-        one.instructions,
-        one.transactions,
-        f"{one.factor:.2f}",
-        text[:70],
+        file_line(cost.file.rpartition("/")[2], cost.line) if several else cost.line,
+        cost.kind.partition("_")[2],
+        cost.instructions,
+        cost.transactions,
+        f"{cost.factor:.2f}",
+        source[:LONGEST_SOURCE_LINE],
     )
-
-
-def album(
-    only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="TEXT", help="Entries whose kernel or name holds TEXT."),
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Run the album of ways to fail: each entry must be caught as it says. Exits 1 when one is not."""
-    services = Services(Settings.from_environment())
-    try:
-        wanted = [
-            entry for entry in entries() if not only or only in f"{entry.kernel} {entry.name}"
-        ]
-        if not wanted:
-            raise UsageError(
-                f"no entry of the album holds {only!r}",
-                code="unknown_entry",
-                mend="`greenfast album` runs all of them",
-            )
-        answers = []
-        for answer in _judged(services, wanted):
-            answers.append(answer)
-            if not as_json:
-                print(visible(_answer_line(answer)), flush=True)
-    finally:
-        services.close()
-    wrong = [one for one in answers if one.sentence]
-    if as_json:
-        print_json(
-            [
-                {
-                    "kernel": one.entry.kernel,
-                    "name": one.entry.name,
-                    "expected": one.entry.expected,
-                    "got": one.got,
-                    "ok": not one.sentence,
-                    "why": one.sentence,
-                }
-                for one in answers
-            ]
-        )
-    else:
-        print(f"\n{len(answers) - len(wrong)} of {len(answers)} as expected")
-    return EXIT_FINDINGS if wrong else EXIT_CLEAN
-
-
-def _judged(services: Services, wanted: list[Entry]) -> Iterator[Judged]:
-    """One answer an entry, in order, a few at a time."""
-    services.target(DEFAULT_TARGET).prepare()
-
-    def work(entry: Entry) -> Judged:
-        target = (
-            services.target(DEFAULT_TARGET, IMPATIENT_S)
-            if entry.impatient
-            else services.target(DEFAULT_TARGET)
-        )
-        with tempfile.TemporaryDirectory(prefix="greenfast-album-") as folder:
-            return judge(entry, catalogue_of(entry, Path(folder)), target, services.toolchain)
-
-    pool = ThreadPoolExecutor(services.settings.window)
-    try:
-        yield from pool.map(work, wanted)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _answer_line(answer: Judged) -> str:
-    line = f"{'ok   ' if not answer.sentence else 'WRONG'} {answer.entry.kernel:10} {answer.entry.name:40} {answer.got}"
-    return f"{line}; {answer.sentence}" if answer.sentence else line

@@ -1,4 +1,4 @@
-"""Safety checks outside any search: a candidate of a template, or a kernel that a person brings."""
+"""Safety checks outside any search: of a template's candidate, or of the caller's own kernel."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ DOES_NOT_COMPILE_HERE = "emulator_unsupported"
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """A report, what it is about, and the author's files by the names that it uses."""
+    """A report, its subject, and the author's files by the names that the report uses."""
 
-    what: str
+    subject: str  # "attention wmma:stage2 tile_m=64", or a file's name
     target: str
     report: CheckReport
     files: Mapping[str, Path]
 
 
 def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
-    """A point of a template on all derived checks; lines are counted on the first workload."""
+    """Check a point of a template on all derived cases; count costs on the first workload.
+
+    SpecError when the template does not render.
+    """
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
     plan = services.plan(
@@ -79,7 +82,7 @@ def check_file(
     target_name: str | None,
     seed: int | None,
 ) -> CheckOutcome:
-    """A person's own kernel, launched as `launch_file` says."""
+    """Check the caller's own kernel with the buffers and launches of `launch_file`."""
     target = runner(services.target(target_name or DEFAULT_TARGET))
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
     _refuse_assembly(brought.source, str(cuda_file))
@@ -89,10 +92,10 @@ def check_file(
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
 
 
-def _refuse_assembly(source: RenderedSource, what: str) -> None:
+def _refuse_assembly(source: RenderedSource, subject: str) -> None:
     if source.raw_asm:
         raise UsageError(
-            f"{what} {INLINE_ASSEMBLY}, so it cannot be checked",
+            f"{subject} {INLINE_ASSEMBLY}, so it cannot be checked",
             code="inline_assembly",
             mend="use the primitives of kernel_templates/include/gf/, which have an emulated form",
         )
@@ -101,7 +104,8 @@ def _refuse_assembly(source: RenderedSource, what: str) -> None:
 def _compiled(
     services: Services, arch: str, source: RenderedSource, work: Callable[[], CheckReport]
 ) -> CheckReport:
-    """`work`; when the emulator cannot compile the text, NVRTC decides whether that is the text's doing or ours."""
+    """Do `work`. Where the emulator cannot compile the text, NVRTC decides whose fault that is:
+    SpecError when NVRTC refuses it too, otherwise the emulator's Fault."""
     try:
         return work()
     except Fault as fault:
@@ -116,7 +120,7 @@ def _compiled(
 def check_json(outcome: CheckOutcome) -> dict[str, Any]:
     report = outcome.report
     return {
-        "what": outcome.what,
+        "what": outcome.subject,
         "target": outcome.target,
         "clean": not report.findings,
         "findings": [{**asdict(finding), "reason": finding.reason} for finding in report.findings],

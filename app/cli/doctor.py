@@ -1,58 +1,72 @@
-"""`greenfast doctor`: what greenfast needs, what is there, and what to do about the rest."""
+"""`greenfast doctor`: what this machine has, what it lacks, and what to do about that."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from greenfast.app.cli.doctor_checks import Check, examine, settings_in_force
+from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, styled, table
-from greenfast.app.cli.trial import AsJson
 from greenfast.app.settings import Settings
 
 EXIT_WORKS, EXIT_LACKS = 0, 3
 
 
-def add_doctor_commands(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
 def doctor(as_json: AsJson = False) -> int:
-    """What greenfast needs, what is there, and what to do about the rest. Exits 0 when the emulator path works."""
+    """Check what this machine has, what it lacks, and what to do about that.
+
+    Searches on the emulator need every row that is not marked optional. The optional ones add
+    measured times, profiling and comparisons. A second table lists the settings in force.
+
+    Exit codes: 0 the emulator works, 3 something that it needs is missing.
+    """
     settings = Settings.from_environment()
     checks = examine(settings)
     if as_json:
         print_json([_json(check) for check in checks])
     else:
-        console().print(
-            table(
-                ("", "", "found", "what to do"),
-                [
-                    (
-                        styled(_word(check)),
-                        check.name + ("" if check.needed else " (optional)"),
-                        check.detail,
-                        check.mend,
-                    )
-                    for check in checks
-                ],
-            )
-        )
-        print()
-        console().print(table(("setting", "value", "what it is for"), settings_in_force(settings)))
+        show(checks, settings)
     return EXIT_WORKS if all(check.ok for check in checks if check.needed) else EXIT_LACKS
 
 
-def _word(one: Check) -> str:
-    return "ok" if one.ok else "missing" if one.needed else "absent"
+def show(checks: tuple[Check, ...], settings: Settings) -> None:
+    """Print a row a check, a summary, and the settings in force."""
+    rows = [
+        (
+            styled(_word(check)),
+            check.name + ("" if check.needed else " (optional)"),
+            check.detail,
+            check.mend,
+        )
+        for check in checks
+    ]
+    console().print(table(("", "", "found", "what to do"), rows))
+    print(f"\n{_summary(checks)}\n")
+    console().print(table(("setting", "value", "purpose"), settings_in_force(settings)))
 
 
-def _json(one: Check) -> dict[str, Any]:
+def _summary(checks: tuple[Check, ...]) -> str:
+    missing = [check.name for check in checks if check.needed and not check.ok]
+    if missing:
+        return f"Searches cannot run here yet; missing: {', '.join(missing)}."
+    if any(check.name == "NVIDIA GPU" and check.ok for check in checks):
+        return "Searches can run here: on the emulator, and on a GPU (--target cuda:0)."
+    return (
+        "Searches can run here on the emulator, with modelled times. There is no GPU to measure on."
+    )
+
+
+def _word(check: Check) -> str:
+    if check.ok:
+        return "ok"
+    return "missing" if check.needed else "absent"
+
+
+def _json(check: Check) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "status": "ok" if one.ok else "missing",
-        "needed": one.needed,
-        "detail": one.detail,
-        "mend": one.mend,
+        "name": check.name,
+        "status": "ok" if check.ok else "missing",
+        "needed": check.needed,
+        "detail": check.detail,
+        "mend": check.mend,
     }

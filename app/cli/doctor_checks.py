@@ -1,4 +1,4 @@
-"""What greenfast needs of this machine, and what is there."""
+"""Everything that greenfast needs of a machine, and whether this machine has it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from greenfast.search.targets.cuda import driver, gpu_count
 LEAST_PYTHON = (3, 11)
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-LACKING = "import importlib.util as u; print(*(n for n in ('torch', 'cupy', 'ml_dtypes') if not u.find_spec(n)))"
+LACKING = (
+    "import importlib.util as u; "
+    "print(*(n for n in ('torch', 'cupy', 'ml_dtypes') if not u.find_spec(n)))"
+)
 CUDA_TOOLKIT = "install the CUDA toolkit, or add its bin folder to PATH"
 LEAST_DISK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing: there or missing, needed or not for the emulator path."""
+    """One requirement; `needed`: searches on the emulator do not work without it."""
 
     name: str
     needed: bool
@@ -39,7 +42,7 @@ class Check:
 
 
 def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
-    """(variable, value, what it is for); secrets are only said to be set."""
+    """(variable, value, purpose) of every setting; a secret is shown as set or not set."""
     return tuple(
         (
             field.metadata["variable"],
@@ -58,7 +61,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def examine(settings: Settings) -> tuple[Check, ...]:
-    """Every check, each on its own: one that fails does not hide the others."""
+    """Every check; one that fails does not hide the others."""
     services = Services(settings)
     try:
         return (
@@ -76,7 +79,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             ),
             _check("NVIDIA GPU", False, _gpus),
             _wheel("CuPy", "cupy", "to measure on a GPU"),
-            _wheel("NVML", "pynvml", "to see clocks and foreign work"),
+            _wheel("NVML", "pynvml", "to see clocks and other work on the GPU"),
             _peers(),
             _tool("Nsight Compute", ("ncu",), "for `greenfast profile`", CUDA_TOOLKIT),
             _tool(
@@ -120,26 +123,27 @@ def _toolchain(services: Services) -> str:
 def _host_compiler() -> str:
     from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 
-    found = find_host_compiler()
-    return f"{found.path} {found.version}"
+    compiler = find_host_compiler()
+    return f"{compiler.path} {compiler.version}"
 
 
 def _isolation() -> Check:
     from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
 
     landlock = landlock_version()
-    there = [
+    barriers = [
         *(["seccomp: no network, no new processes"] if has_seccomp() else []),
-        *([f"Landlock {landlock}: no files of others"] if landlock else []),
+        *([f"Landlock {landlock}: no access to other files"] if landlock else []),
     ]
+    complete = len(barriers) == 2
     return Check(
         "isolation of candidates",
         False,
-        len(there) == 2,
-        "; ".join(there) or "limits of processes only",
+        complete,
+        "; ".join(barriers) or "process limits only",
         ""
-        if len(there) == 2
-        else "limits hold, but candidates reach the network or files; run in a container",
+        if complete
+        else "candidates can reach the network or other files; run greenfast in a container",
     )
 
 
@@ -160,7 +164,7 @@ def _disk(settings: Settings) -> Check:
         f"{free / 2**30:.1f} GiB free",
         ""
         if free >= LEAST_DISK_BYTES
-        else "free some, or set GREENFAST_DATA to a folder elsewhere",
+        else "free some space, or set GREENFAST_DATA to a folder on another disk",
     )
 
 
@@ -175,26 +179,26 @@ def _database(services: Services) -> str:
 
 
 def _driver(toolchain: Callable[[], str]) -> Check:
-    """The driver, and whether it takes what our NVRTC makes: a cubin of a newer major version does not load."""
-    found = driver_state()
-    if found.version is None:
-        return Check("NVIDIA driver", False, False, found.why, found.mend)
+    """The driver, and whether it loads NVRTC's cubins: not those of a newer major version."""
+    state = driver_state()
+    if state.version is None:
+        return Check("NVIDIA driver", False, False, state.why, state.mend)
     ours = toolchain()
-    if major(found.version) < major(ours):
+    if major(state.version) < major(ours):
         return Check(
             "NVIDIA driver",
             False,
             False,
-            f"serves CUDA {found.version}; sources are compiled by NVRTC {ours}",
-            f"install a driver that serves CUDA {major(ours)} (R580 or newer for 13), or greenfast[cuda12] in a "
-            "fresh environment",
+            f"supports CUDA {state.version}, but NVRTC {ours} compiles the sources",
+            f"install a driver that supports CUDA {major(ours)} (R580 or newer for 13), or "
+            "greenfast[cuda12] in a fresh environment",
         )
-    return Check("NVIDIA driver", False, True, f"serves CUDA {found.version}")
+    return Check("NVIDIA driver", False, True, f"supports CUDA {state.version}")
 
 
 @dataclass(frozen=True)
 class DriverState:
-    """`version` of CUDA that the driver serves; None: why it is of no use here."""
+    """`version`: the CUDA version that the driver supports; None: it does not work, and `why`."""
 
     version: str | None
     why: str = ""
@@ -202,26 +206,26 @@ class DriverState:
 
 
 def driver_state(library: str = "libcuda.so.1") -> DriverState:
-    """What the driver's library says of itself, without a context."""
+    """The state of the driver, from its library and without a CUDA context."""
     try:
         loaded = ctypes.CDLL(library)
     except OSError:
         return DriverState(
             None,
             "not installed",
-            "not needed; install the NVIDIA driver to measure on a GPU; in a "
-            "container start it with --gpus all",
+            "needed to measure on a GPU only; install the NVIDIA driver, or start a container "
+            "with --gpus all",
         )
     code = loaded.cuInit(0)
     if code == NO_DEVICE:
         return DriverState(
-            None, "installed, and sees no GPU", "look at CUDA_VISIBLE_DEVICES and at `nvidia-smi`"
+            None, "installed, but sees no GPU", "check CUDA_VISIBLE_DEVICES and `nvidia-smi`"
         )
     if code != 0:
         return DriverState(
             None,
-            f"installed, and does not start: CUDA error {code}",
-            "see what `nvidia-smi` says; after an update of the driver a reboot may be missing",
+            f"installed, but does not start: CUDA error {code}",
+            "run `nvidia-smi`; after a driver update the machine may need a reboot",
         )
     return DriverState(driver.driver_version())
 
@@ -231,14 +235,14 @@ def major(version: str) -> int:
 
 
 def _gpus() -> str:
-    """Each GPU by the name that its facts are known by, or with the words that they are not."""
+    """Each GPU with its name, and whether its peaks are known."""
     if not gpu_count():
         raise UsageError(
             "none visible",
             code="no_gpu",
-            mend="not needed; install the NVIDIA driver to measure on a GPU",
+            mend="needed to measure times only; see the driver above",
         )
-    found = []
+    gpus = []
     for number in range(gpu_count()):
         facts = driver.device_of(number)
         known = (
@@ -246,28 +250,28 @@ def _gpus() -> str:
             if facts.dram_bytes_per_us and facts.tensor_fp16_flop_per_cycle_per_sm
             else ", peaks unknown"
         )
-        found.append(f"cuda:{number} {facts.title} ({facts.arch}{known})")
-    return "; ".join(found)
+        gpus.append(f"cuda:{number} {facts.title} ({facts.arch}{known})")
+    return "; ".join(gpus)
 
 
-def _wheel(name: str, module: str, what_for: str) -> Check:
+def _wheel(name: str, module: str, purpose: str) -> Check:
     """An optional package of the extras."""
     if importlib.util.find_spec(module) is None:
-        served = driver_state().version
-        extra = "cuda12" if served and major(served) == 12 else "cuda13"
+        supported = driver_state().version
+        extra = "cuda12" if supported and major(supported) == 12 else "cuda13"
         return Check(
             name,
             False,
             False,
             "not installed",
-            f"needed {what_for} only; pip install 'greenfast[{extra}]'",
+            f"needed {purpose} only; pip install 'greenfast[{extra}]'",
         )
-    versions = importlib.metadata.packages_distributions().get(module, [])
-    found = ", ".join(f"{version} {importlib.metadata.version(version)}" for version in versions)
-    return Check(name, False, True, found or "installed")
+    packages = importlib.metadata.packages_distributions().get(module, [])
+    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
+    return Check(name, False, True, versions or "installed")
 
 
-def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Check:
+def _tool(name: str, commands: tuple[str, ...], purpose: str, mend: str) -> Check:
     """An optional program on PATH."""
     path = next(filter(None, map(shutil.which, commands)), None)
     return Check(
@@ -275,12 +279,12 @@ def _tool(name: str, commands: tuple[str, ...], what_for: str, mend: str) -> Che
         False,
         path is not None,
         path or "not on PATH",
-        "" if path else f"needed {what_for} only; {mend}",
+        "" if path else f"needed {purpose} only; {mend}",
     )
 
 
 def _peers() -> Check:
-    """An interpreter in which somebody else's kernels can be timed."""
+    """A Python in which peers (other people's kernels) can be timed."""
     from greenfast.search.peers.process import PYTHON_VARIABLE, python
 
     interpreter = python()
@@ -290,9 +294,10 @@ def _peers() -> Check:
             capture_output=True,
             text=True,
             timeout=20,
+            check=False,
             cwd="/",
-            env={**os.environ, **safe_path()},
-        )  # nothing of this folder is imported
+            env={**os.environ, **safe_path()},  # imports nothing of the current folder
+        )
         lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
     except (OSError, subprocess.TimeoutExpired):
         lacking = ["a working Python"]
@@ -301,7 +306,8 @@ def _peers() -> Check:
         False,
         not lacking,
         interpreter + (f" lacks {', '.join(lacking)}" if lacking else ""),
-        f"needed to time PyTorch beside a winner only; install it there, or name another in {PYTHON_VARIABLE}"
+        "needed to time PyTorch beside a winner only; install it there, or name another Python in "
+        f"{PYTHON_VARIABLE}"
         if lacking
         else "",
     )

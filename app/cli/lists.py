@@ -1,110 +1,130 @@
-"""Commands that show what there is: targets, templates, searches, sources, bundles."""
+"""Commands that show stored or installed things: targets, templates, searches, sources, bundles."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from greenfast.app.bundle.download import bundle
-from greenfast.app.cli.output import console, duration, microseconds, print_json, say, styled, table
-from greenfast.app.cli.trial import AsJson, Output, write_text
+from greenfast.app.cli.files import write_output
+from greenfast.app.cli.options import AsJson, Output, SearchId
+from greenfast.app.cli.output import (
+    console,
+    duration,
+    microseconds,
+    print_json,
+    styled,
+    table,
+    text,
+)
+from greenfast.app.cli.services import opened_services
 from greenfast.app.settings import Settings
 from greenfast.app.views.listings import list_targets, list_templates
-from greenfast.app.views.progress import queue_words, search_detail
+from greenfast.app.views.progress import queue_words
 from greenfast.app.views.schemas import SearchOut
+from greenfast.app.views.terminal import say
+from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
 from greenfast.search.text import visible
 
-SearchId = Annotated[
-    str, typer.Argument(metavar="SEARCH_ID", help="A search, as `greenfast searches` lists them.")
-]
-
-
-def add_list_commands(app: typer.Typer) -> None:
-    for command in (targets, templates, searches, source):
-        app.command(command.__name__)(command)
-    app.command("bundle")(bundle_command)
-    for wanted, doc in (
-        ("pause", "Let a search finish what is in flight and wait."),
-        ("resume", "Queue a paused search again, for a worker."),
-        ("cancel", "End a search; its trials stay."),
-    ):
-        app.command(wanted, help=doc)(_control(wanted))
-
-
-@contextmanager
-def opened_services() -> Iterator[Services]:
-    services = Services(Settings.from_environment())
-    try:
-        yield services
-    finally:
-        services.close()
-
 
 def targets(as_json: AsJson = False) -> int:
-    """Where candidates can run on this machine."""
-    found = list_targets()
+    """List the targets that candidates can run on, and why the others are not available.
+
+    cuda:N measures times on a GPU. emulator:GPU runs candidates on the CPU and models their times.
+    replay:NAME answers from a recording of a GPU.
+    """
+    known = list_targets()
     if as_json:
-        print_json([one.model_dump() for one in found])
+        print_json([target.model_dump() for target in known])
         return 0
     console().print(
         table(
             ("target", "", "time", "available"),
-            [(one.name, one.title, one.time_kind, one.why or "yes") for one in found],
+            [
+                (target.name, target.title, target.time_kind, target.why or "yes")
+                for target in known
+            ],
         )
     )
     return 0
 
 
 def templates(
-    kernel: Annotated[str | None, typer.Argument(help="Only this kernel's.")] = None,
+    kernel: Annotated[
+        str | None, typer.Argument(metavar="KERNEL", help="List this kernel's templates only.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Templates with their parameters and presets."""
+    """List templates with their parameters and presets.
+
+    A preset is a documented set of parameter values; TEMPLATE:PRESET names it, for example as a
+    --baseline.
+    """
     catalogue = Services(Settings.from_environment()).catalogue
-    found = list_templates(catalogue, kernel)
+    known = list_templates(catalogue, kernel)
     for error in catalogue.kernels() if kernel is None else ():
         if isinstance(error, Exception):
             say(f"greenfast: left out: {error}")
     if as_json:
-        print_json([one.model_dump() for one in found])
+        print_json([template.model_dump() for template in known])
         return 0
     out = console()
-    for one in found:
+    for template in known:
         out.print(
             table(
                 ("parameter", "values", "default", ""),
                 [
-                    (each.name, ", ".join(map(str, each.values)), each.default, each.doc)
-                    for each in one.parameters
+                    (
+                        parameter.name,
+                        ", ".join(map(str, in_order(parameter.values))),
+                        parameter.default,
+                        parameter.doc,
+                    )
+                    for parameter in template.parameters
                 ],
-                title=f"{one.kernel} {one.name}: {one.idea}",
+                title=f"{template.kernel} {template.name}: {template.idea}",
             )
         )
-        out.print(table(("preset", ""), [(each.name, each.doc) for each in one.presets]))
+        presets = [(preset.name, preset.doc) for preset in template.presets]
+        out.print(table(("preset", ""), presets))
         out.print()
     return 0
 
 
 def searches(
     status: Annotated[
-        str | None, typer.Option("--status", help="Only those in this state.")
+        str | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only searches in this state: queued, running, paused, completed, cancelled, "
+            "failed.",
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=500, help="List at most N.")
+    ] = 20,
     as_json: AsJson = False,
 ) -> int:
-    """Searches, newest first."""
+    """List searches, newest first."""
     with opened_services() as services:
         rows = services.store.searches(limit=limit, status=status).items
         queue = services.store.queue_state()
     if as_json:
         print_json([SearchOut.model_validate(row).model_dump() for row in rows])
+        return 0
+    if not rows:
+        say(
+            f"no search is {status}"
+            if status
+            else "no searches yet; `greenfast search KERNEL` starts one"
+        )
         return 0
     console().print(
         table(
@@ -126,36 +146,42 @@ def searches(
     return 0
 
 
-def shown_status(row: SearchRow, queue: QueueState) -> Any:
+def shown_status(row: SearchRow, queue: QueueState) -> Text:
     """`queued, 3rd of 5, no worker is running`"""
     words = queue_words(row, queue)
-    return f"{row.status}, {words}" if words else styled(row.status)
+    return text(f"{row.status}, {words}") if words else styled(row.status)
 
 
 def source(
     digest: Annotated[
-        str, typer.Argument(help="A source's digest, or 8 or more of its first digits.")
+        str,
+        typer.Argument(
+            metavar="DIGEST", help="The digest of a source, or at least its first 8 digits."
+        ),
     ],
     output: Output = None,
     as_json: AsJson = False,
 ) -> int:
-    """A candidate's CUDA source by its digest."""
+    """Print the CUDA source of a candidate, by its digest (SHA-256).
+
+    `greenfast search` prints the digest of the best candidate, and pages show it for each trial.
+    """
     with opened_services() as services:
-        found = services.store.source(digest)
+        stored = services.store.source(digest)
     if output is not None:
-        write_text(output, found.text)
+        write_output(output, stored.text)
         say(f"written to {output}")
     if as_json:
         print_json(
             {
-                "digest": found.digest,
-                "kernel": found.kernel,
-                "template": found.template,
-                "text": found.text,
+                "digest": stored.digest,
+                "kernel": stored.kernel,
+                "template": stored.template,
+                "text": stored.text,
             }
         )
     elif output is None:
-        sys.stdout.write(visible(found.text) if sys.stdout.isatty() else found.text)
+        sys.stdout.write(visible(stored.text) if sys.stdout.isatty() else stored.text)
     return 0
 
 
@@ -163,39 +189,30 @@ def bundle_command(
     search: SearchId,
     output: Output = None,
     trial: Annotated[
-        int | None, typer.Option("--trial", min=0, help="Not the best, this one.")
+        int | None,
+        typer.Option("--trial", metavar="N", min=0, help="Bundle trial N instead of the best one."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """The best candidate as a zip file: source, launch, reference, examples that run, evidence."""
+    """Save the best candidate of a search as a zip file that runs without greenfast.
+
+    It contains the CUDA source, its launch sizes, a reference, host programs in Python and C++, and
+    the evidence. The same search always gives the same bytes.
+    """
     with opened_services() as services:
-        made = bundle(services, search, trial)
-    path = output or Path(made.file_name)
-    write_text(path, made.content)
+        packed = bundle(services, search, trial)
+    path = output or Path(packed.file_name)
+    write_output(path, packed.content)
     say(f"written to {path}")
     if as_json:
         print_json(
             {
                 "id": search,
                 "path": str(path),
-                "bytes": len(made.content),
-                "sha256": made.sha256,
-                "files": list(made.names),
-                "source_digest": made.source_digest,
+                "bytes": len(packed.content),
+                "sha256": packed.sha256,
+                "files": list(packed.names),
+                "source_digest": packed.source_digest,
             }
         )
     return 0
-
-
-def _control(wanted: str):
-    def command(search: SearchId, as_json: AsJson = False) -> int:
-        with opened_services() as services:
-            services.store.request_control(search, wanted)
-            detail = search_detail(services.store, search)
-        coming = f", {detail.wanted} asked for" if detail.wanted else ""
-        say(f"{search} is {detail.status}{coming}")
-        if as_json:
-            print_json(detail.model_dump())
-        return 0
-
-    return command

@@ -1,14 +1,12 @@
-"""The `greenfast` command: what it is made of, and how it ends.
+"""The `greenfast` command: how it starts, and how it ends.
 
-Exit codes: 0 accepted, green, done; 1 rejected; 2 the caller's or an author's mistake; 3 our fault; 130 Ctrl-C.
+Exit codes: 0 success; 1 the candidate is rejected, or findings; 2 a mistake of the caller or of a
+kernel's author; 3 a fault of greenfast or of the machine; 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
-import gc
-
-gc.disable()  # until all is imported, which leaves no garbage: looking for it takes a fifth of a command's start
-
+import io
 import os
 import sys
 import threading
@@ -19,29 +17,26 @@ from typing import Annotated
 import typer
 
 from greenfast import __version__
-from greenfast.app.cli.champions import add_champion_commands
-from greenfast.app.cli.check import add_check_commands
-from greenfast.app.cli.doctor import add_doctor_commands
-from greenfast.app.cli.lists import add_list_commands
-from greenfast.app.cli.output import print_error, say
-from greenfast.app.cli.probe import add_probe_commands
-from greenfast.app.cli.profile import add_profile_commands
-from greenfast.app.cli.record import add_record_commands
-from greenfast.app.cli.search import add_search_commands
-from greenfast.app.cli.service import add_service_commands
-from greenfast.app.cli.toolkit import add_toolkit_commands
-from greenfast.app.cli.trial import add_trial_commands
-from greenfast.app.cli.verify import add_verify_commands
-from greenfast.app.service.worker import PREPARING
-from greenfast.app.settings import Settings
+from greenfast.app.cli.commands import CommandGroup
+from greenfast.app.cli.output import print_error
+from greenfast.app.views.terminal import say
 from greenfast.search.errors import Fault, GreenfastError, UsageError
 
-gc.freeze()  # and it stays to the end: looking through it once more on the way out is a quarter of a short command
-gc.enable()
-
 EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
-# Not a candidate's nor greenfast's doing: the machine is not as it has to be, and the sentence says what to do.
-MENDED_BY_THE_CALLER = (
+HELP = """Search for the fastest CUDA kernel that is also correct.
+
+A kernel is an operation to compute, such as attention. Its templates are CUDA sources with
+parameters; a candidate is a template with a value for each. greenfast compiles every candidate,
+compares it with a float64 reference, checks it for races, times it, and keeps the evidence.
+
+New here? Start with these three:
+
+\b
+  greenfast doctor                          check this machine
+  greenfast search attention --trials 20    search, in this terminal
+  greenfast serve                           read the result in a browser"""
+# Nobody's bug: the machine lacks something, and the sentence tells what to do about it.
+MACHINE_FAULTS = (
     "host_compiler_missing",
     "toolchain_missing",
     "toolchain_mixed",
@@ -50,42 +45,33 @@ MENDED_BY_THE_CALLER = (
     "database_locked",
     "database_readonly",
 )
-# Typer carries its own copy of Click, or uses the installed one: the class is reached through what Typer exports.
-COMMAND_LINE_ERROR = next(
-    one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
+# Typer carries its own copy of Click, or uses the installed one: reach the class through Typer.
+COMMAND_LINE_ERROR: type[Exception] = next(
+    kind
+    for kind in typer.BadParameter.__mro__
+    if kind.__name__ == "ClickException" and issubclass(kind, Exception)
 )
 
 
 def make_app() -> typer.Typer:
-    made = typer.Typer(
+    """The whole command line."""
+    application = typer.Typer(
         name="greenfast",
+        cls=CommandGroup,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        help="Search for the fastest CUDA kernel that is also correct.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=HELP,
+        epilog="`greenfast COMMAND --help` describes a command and its options.",
     )
-    made.callback()(_global_options)
-    for add in (
-        add_record_commands,
-        add_trial_commands,
-        add_check_commands,
-        add_search_commands,
-        add_service_commands,
-        add_list_commands,
-        add_verify_commands,
-        add_profile_commands,
-        add_probe_commands,
-        add_doctor_commands,
-        add_toolkit_commands,
-        add_champion_commands,
-    ):
-        add(made)
-    return made
+    application.callback()(_global_options)
+    return application
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(f"greenfast {__version__}")
         raise typer.Exit
 
@@ -102,25 +88,17 @@ def _global_options(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; every way in which it can end is an exit code and at most one sentence."""
+    """Run one command. Returns its exit code; an error is a single sentence on stderr."""
     as_json = "--json" in arguments
     try:
         return int(
             make_app()(args=list(arguments), prog_name="greenfast", standalone_mode=False) or 0
         )
     except COMMAND_LINE_ERROR as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)
-            return EXIT_USAGE
-        mend = f"see `{error.ctx.command_path} --help`" if getattr(error, "ctx", None) else ""
-        print_error(
-            UsageError(error.format_message().rstrip("."), code="bad_command_line", mend=mend),
-            as_json,
-        )
-        return EXIT_USAGE
+        return _bad_command_line(error, as_json)
     except Fault as fault:
         print_error(fault, as_json)
-        return EXIT_USAGE if fault.code in MENDED_BY_THE_CALLER else EXIT_FAULT
+        return EXIT_USAGE if fault.code in MACHINE_FAULTS else EXIT_FAULT
     except GreenfastError as error:
         print_error(error, as_json)
         return EXIT_USAGE
@@ -128,13 +106,29 @@ def run(arguments: Sequence[str]) -> int:
         say("greenfast: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has enough
+        # The reader of our output has enough, as in `greenfast templates | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
-        return _our_bug(error, as_json)
+        return _own_bug(error, as_json)
 
 
-def _our_bug(error: Exception, as_json: bool) -> int:
+def _bad_command_line(error: Exception, as_json: bool) -> int:
+    sentence = str(getattr(error, "message", error))
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(sentence, file=sys.stderr)
+        return EXIT_USAGE
+    context = getattr(error, "ctx", None)
+    if callable(shown := getattr(error, "format_message", None)):
+        sentence = str(shown())
+    mend = f"see `{context.command_path} --help`" if context else ""
+    print_error(UsageError(sentence.rstrip("."), code="bad_command_line", mend=mend), as_json)
+    return EXIT_USAGE
+
+
+def _own_bug(error: Exception, as_json: bool) -> int:
+    from greenfast.app.settings import Settings
+
     if Settings.from_environment().debug:
         traceback.print_exc()
     print_error(
@@ -148,14 +142,23 @@ def _our_bug(error: Exception, as_json: bool) -> int:
     return EXIT_FAULT
 
 
+def _is_building() -> bool:
+    """Whether a worker that was told to stop is still building the emulator."""
+    worker = sys.modules.get("greenfast.app.service.worker")
+    return worker is not None and any(
+        thread.name == worker.PREPARING for thread in threading.enumerate()
+    )
+
+
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
-    if any(one.name == PREPARING for one in threading.enumerate()):
+    if _is_building():  # the build is not waited for
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(code)  # told to stop while building: the build is not waited for
+        os._exit(code)
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""What the commands print: data on stdout, everything else on stderr, and nothing that a terminal would obey."""
+"""Printing: data on stdout, everything else on stderr, and no terminal control characters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WIDTH_WITHOUT_TERMINAL = 140
 
 
 class _Console(Console):
-    """rich's own ends the process with 1 when its reader is gone, as in `greenfast templates | head`."""
+    """rich's own exits with 1 when its reader is gone, as in `greenfast templates | head`."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console without markup: names and logs are shown as they are."""
+    """A console without markup, so that names and logs are printed as they are."""
     width = None if _is_terminal(stderr) else WIDTH_WITHOUT_TERMINAL
     return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
@@ -41,32 +41,33 @@ def print_json(value: Any) -> None:
 
 
 def print_error(error: GreenfastError, as_json: bool) -> None:
-    """The sentence on stderr, and with --json the error as the one value on stdout."""
+    """The sentence on stderr, and with --json the error as the only value on stdout."""
     say(f"greenfast: {error}")
     if as_json:
         print_json({"error": {"code": error.code, "message": error.message, "mend": error.mend}})
 
 
 def text(value: object, style: str = "") -> Text:
-    """A table cell or panel text: no markup, nothing that a terminal would obey."""
+    """A table cell or panel text without markup and terminal control characters."""
     if isinstance(value, bool):
         value = "yes" if value else "no"
     return Text("-" if value is None else visible(value), style=style)
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> Table:
-    made = Table(
+    """A table without lines; cells are texts, or values that `text` shows."""
+    result = Table(
         title=text(title) if title else None,
         title_justify="left",
         header_style="bold",
         box=None,
         pad_edge=False,
     )
-    for one in titles:
-        made.add_column(text(one), overflow="fold")
+    for heading in titles:
+        result.add_column(text(heading), overflow="fold")
     for row in rows:
-        made.add_row(*(one if isinstance(one, Text) else text(one) for one in row))
-    return made
+        result.add_row(*(cell if isinstance(cell, Text) else text(cell) for cell in row))
+    return result
 
 
 VERDICT_STYLES = {
@@ -87,6 +88,7 @@ VERDICT_STYLES = {
 
 
 def styled(word: object) -> Text:
+    """A verdict, outcome or status in its colour."""
     return text(word, VERDICT_STYLES.get(str(word), ""))
 
 
@@ -94,12 +96,12 @@ def microseconds(value: float | None, kind: object = None, mode: str | None = No
     """3.20 us (measured, hot)."""
     if value is None:
         return "-"
-    said = ", ".join(str(one) for one in (kind, mode) if one)
-    return f"{value:.2f} us" + (f" ({said})" if said else "")
+    qualifier = ", ".join(str(word) for word in (kind, mode) if word)
+    return f"{value:.2f} us" + (f" ({qualifier})" if qualifier else "")
 
 
 def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
-    """A ratio to the baseline; of times that only order what lies further apart than `band`, whether it does."""
+    """A ratio to the baseline. Other than measured times are told apart beyond a factor `band`."""
     if ratio is None:
         return "-"
     told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band

@@ -1,4 +1,4 @@
-"""`greenfast probe`: at which stage a candidate goes wrong, and where in it."""
+"""`greenfast probe`: the stage at which a candidate goes wrong, and where in it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
+from greenfast.app.cli.options import (
+    AsJson,
+    Kernel,
+    ParameterValues,
+    Preset,
+    Seed,
+    Target,
+    Template,
+    Workloads,
+)
 from greenfast.app.cli.output import console, print_json, styled, table
-from greenfast.app.cli.trial import AsJson, Kernel, Seed, Target, Workloads
 from greenfast.app.cli.trial_run import TrialRequest, requested_candidate
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
@@ -17,70 +26,78 @@ from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import NO_BASELINE, SearchRequest
 from greenfast.search.text import visible
 
-EXIT_RIGHT, EXIT_WRONG = 0, 1
-
-
-def add_probe_commands(app: typer.Typer) -> None:
-    app.command("probe")(probe)
+EXIT_CORRECT, EXIT_WRONG = 0, 1
 
 
 def probe(
     kernel: Kernel,
-    template: Annotated[str, typer.Option("--template", help="Template to render.")],
-    preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")
-    ] = None,
+    template: Template,
+    preset: Preset = None,
+    settings: ParameterValues = None,
     case: Annotated[
         list[str] | None,
-        typer.Option("--case", help="A check by name, all its seeds; may be repeated."),
+        typer.Option(
+            "--case",
+            metavar="CHECK",
+            help="Run this check only, on all its seeds; may be repeated. [default: all checks]",
+        ),
     ] = None,
     workload: Workloads = None,
     target: Target = None,
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show each stage of a candidate beside its reference. Exits 0 when all are right, 1 when one is wrong."""
+    """Compare each stage of a candidate with a reference of that stage.
+
+    A stage is an intermediate result, such as the scores before the softmax. The first wrong stage
+    shows where a kernel with wrong outputs goes wrong. docs/probes.md tells how to add stages to a
+    kernel.
+
+    Exit codes: 0 all stages are correct, 1 one is wrong.
+    """
     services = Services(Settings.from_environment())
     try:
         request = TrialRequest(
             kernel, template, preset, tuple(settings or ()), tuple(workload or ()), target, seed
         )
-        what, on, reports = probe_requested(services, request, tuple(case or ()))
+        subject, where, reports = probe_requested(services, request, tuple(case or ()))
     finally:
         services.close()
-    found = first_wrong(reports)
+    first = first_wrong(reports)
     if as_json:
         print_json(
             {
-                "what": what,
-                "target": on,
-                "first_wrong": found.probe if found else None,
+                "what": subject,
+                "target": where,
+                "first_wrong": first.probe if first else None,
                 "stages": [asdict(report) for report in reports],
             }
         )
     else:
-        show_reports(f"{what} on {on}", reports)
-    return EXIT_WRONG if found else EXIT_RIGHT
+        show_reports(f"{subject} on {where}", reports)
+    return EXIT_WRONG if first else EXIT_CORRECT
 
 
 def probe_requested(
     services: Services, request: TrialRequest, cases: tuple[str, ...]
 ) -> tuple[str, str, tuple[ProbeReport, ...]]:
-    """What was probed, where, and each stage; UsageError for a kernel that has no probes."""
-    spec = services.catalogue.kernel(request.kernel)
-    made = spec.template(request.template)
-    if not spec.probes:
+    """(candidate, target, a report for each stage).
+
+    UsageError `no_probes` for a kernel without stages, `cannot_probe` on a recording.
+    """
+    kernel = services.catalogue.kernel(request.kernel)
+    template = kernel.template(request.template)
+    if not kernel.probes:
         raise UsageError(
-            f"kernel {spec.name} has no probes",
+            f"kernel {kernel.name} has no probes",
             code="no_probes",
-            mend="docs/probes.md says how to add them",
+            mend="docs/probes.md tells how to add them",
         )
     plan = services.plan(
         SearchRequest(
-            kernel=spec.name,
+            kernel=kernel.name,
             workloads=request.workloads or None,
-            templates=(made.name,),
+            templates=(template.name,),
             target=request.target,
             trials=1,
             seed=request.seed or 0,
@@ -94,43 +111,37 @@ def probe_requested(
             mend="--target emulator:h200",
         )
     context = services.context(plan)
-    candidate = requested_candidate(context, made, request)
-    name = (
-        made.name
-        + (f":{request.preset}" if request.preset else "")
-        + "".join(f" {setting}" for setting in request.settings)
-    )
-    return f"{spec.name} {name}", plan.target, probe_candidate(context, candidate, cases)
+    candidate = requested_candidate(context, template, request)
+    preset = f":{request.preset}" if request.preset else ""
+    settings = "".join(f" {setting}" for setting in request.settings)
+    subject = f"{kernel.name} {template.name}{preset}{settings}"
+    return subject, plan.target, probe_candidate(context, candidate, cases)
 
 
 def show_reports(title: str, reports: tuple[ProbeReport, ...]) -> None:
-    """A line a stage; then where it begins, and where to look."""
+    """Print a line a stage, then the first wrong one with its worst elements and suspects."""
     rows = [(report.probe, styled(report.outcome), report.sentence) for report in reports]
     console().print(table(("stage", "outcome", ""), rows, title=title))
-    found = first_wrong(reports)
+    first = first_wrong(reports)
     print()
-    if found is None:
-        missing = [report.probe for report in reports if report.outcome == "missing"]
-        print(
-            visible(
-                "every stage is right"
-                + (f" (not looked at: {', '.join(missing)})" if missing else "")
-            )
-        )
+    if first is None:
+        missing = ", ".join(report.probe for report in reports if report.outcome == "missing")
+        left_out = f" (not probed in this template: {missing})" if missing else ""
+        print(visible(f"every stage is correct{left_out}"))
         return
-    print(visible(f"first wrong stage: {found.probe}: {found.sentence}"))
-    for case in found.cases:
+    print(visible(f"first wrong stage: {first.probe}: {first.sentence}"))
+    for case in first.cases:
         if case.wrong:
             print(visible(_worst(case)))
-    if found.outcome == "wrong":
-        print(visible(f"bound: {found.bound}"))
-    if found.suspect:
-        print(visible(f"look at: {found.suspect}"))
+    if first.outcome == "wrong":
+        print(visible(f"bound: {first.bound}"))
+    if first.suspect:
+        print(visible(f"look at: {first.suspect}"))
 
 
-def _worst(one: ProbedCase) -> str:
-    bound = f" within {one.worst_bound}" if one.worst_bound else ""
+def _worst(case: ProbedCase) -> str:
+    bound = f" within {case.worst_bound}" if case.worst_bound else ""
     return (
-        f"  {one.case} ({one.shape}, seed {one.seed}, {one.order} order): {one.where}; worst at "
-        f"{list(one.worst_index)}: {one.worst_value}, expected {one.worst_expected}{bound}"
+        f"  {case.case} ({case.shape}, seed {case.seed}, {case.order} order): {case.where}; worst "
+        f"at {list(case.worst_index)}: {case.worst_value}, expected {case.worst_expected}{bound}"
     )

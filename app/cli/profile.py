@@ -1,4 +1,4 @@
-"""`greenfast profile`: Nsight Compute's counters of a trial, or compute-sanitizer's opinion of it."""
+"""`greenfast profile`: a trial under Nsight Compute or compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import typer
 from greenfast.app.bundle import profile_driver
 from greenfast.app.bundle.download import bundle, workload_description
 from greenfast.app.bundle.opened import open_bundle
-from greenfast.app.cli.lists import opened_services
+from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.cli.trial import AsJson
+from greenfast.app.cli.services import opened_services
 from greenfast.app.wiring import Services
 from greenfast.search.diagnose.profile import (
     KernelProfile,
@@ -31,6 +31,7 @@ from greenfast.search.diagnose.profile import (
 )
 from greenfast.search.errors import UsageError
 from greenfast.search.targets import check_target_name
+from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.text import visible
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
@@ -43,29 +44,48 @@ class Sanitizer(StrEnum):
     INITCHECK = "initcheck"
 
 
-def add_profile_commands(app: typer.Typer) -> None:
-    app.command("profile")(profile)
+TrialArgument = Annotated[
+    int | None,
+    typer.Argument(metavar="TRIAL", help="The number of a trial. [default: the best]"),
+]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="Take the best trial; the same as no TRIAL.")
+]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="One of the search's workloads. [default: the first; with --sanitizer the "
+        "kernel's smallest]",
+    ),
+]
+TargetOption = Annotated[str, typer.Option("--target", metavar="TARGET", help="The GPU to use.")]
+SanitizerOption = Annotated[
+    Sanitizer | None,
+    typer.Option("--sanitizer", help="Run this tool of compute-sanitizer instead of counting."),
+]
 
 
 def profile(
-    search: Annotated[str, typer.Argument(metavar="SEARCH_ID")],
-    trial: Annotated[
-        int | None, typer.Argument(metavar="TRIAL", help="Its number; without one: the best.")
-    ] = None,
-    best: Annotated[bool, typer.Option("--best", help="The best trial, as without TRIAL.")] = False,
-    workload: Annotated[
-        str | None, typer.Option("--workload", help="One of the search's; the first one.")
-    ] = None,
-    target: Annotated[str, typer.Option("--target", help="The GPU to use.")] = "cuda:0",
-    sanitizer: Annotated[
-        Sanitizer | None, typer.Option("--sanitizer", help="Look for defects instead of counting.")
-    ] = None,
+    search: SearchId,
+    trial: TrialArgument = None,
+    best: BestOption = False,
+    workload: WorkloadOption = None,
+    target: TargetOption = "cuda:0",
+    sanitizer: SanitizerOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Counters of one right trial under Nsight Compute, on request. With --sanitizer exits 1 on findings."""
+    """Run a correct trial under Nsight Compute and print its hardware counters.
+
+    With --sanitizer, run it under compute-sanitizer instead and print the defects that it reports.
+    Both need a GPU and the CUDA toolkit.
+
+    Exit codes: 0 done, 1 compute-sanitizer reports defects.
+    """
     if best and trial is not None:
         raise UsageError(
-            "--best and a trial's number were given",
+            "both --best and the number of a trial are given",
             code="bad_command_line",
             mend="name one of them",
         )
@@ -86,19 +106,21 @@ def profile(
         )
         log = Path(folder) / "tool.log"
         if sanitizer is None:
-            entries = [one["entry"] for one in launch["launches"]]
+            entries = [description["entry"] for description in launch["launches"]]
             command = ncu_command(sys.executable, _driver(), Path(folder), log, entries, name)
         else:
             command = sanitizer_command(
                 sanitizer.value, sys.executable, _driver(), Path(folder), log, name
             )
-        last = run_tool(command, services.target(target))
-        text = log.read_text("utf-8", "replace") if log.is_file() else last
+        gpu = services.target(target)
+        assert isinstance(gpu, CudaTarget)
+        printed = run_tool(command, gpu)
+        text = log.read_text("utf-8", "replace") if log.is_file() else printed
         source = (Path(folder) / "kernel.cu").read_text("utf-8").splitlines()
     if sanitizer is None:
-        show_profiles(parse_ncu(text or last), search, name, as_json)
+        show_profiles(parse_ncu(text or printed), search, name, as_json)
         return EXIT_CLEAN
-    findings = parse_sanitizer(text or last)
+    findings = parse_sanitizer(text or printed)
     show_findings(findings, sanitizer.value, source, as_json)
     return EXIT_FINDINGS if findings else EXIT_CLEAN
 
@@ -108,53 +130,61 @@ def _driver() -> Path:
 
 
 def unpacked(services: Services, search: str, trial: int | None, folder: Path) -> dict[str, Any]:
-    """The trial's bundle in `folder`; what its launch.json says."""
+    """Unpack the trial's bundle into `folder`; returns the content of its launch.json."""
     packed = folder / "bundle.zip"
     packed.write_bytes(bundle(services, search, trial).content)
     opened = open_bundle(packed)
     for name, data in opened.files.items():
         (folder / name).write_bytes(data)
-    return json.loads(json.dumps(opened.launch))
+    launch: dict[str, Any] = json.loads(json.dumps(opened.launch))
+    return launch
 
 
 def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> str:
-    """The kernel's smallest workload that runs the same cubin, put into the launch.json of `folder`: under
-    compute-sanitizer every access costs a hundred times as much."""
+    """Put the kernel's smallest workload that runs the same cubin into launch.json of `folder`.
+
+    Under compute-sanitizer an access takes a hundred times as long. Returns the workload's name.
+    """
     kernel = services.catalogue.kernel(launch["kernel"])
     compiled = kernel.workload(launch["workloads"][0]["name"]).compile_time(kernel)
-    found = [
+    descriptions = [
         workload_description(
             kernel, kernel.template(launch["template"]), workload, launch["parameters"]
         )
         for workload in kernel.workloads
         if workload.compile_time(kernel) == compiled
     ]
-    smallest = min(found, key=lambda one: one["flop"])
+    smallest = min(descriptions, key=lambda description: float(description["flop"]))
     (folder / "launch.json").write_text(json.dumps({**launch, "workloads": [smallest]}))
-    return smallest["name"]
+    return str(smallest["name"])
 
 
-def _workload(launch: dict[str, Any], wanted: str | None) -> str:
-    names = [workload["name"] for workload in launch["workloads"]]
-    if wanted is not None and wanted not in names:
+def _workload(launch: dict[str, Any], requested: str | None) -> str:
+    names = [str(workload["name"]) for workload in launch["workloads"]]
+    if requested is not None and requested not in names:
         raise UsageError(
-            f"the search has no workload {wanted!r}",
+            f"the search has no workload {requested!r}",
             code="unknown_workload",
             mend="known: " + ", ".join(names),
         )
-    return wanted or names[0]
+    return requested or names[0]
 
 
 def show_profiles(
     profiles: tuple[KernelProfile, ...], search: str, workload: str, as_json: bool
 ) -> None:
+    """Print a table of counters for each launch."""
     if as_json:
         print_json(
-            {"search": search, "workload": workload, "launches": [asdict(one) for one in profiles]}
+            {
+                "search": search,
+                "workload": workload,
+                "launches": [asdict(counters) for counters in profiles],
+            }
         )
         return
-    for one in profiles:
-        values = asdict(one)
+    for counters in profiles:
+        values = asdict(counters)
         rows = [
             (
                 name.replace("_percent", ", %").replace("_us", ", us").replace("_", " "),
@@ -165,14 +195,14 @@ def show_profiles(
         ]
         rows += [
             (f"stalled: {reason.replace('_', ' ')}", f"{cycles:.2f} cycles an instruction")
-            for reason, cycles in one.stalls
+            for reason, cycles in counters.stalls
         ]
         console().print(
-            table(("", ""), rows, title=f"{one.entry} on {workload}, under Nsight Compute")
+            table(("", ""), rows, title=f"{counters.entry} on {workload}, under Nsight Compute")
         )
     print(
-        "\nThe duration is the profiler's, of one replayed launch; a trial's time is measured in blocks, against its "
-        "baseline."
+        "\nThe duration is the profiler's, for one replayed launch. A trial's time is measured "
+        "differently: in blocks that alternate with its baseline."
     )
 
 
@@ -183,6 +213,7 @@ def _figure(value: float | None) -> str:
 def show_findings(
     findings: tuple[SanitizerFinding, ...], tool: str, source: list[str], as_json: bool
 ) -> None:
+    """Print each finding with its lines of kernel.cu."""
     if as_json:
         print_json(
             {
@@ -192,9 +223,10 @@ def show_findings(
             }
         )
         return
-    for number, one in enumerate(findings, 1):
-        print(visible(f"{number}. {one.kind}: {one.sentence}"))
-        for line in dict.fromkeys((one.source_line, one.other_source_line)):
+    for number, finding in enumerate(findings, 1):
+        print(visible(f"{number}. {finding.kind}: {finding.sentence}"))
+        for line in dict.fromkeys((finding.source_line, finding.other_source_line)):
             if line is not None and 0 < line <= len(source):
                 print(visible(f"   kernel.cu:{line} | {source[line - 1]}"))
-    print(f"{tool}: {len(findings)} findings" if findings else f"{tool}: nothing found")
+    plural = "" if len(findings) == 1 else "s"
+    print(f"{tool}: {len(findings)} finding{plural}" if findings else f"{tool}: no findings")

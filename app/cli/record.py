@@ -1,86 +1,109 @@
-"""`greenfast record`: sweep a sub-lattice on a GPU and keep it as a file that `replay:NAME` answers from."""
+"""`greenfast record`: measure a space on a GPU and keep it as a file for `replay:NAME`."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.output import console, duration, microseconds, print_json, say, table
-from greenfast.app.cli.trial import AsJson, Kernel, Seed, Workloads
+from greenfast.app.cli.options import AsJson, Kernel, Seed, Workloads
+from greenfast.app.cli.output import duration, print_json
 from greenfast.app.settings import Settings
+from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services, own_version
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import default_workloads, shared_compile_time, target_device
 from greenfast.search.loop.sweep import Progress, Sweep, Sweeping, SweepOrder
 from greenfast.search.loop.sweep_journal import finish as write_journal
-from greenfast.search.recordings.contents import checks_digest
 from greenfast.search.recordings.file import SUFFIX
 from greenfast.search.recordings.lattice import lattice_of, lattice_points
-from greenfast.search.recordings.rules import time_us
-from greenfast.search.recordings.shelf import NAME, find_recording
+from greenfast.search.recordings.shelf import NAME
 from greenfast.search.space.space import Space
-from greenfast.search.verdict import Reason
 
 EXIT_DONE, EXIT_INCOMPLETE = 0, 1
-FASTEST = 5
 LOOK_S = 2.0  # between two lines of progress
+MOST_FAULTS = 5  # printed
 
 
-def add_record_commands(app: typer.Typer) -> None:
-    app.command("record")(record)
-    app.command("recording")(recording)
+TemplateOption = Annotated[
+    str, typer.Option("--template", metavar="NAME", help="The template to measure.")
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FILE", help=f"The file to write: NAME{SUFFIX}.")
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", metavar="TARGET", help="The GPU to measure on.")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE,...",
+        help="The values of a parameter, or NAME=all; may be repeated. Other parameters keep "
+        "one value.",
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Take the values of the other parameters from a preset instead of the defaults.",
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="TEMPLATE:PRESET",
+        help="The candidate that each one alternates with. [default: the kernel's own]",
+    ),
+]
+CheckSeedsOption = Annotated[
+    int, typer.Option("--check-seeds", metavar="N", min=1, help="At most N seeds a check.")
+]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds", metavar="S", help="Stop after S seconds; the same command continues."
+    ),
+]
+FinishOption = Annotated[
+    bool,
+    typer.Option("--finish", help="Write the file from an incomplete sweep, and stop."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count the candidates, and stop.")]
 
 
 def record(
     kernel: Kernel,
-    template: Annotated[str, typer.Option("--template", help="Template whose space is swept.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help=f"File to write: NAME{SUFFIX}.")],
+    template: TemplateOption,
+    out: OutOption,
     workload: Workloads = None,
-    target: Annotated[str, typer.Option("--target", help="A GPU.")] = "cuda:0",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE,...",
-            help="A parameter's values, or NAME=all; others by default.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="Others as in this preset.")
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="template:preset, timed in turns.")
-    ] = None,
-    check_seeds: Annotated[
-        int, typer.Option("--check-seeds", min=1, help="Seeds of each check, at most.")
-    ] = 1,
+    target: TargetOption = "cuda:0",
+    settings: SettingsOption = None,
+    preset: PresetOption = None,
+    baseline: BaselineOption = None,
+    check_seeds: CheckSeedsOption = 1,
     seed: Seed = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Then stop; run it again to go on.")
-    ] = None,
-    finish: Annotated[
-        bool, typer.Option("--finish", help="Write what an unfinished sweep left.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the candidates and stop.")
-    ] = False,
+    seconds: SecondsOption = None,
+    finish: FinishOption = False,
+    dry_run: DryRunOption = False,
     as_json: AsJson = False,
 ) -> int:
-    """Sweep every valid point of the chosen values on a GPU. Ctrl-C keeps what is measured; the same command goes on.
+    """Measure every valid combination of parameter values on a GPU and keep all results as a file.
 
-    Exits 0 when the recording is complete, 1 when candidates are missing.
+    `replay:NAME` then answers from that file on machines without a GPU. Ctrl-C keeps the results
+    so far; the same command continues.
+
+    Exit codes: 0 the recording is complete, 1 candidates are missing.
     """
     name = recording_name(out)
     if finish:
-        recording = write_journal(out)
-        return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
+        return _finish(out, as_json)
     services = Services(Settings.from_environment())
     try:
         order = _order(
@@ -105,125 +128,27 @@ def record(
             own_version(),
         )
         say(
-            f"{sweep.total} candidates of {kernel} {template}, the baseline {order.baseline} among them"
+            f"{sweep.total} candidates of {kernel} {template}, including the baseline "
+            f"{order.baseline}"
         )
         try:
             left = sweep.run(out, 2 * usable_cores(), seconds, ProgressLines())
         except KeyboardInterrupt:
-            say("stopped; the same command goes on where this one ended")
+            say("stopped; the same command continues where this one ended")
             raise
     finally:
         services.close()
     return _ended(left, out, as_json)
 
 
-def recording(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of replay:NAME; see `greenfast targets`.")
-    ],
-    as_json: AsJson = False,
-) -> int:
-    """What a recording holds: its space, where and how it was made, what came out, and its fastest candidates."""
-    found = find_recording(name.removeprefix("replay:"))
-    heading = found.heading
-    kernel = Services(Settings.from_environment()).catalogue.kernel(heading.kernel)
-    checks = (
-        "as they are today"
-        if checks_digest(kernel) == heading.checks_digest
-        else "others than today's"
-    )
-    fastest = sorted(
-        (row for row in found.rows if row.times and row.reason != Reason.IMPLAUSIBLE),
-        key=lambda row: geometric_mean([time_us(each) for each in row.times]),
-    )[:FASTEST]
-    said = Counter(
-        f"{row.stage}: {row.reason}" if row.stage else "faster" for row in found.rows[1:]
-    )
-    if as_json:
-        print_json(
-            {
-                "name": heading.name,
-                "kernel": heading.kernel,
-                "template": heading.template,
-                "workloads": list(found.workload_names()),
-                "baseline": heading.baseline,
-                "space": {key: list(values) for key, values in heading.lattice},
-                "candidates": heading.candidates,
-                "timed": heading.timed,
-                "complete": heading.complete,
-                "verdicts": dict(said),
-                "device": heading.device.title,
-                "environment": dict(heading.environment),
-                "protocol": asdict(heading.protocol),
-                "checks": checks,
-                "recorded_at": heading.recorded_at,
-                "sha256": found.sha256,
-                "fastest": [
-                    {
-                        "parameters": dict(found.parameters(one)),
-                        "time_us": [time_us(each) for each in one.times],
-                        "time_kind": "replayed",
-                    }
-                    for one in fastest
-                ],
-            }
-        )
-        return EXIT_DONE
-    out = console()
-    out.print(
-        table(
-            ("", ""),
-            [
-                (
-                    "candidates",
-                    f"{heading.candidates}, {heading.timed} timed"
-                    + ("" if heading.complete else "; incomplete"),
-                ),
-                (
-                    "of",
-                    f"{heading.kernel} {heading.template} on {', '.join(found.workload_names())}",
-                ),
-                ("baseline", heading.baseline),
-                ("checks", checks),
-                ("verdicts", ", ".join(f"{count} {what}" for what, count in said.most_common())),
-                ("recorded", f"{heading.recorded_at} on {heading.device.title}"),
-                ("sha256", found.sha256),
-            ],
-        )
-    )
-    out.print(
-        table(
-            ("space", "values"),
-            [(key, ", ".join(map(str, values))) for key, values in heading.lattice],
-        )
-    )
-    out.print(table(("environment", ""), [*heading.environment, *asdict(heading.protocol).items()]))
-    fixed = {key for key, values in heading.lattice if len(values) == 1}
-    out.print(
-        table(
-            ("fastest", "parameters"),
-            [
-                (
-                    ", ".join(microseconds(time_us(each), "replayed") for each in one.times),
-                    " ".join(
-                        f"{key}={value}" for key, value in found.parameters(one) if key not in fixed
-                    ),
-                )
-                for one in fastest
-            ],
-        )
-    )
-    return EXIT_DONE
-
-
 def recording_name(out: Path) -> str:
-    """NAME of replay:NAME; UsageError for a file name that could not be found again."""
+    """NAME of replay:NAME; UsageError for a file name that no target could name."""
     name = out.name.removesuffix(SUFFIX)
     if not out.name.endswith(SUFFIX) or not NAME.match(name):
         raise UsageError(
             f"a recording's file is called NAME{SUFFIX}, not {out.name!r}",
             code="bad_output",
-            mend="NAME is of small letters, digits, '-', '_' and '.'",
+            mend="NAME consists of lowercase letters, digits, '-', '_' and '.'",
         )
     if not out.parent.is_dir():
         raise UsageError(
@@ -247,16 +172,16 @@ def _order(
     seed: int,
 ) -> SweepOrder:
     kernel = services.catalogue.kernel(kernel_name)
-    chosen = tuple(kernel.workload(workload) for workload in workloads or default_workloads(kernel))
-    shared_compile_time(kernel, list(chosen))
+    swept = tuple(kernel.workload(name) for name in workloads or default_workloads(kernel))
+    shared_compile_time(kernel, list(swept))
     template = kernel.template(template_name)
-    for one in chosen:
-        template.check_supports(one)
+    for workload in swept:
+        template.check_supports(workload)
     start = dict(template.preset(preset).parameters) if preset else None
     return SweepOrder(
         name,
         kernel,
-        chosen,
+        swept,
         template.name,
         lattice_of(template, settings, start),
         baseline or kernel.baseline,
@@ -266,12 +191,14 @@ def _order(
 
 
 def _count(order: SweepOrder, target: str, as_json: bool) -> int:
-    """How many candidates a sweep has: needs no GPU when the target is an emulated one."""
+    """Print how many candidates a sweep has; needs no GPU when the target is an emulator."""
     compiled = order.workloads[0].compile_time(order.kernel)
     space = Space(order.kernel.template(order.template), compiled, target_device(target))
-    found = len(lattice_points(space, order.lattice))
-    text = f"{found} candidates of {order.kernel.name} {order.template}"
-    print_json({"candidates": found}) if as_json else print(text)
+    candidates = len(lattice_points(space, order.lattice))
+    if as_json:
+        print_json({"candidates": candidates})
+    else:
+        print(f"{candidates} candidates of {order.kernel.name} {order.template}")
     return EXIT_DONE
 
 
@@ -288,35 +215,42 @@ class ProgressLines:
         self._next = now + LOOK_S
         left = f", {duration(progress.seconds_left)} left" if progress.seconds_left else ""
         say(
-            f"{progress.done}/{progress.total} candidates, {progress.timed} timed, {progress.per_second:.1f} a second"
-            f"{left}"
+            f"{progress.done}/{progress.total} candidates, {progress.timed} timed, "
+            f"{progress.per_second:.1f} a second{left}"
         )
 
 
-def _ended(left: Sweeping, out: Path, as_json: bool) -> int:
-    for fault in left.faults[:5]:
+def _finish(out: Path, as_json: bool) -> int:
+    """Write the recording from the journal of an incomplete sweep."""
+    recording = write_journal(out)
+    return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
+
+
+def _ended(sweeping: Sweeping, out: Path, as_json: bool) -> int:
+    for fault in sweeping.faults[:MOST_FAULTS]:
         say(f"greenfast: not recorded: {fault}")
-    complete = left.recording is not None and left.recording.heading.complete
-    if left.recording is None:
+    complete = sweeping.recording is not None and sweeping.recording.heading.complete
+    if sweeping.recording is None:
         say(
-            f"{left.done} of {left.total} candidates are recorded; the same command goes on, --finish writes what is "
-            "there"
+            f"{sweeping.done} of {sweeping.total} candidates are recorded; "
+            "the same command continues, --finish writes a recording of these"
         )
     else:
         say(
-            f"written to {out}: {left.done} candidates, {left.recording.heading.timed} timed; use it as "
-            f"replay:{left.recording.heading.name}"
+            f"written to {out}: {sweeping.done} candidates, "
+            f"{sweeping.recording.heading.timed} timed; "
+            f"use it as --target replay:{sweeping.recording.heading.name}"
         )
     if as_json:
         print_json(
             {
                 "path": str(out),
-                "candidates": left.total,
-                "recorded": left.done,
+                "candidates": sweeping.total,
+                "recorded": sweeping.done,
                 "complete": complete,
-                "timed": left.recording.heading.timed if left.recording else None,
-                "bytes": out.stat().st_size if left.recording else None,
-                "faults": list(left.faults),
+                "timed": sweeping.recording.heading.timed if sweeping.recording else None,
+                "bytes": out.stat().st_size if sweeping.recording else None,
+                "faults": list(sweeping.faults),
             }
         )
     return EXIT_DONE if complete else EXIT_INCOMPLETE

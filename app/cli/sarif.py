@@ -1,4 +1,4 @@
-"""A check's findings as SARIF 2.1.0 (OASIS), which editors and code hosts show at their lines."""
+"""A check's findings as SARIF 2.1.0 (OASIS), for editors and code hosts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ RULES = {
     "race": "Two threads access the same bytes, one of them writes, and nothing orders them.",
     "uninitialised": "Memory is read that was never written.",
     "out_of_bounds": "An access lies outside the memory that it belongs to.",
-    "in_flight_read": "The destination of an asynchronous copy is used before the copy was waited for.",
+    "in_flight_read": "The destination of an asynchronous copy is used before the copy ends.",
     "unwaited_copy": "An asynchronous copy is never waited for.",
     "divergence": "Threads that must arrive together at a barrier or collective do not.",
     "misaligned": "An access is not aligned to its size.",
     "deadlock": "Threads wait for each other without end.",
     "timeout": "The kernel does not end.",
     "input_changed": "The kernel writes to its input.",
-    "out_of_memory": "The kernel needs more memory than there is.",
-    "device_fault": "The kernel ends its run: a wild access, a trap.",
-    "wrong_values": "An output is not what was expected.",
+    "out_of_memory": "The kernel needs more memory than is available.",
+    "device_fault": "The kernel ends its run by a wild access or a trap.",
+    "wrong_values": "An output differs from the expected values.",
 }
 assert RULES.keys() == FINDING_REASONS.keys()
 
@@ -63,7 +63,7 @@ def sarif(outcome: CheckOutcome) -> dict[str, Any]:
 
 
 def _result(finding: SafetyFinding, rule: int, outcome: CheckOutcome) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ruleId": finding.kind,
         "ruleIndex": rule,
         "level": "error",
@@ -79,14 +79,14 @@ def _result(finding: SafetyFinding, rule: int, outcome: CheckOutcome) -> dict[st
         },
     }
     if finding.other_where:
-        found["relatedLocations"] = [
+        result["relatedLocations"] = [
             {
                 "id": 1,
-                "message": {"text": "the access that it is not ordered with"},
+                "message": {"text": "the other access, which is not ordered with this one"},
                 **_location(finding.other_where, outcome),
             }
         ]
-    return found
+    return result
 
 
 def _location(where: tuple[str, int], outcome: CheckOutcome) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _location(where: tuple[str, int], outcome: CheckOutcome) -> dict[str, Any]:
 
 
 def _uri(name: str, path: Path | None) -> str:
-    """Relative to the working directory where possible: what editors and code hosts resolve."""
+    """Relative to the working directory where possible: editors and code hosts resolve that."""
     if path is None:
         return quote(name)
     try:

@@ -3,87 +3,151 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.lists import opened_services
+from greenfast.app.cli.options import AsJson, Seed, Target, Workloads
 from greenfast.app.cli.output import (
     console,
     duration,
     microseconds,
     print_json,
     ratio_in_band,
-    say,
     styled,
     table,
 )
+from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.tables import peers_table
-from greenfast.app.cli.trial import AsJson, Seed, Target, Workloads
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
 from greenfast.app.views.progress import band_sentence, progress, queue_words, search_detail
-from greenfast.app.views.schemas import SearchDetailOut
+from greenfast.app.views.schemas import SearchDetailOut, TrialOut
+from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, QueueState, Silence
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
 from greenfast.search.status import SearchStatus
+from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
-EXIT_INTERRUPTED = 130
+EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
 NOT_FASTER = "The best is not shown to be faster than the baseline."
-NOT_SAFE = "The best was measured faster than the baseline; its safety could not be judged here, so it is not accepted."
+NOT_SAFE = (
+    "The best was measured faster than the baseline. Its safety could not be checked here, so it "
+    "is not accepted."
+)
 
 
-def add_search_commands(app: typer.Typer) -> None:
-    app.command("search")(search)
+KernelArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them."),
+]
+TemplateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--template",
+        metavar="NAME",
+        help="A template to search; may be repeated. [default: all that support the workloads]",
+    ),
+]
+TrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trials", metavar="N", help="Try at most N candidates. [default: 40, or --seconds]"
+    ),
+]
+SecondsOption = Annotated[
+    float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
+]
+StrategyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help=f"How candidates are chosen: {', '.join(sorted(STRATEGIES))}. "
+        f"[default: {DEFAULT_STRATEGY}]",
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="CANDIDATE",
+        help="The candidate to compare with: TEMPLATE:PRESET, champion, or none. "
+        "[default: the champion where times are measured, else the kernel's own]",
+    ),
+]
+MinGainOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-gain",
+        metavar="SHARE",
+        help="The share of the baseline's time that a candidate must save. [default: 0.01]",
+    ),
+]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="How measured times find the caches: hot (data in L2), cold (data in memory), or "
+        "auto (by the workload's size). [default: auto]",
+    ),
+]
+ConfirmOption = Annotated[
+    bool,
+    typer.Option(
+        "--confirm/--no-confirm",
+        help="Where times are measured, time the winner again in fresh processes.",
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
+    ),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="SEARCH_ID", help="Continue a paused or interrupted search here."
+    ),
+]
 
 
 def search(
-    kernel: Annotated[str | None, typer.Argument(help="Name of a kernel.")] = None,
+    kernel: KernelArgument = None,
     workload: Workloads = None,
-    template: Annotated[
-        list[str] | None, typer.Option("--template", help="May be repeated.")
-    ] = None,
+    template: TemplateOption = None,
     target: Target = None,
-    strategy: Annotated[
-        str | None, typer.Option("--strategy", help="What chooses candidates.")
-    ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", help="Budget of trials.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Budget of seconds.")] = None,
+    trials: TrialsOption = None,
+    seconds: SecondsOption = None,
+    strategy: StrategyOption = None,
     seed: Seed = None,
-    name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="template:preset, champion, or none.")
-    ] = None,
-    min_gain: Annotated[
-        float | None, typer.Option("--min-gain", help="Share that counts as faster.")
-    ] = None,
-    confirm: Annotated[
-        bool,
-        typer.Option(
-            "--confirm/--no-confirm",
-            help="Where times are measured, time the winner again in fresh processes.",
-        ),
-    ] = True,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode", help="Of measured times: auto, hot (data in L2) or cold (data in memory)."
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option("--resume", metavar="SEARCH_ID", help="Go on with a paused search here."),
-    ] = None,
+    baseline: BaselineOption = None,
+    min_gain: MinGainOption = None,
+    mode: ModeOption = None,
+    confirm: ConfirmOption = True,
+    name: NameOption = None,
+    resume: ResumeOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Search for the fastest right candidate. Ctrl-C stops after the trials in flight; the search can be resumed."""
+    """Search for the fastest correct candidate of a kernel.
+
+    The baseline is evaluated first, as trial 0. Every trial is stored with its evidence. On an
+    emulator times are modelled, not measured: they rank candidates, and prove nothing faster.
+
+    Ctrl-C pauses the search after the trials in flight; --resume continues it.
+
+    Exit codes: 0 a correct candidate was found, 1 none was, 3 the search failed, 130 Ctrl-C.
+    """
     if (kernel is None) == (resume is None):
         raise UsageError(
-            "a kernel or --resume SEARCH_ID has to be named, and not both", code="bad_command_line"
+            "name a kernel or --resume SEARCH_ID, and not both", code="bad_command_line"
         )
     request = (
         None
@@ -107,21 +171,28 @@ def search(
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
-        search_id = submitted(services, request) if request else resumed(services, resume)
+        search_id = submitted(services, request) if request else resumed(services, str(resume))
         report = run_here(services, search_id, stop)
         detail = search_detail(services.store, search_id)
-    print_json(detail.model_dump()) if as_json else show_search(detail)
+    if as_json:
+        print_json(detail.model_dump())
+    else:
+        show_search(detail)
     return exit_code(report, detail)
 
 
 def submitted(services: Services, request: SearchRequest) -> str:
+    """The id of the new search."""
     row = services.submit(request)
     say(f"search {row.id}: {row.name} on {row.target}")
     return row.id
 
 
 def resumed(services: Services, search_id: str) -> str:
-    """A search that can be claimed again; UsageError when it has ended, or ran with files that nobody has."""
+    """The id of a search that can be claimed again.
+
+    UsageError when it has ended, or when the kernel's files that it ran with are lost.
+    """
     store = services.store
     services.catalogue_of(search_id)
     if store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
@@ -130,8 +201,11 @@ def resumed(services: Services, search_id: str) -> str:
 
 
 def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
-    """Claim the search and run it. While another worker holds it, follow what that one does, and take over when its
-    lease ends."""
+    """Claim the search and run it to its end.
+
+    While another worker holds it, follow that worker's progress; when its lease ends, take over.
+    Fault `lease_lost` when another worker takes the search from this process.
+    """
     store, name = services.store, worker_name()
     claim = store.claim(name, services.settings.lease_s, search_id)
     if claim is None:
@@ -140,50 +214,55 @@ def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
         if isinstance(followed, RunReport):
             return followed
         claim = followed
-        say(f"nobody works on {search_id} any more: it goes on here")
+        say(f"nobody works on {search_id} any more; it continues here")
     report = run_claim(
         services,
         claim,
         stop,
         TrialLines(services, search_id),
-        lambda: say("the winner is timed again, in fresh processes and beside its peers"),
+        lambda: say("timing the winner again, in fresh processes and beside its peers"),
         say,
     )
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
         say(
-            f"stopped; go on with `greenfast search --resume {search_id}`, or `greenfast resume {search_id}` "
-            "for a worker"
+            f"stopped; `greenfast search --resume {search_id}` continues here, "
+            f"`greenfast resume {search_id}` in a worker"
         )
     if report.left is Left.LOST:
         raise Fault(
             report.why,
             code="lease_lost",
-            mend=f"see `greenfast searches`; {search_id} goes on elsewhere",
+            mend=f"see `greenfast searches`; {search_id} continues elsewhere",
         )
     return report
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
-    """Who has the search, and until when a worker that has died would keep it."""
+    """Tell which worker holds the search, and when its lease would end if that worker has died."""
     if silence is None:
         say(
-            f"another worker runs {search_id}; following it (Ctrl-C stops following, not the search)"
+            f"another worker runs {search_id}; following it "
+            "(Ctrl-C stops following, not the search)"
         )
         return
     until = time.strftime("%H:%M:%S", time.localtime(time.time() + silence.lease_left_s))
     say(
-        f"worker {silence.worker} holds {search_id}, its last sign of life {silence.seconds:.0f} s ago; if none follows, "
-        f"the search goes on here at {until}, in {silence.lease_left_s:.0f} s (Ctrl-C stops waiting, not the search)"
+        f"worker {silence.worker} holds {search_id}; its last sign of life was "
+        f"{silence.seconds:.0f} s ago. Without another, the search continues here at {until}, in "
+        f"{silence.lease_left_s:.0f} s (Ctrl-C stops waiting, not the search)"
     )
 
 
 def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunReport | Claim:
-    """Until the search ends or `stop` is asked for; the claim, as soon as nobody else holds the search."""
+    """Print another worker's progress until the search ends or `stop` is requested.
+
+    Returns a claim instead as soon as nobody else holds the search.
+    """
     seen = -1
     while not stop.asked:
         row = services.store.search(search_id)
-        if row.status in [one.value for one in Ended]:
+        if row.status in [ended.value for ended in Ended]:
             return RunReport(Left.ENDED, Ended(row.status), row.why)
         if row.trials_done != seen:
             seen = row.trials_done
@@ -202,7 +281,7 @@ def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunRepo
 
 
 class TrialLines:
-    """One line a trial on stderr: what came out, the best so far, the rate, the time left."""
+    """One line a trial on stderr: its verdict, the best so far, the rate, and the time left."""
 
     def __init__(self, services: Services, search_id: str) -> None:
         self._services, self._id = services, search_id
@@ -212,31 +291,31 @@ class TrialLines:
         row = self._services.store.search(self._id)
         figures = progress(row)
         budget = row.trials_budget or "-"
-        what = verdict_name(trial.verdict)
+        verdict = verdict_name(trial.verdict)
         if isinstance(trial.verdict, Rejected):
-            what += f" ({trial.verdict.stage}: {trial.verdict.reason})"
+            verdict += f" ({trial.verdict.stage}: {trial.verdict.reason})"
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
         left = (
             f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
         )
         say(
-            f"{row.trials_done}/{budget} {trial.candidate.template} {what}, best "
+            f"{row.trials_done}/{budget} {trial.candidate.template} {verdict}, best "
             f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}"
         )
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
-    """0 with a right candidate, 1 with none, 3 after a failure, 130 when interrupted."""
+    """0 with a correct candidate, 1 without, 3 after a failure, 130 when interrupted."""
     if report.left is Left.STOPPED:
         return EXIT_INTERRUPTED
     if report.ended is Ended.FAILED:
         say(f"greenfast: {failure_sentence(detail.why)}")
-        return 3
+        return EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1
 
 
 def show_search(detail: SearchDetailOut) -> None:
-    """What came out, for a person."""
+    """Print the result of a search: its end, the baseline and the best, peers, and counts."""
     out = console()
     is_completed = detail.status == SearchStatus.COMPLETED
     cause = detail.cause if is_completed else detail.why
@@ -255,53 +334,55 @@ def show_search(detail: SearchDetailOut) -> None:
             ],
         )
     )
-    rows = [("baseline", detail.baseline_trial), ("best", detail.best)]
+    trials = (("baseline", detail.baseline_trial), ("best", detail.best))
     out.print(
         table(
-            ("", "trial", "candidate", "time", "ratio", "source"),
+            ("", "trial", "candidate", "time", "ratio to baseline", "source"),
             [
                 (
                     label,
-                    one.number,
-                    _design(one),
-                    microseconds(one.time_median_us, one.time_kind, one.time_mode),
-                    ratio_in_band(one.ratio_to_baseline, one.time_kind, one.time_band),
-                    (one.source_digest or "-")[:16],
+                    trial.number,
+                    _design(trial),
+                    microseconds(trial.time_median_us, trial.time_kind, trial.time_mode),
+                    ratio_in_band(trial.ratio_to_baseline, trial.time_kind, trial.time_band),
+                    (trial.source_digest or "-")[:16],
                 )
-                for label, one in rows
-                if one is not None
+                for label, trial in trials
+                if trial is not None
             ],
         )
     )
-    if detail.best is not None and not detail.best.is_baseline and not detail.best.beats_baseline:
-        out.print(
-            NOT_SAFE
-            if detail.best.verdict == "green" and detail.best.time_kind == "measured"
-            else NOT_FASTER
-        )
-    if detail.best is not None and (said := band_sentence(detail.best, detail.best.not_told_apart)):
-        out.print(said)
-    if is_completed and detail.closing:
-        out.print(detail.closing[0].upper() + detail.closing[1:] + ".")
+    for sentence in _remarks(detail, detail.closing if is_completed else ""):
+        out.print(sentence)
     if detail.peers:
         out.print(peers_table(detail.peers))
     counts = detail.counts
     out.print(
         table(
-            ("verdicts", "stages", "reasons"),
+            ("verdicts", "rejected at", "reasons"),
             [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))],
         )
     )
 
 
-def _design(one: Any) -> str:
-    return (
-        one.template
-        + (f":{one.preset}" if one.preset else "")
-        + " "
-        + " ".join(f"{name}={value}" for name, value in one.parameters.items())
-    )
+def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
+    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
+    best, remarks = detail.best, []
+    if best is not None and not best.is_baseline and not best.beats_baseline:
+        unsafe = best.verdict == "green" and best.time_kind == "measured"
+        remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
+    if best is not None:
+        remarks.append(band_sentence(best, best.not_told_apart))
+    if closing:
+        remarks.append(f"{closing[0].upper()}{closing[1:]}.")
+    return [remark for remark in remarks if remark]
 
 
-def _tally(counts: dict[str, int]) -> str:
+def _design(trial: TrialOut) -> str:
+    preset = f":{trial.preset}" if trial.preset else ""
+    values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
+    return f"{trial.template}{preset} {values}"
+
+
+def _tally(counts: Mapping[str, int]) -> str:
     return "\n".join(f"{number} {name}" for name, number in counts.items()) or "-"

@@ -7,43 +7,66 @@ from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.lists import opened_services
-from greenfast.app.cli.output import say
+from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Stop, Worker, end_with
 from greenfast.app.settings import Settings
-
-
-def add_service_commands(app: typer.Typer) -> None:
-    app.command("serve")(serve)
-    app.command("worker")(worker)
+from greenfast.app.views.terminal import say
 
 
 def serve(
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="The address to listen on. [default: 127.0.0.1]"
+        ),
+    ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="0: any free one.")
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65535,
+            help="The port; 0 takes any free one. [default: 8741]",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=0, max=1024, help="Worker processes; 0: the API only."),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=0,
+            max=1024,
+            help="Worker processes; 0 serves only pages and the API. [default: 1]",
+        ),
     ] = None,
 ) -> int:
-    """REST and dashboard, with workers that run what is submitted. Ctrl-C ends it cleanly."""
+    """Start the dashboard and the REST API, with workers that run submitted searches.
+
+    The printed URL opens the dashboard; /api/v1/openapi.json there describes the API. `greenfast
+    doctor` lists the settings. Ctrl-C ends it; running searches are queued again.
+    """
     from greenfast.app.service.server import run_server
 
-    given = {
-        name: value
-        for name, value in (("host", host), ("port", port), ("workers", workers))
-        if value is not None
-    }
-    return run_server(replace(Settings.from_environment(), **given))
+    settings = Settings.from_environment()
+    if host is not None:
+        settings = replace(settings, host=host)
+    if port is not None:
+        settings = replace(settings, port=port)
+    if workers is not None:
+        settings = replace(settings, workers=workers)
+    return run_server(settings)
 
 
 def worker(
-    once: Annotated[bool, typer.Option("--once", help="End when no search is waiting.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when no search is queued.")] = False,
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
 ) -> int:
-    """Run queued searches, one after another. SIGTERM or Ctrl-C gives the running one back and exits 0."""
+    """Run queued searches, one after another.
+
+    `greenfast serve` starts workers of its own; this command adds one, also on another machine that
+    uses the same database. SIGTERM or Ctrl-C queues the running search again and exits with 0.
+    """
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()

@@ -10,21 +10,21 @@ from greenfast.app.views.schemas import PeerOut
 
 
 def peers_table(peers: list[PeerOut]) -> Table:
-    """Peers beside a winner, those that were timed first."""
+    """Peers (other people's kernels) beside the winner of a search, the timed ones first."""
     return table(
-        ("peer", "workload", "measured", "the winner's ratio", "the winner is"),
+        ("peer", "workload", "measured", "winner / peer", "the winner is"),
         [
             (
-                f"{one.name} {one.version}".strip(),
-                one.workload,
-                microseconds(one.time_median_us),
-                interval(one.comparison) if one.comparison else "-",
-                one.comparison.decision if one.comparison else _why_not(one),
+                f"{peer.name} {peer.version}".strip(),
+                peer.workload,
+                microseconds(peer.time_median_us),
+                interval(peer.comparison) if peer.comparison else "-",
+                peer.comparison.decision if peer.comparison else _why_not_timed(peer),
             )
-            for one in ranked(peers)
+            for peer in ranked(peers)
         ],
     )
 
 
-def _why_not(one: PeerOut) -> str:
-    return f"{one.outcome.replace('_', ' ')}: {one.sentence.removeprefix(f'{one.name}: ')}"
+def _why_not_timed(peer: PeerOut) -> str:
+    return f"{peer.outcome.replace('_', ' ')}: {peer.sentence.removeprefix(f'{peer.name}: ')}"

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.lists import opened_services
 from greenfast.app.cli.output import console, print_json, styled, table
-from greenfast.app.cli.trial import AsJson
+from greenfast.app.cli.services import opened_services
+from greenfast.app.cli.options import AsJson
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
 from greenfast.search.errors import Fault, UsageError
@@ -27,10 +27,6 @@ EXIT_WORKS, EXIT_REFUSED = 0, 2
 
 class Action(StrEnum):
     INSTALL = "install"
-
-
-def add_toolkit_commands(app: typer.Typer) -> None:
-    app.command("toolkit")(toolkit)
 
 
 def toolkit(

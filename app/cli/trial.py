@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
+from greenfast.app.cli.files import require_folder, write_output
+from greenfast.app.cli.options import (
+    AsJson,
+    Kernel,
+    Output,
+    ParameterValues,
+    Preset,
+    Seed,
+    Target,
+    Template,
+    Workloads,
+)
 from greenfast.app.cli.output import (
     console,
     duration,
@@ -19,52 +32,38 @@ from greenfast.app.cli.output import (
     styled,
     table,
     text,
-    visible,
 )
 from greenfast.app.cli.trial_run import EXIT_CODES, JSON, TrialRequest, run_trial, trial_report
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
-from greenfast.search.errors import UsageError
-from greenfast.search.toolchain.cache import write_atomically
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")
-]
-Kernel = Annotated[
-    str, typer.Argument(help="Name of a kernel, as `greenfast templates` lists them.")
-]
-Target = Annotated[
-    str | None, typer.Option("--target", help="Where candidates run; see `greenfast targets`.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of inputs and choices.")]
-Workloads = Annotated[
-    list[str] | None, typer.Option("--workload", help="A workload by name; may be repeated.")
-]
 MOST_LIMITS = 3  # the limiting resource and the next two
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")]
-
-
-def add_trial_commands(app: typer.Typer) -> None:
-    app.command("trial")(trial)
+LEAST_SHARE = 0.005  # of the issued instructions, for a class to be named
 
 
 def trial(
     kernel: Kernel,
-    template: Annotated[str, typer.Option("--template", help="Template to render.")],
-    preset: Annotated[str | None, typer.Option("--preset", help="Start from this preset.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter.")
-    ] = None,
+    template: Template,
+    preset: Preset = None,
+    settings: ParameterValues = None,
     workload: Workloads = None,
     target: Target = None,
     seed: Seed = None,
     no_baseline: Annotated[
-        bool, typer.Option("--no-baseline", help="Compare with nothing.")
+        bool,
+        typer.Option("--no-baseline", help="Do not compare the candidate with the baseline."),
     ] = False,
     output: Output = None,
     as_json: AsJson = False,
 ) -> int:
-    """Take one candidate through all gates. Exits 0 when it is right, 1 when it is rejected, 3 on a fault of ours."""
+    """Take one candidate through all gates: ptxas, correctness, performance, safety.
+
+    --output receives the candidate's CUDA source. On an emulator the time is modelled, not
+    measured.
+
+    Exit codes: 0 the candidate is correct, 1 it is rejected, 3 a fault of greenfast or of the
+    machine prevented a verdict.
+    """
     require_folder(output)
     services = Services(Settings.from_environment())
     try:
@@ -82,51 +81,39 @@ def trial(
     finally:
         services.close()
     report = trial_report(result)
-    if output is not None and result.done.source is not None:
-        write_text(output, result.done.source.text)
-    print_json(report) if as_json else show_trial(report)
+    if output is not None and result.evaluated.source is not None:
+        write_output(output, result.evaluated.source.text)
+    if as_json:
+        print_json(report)
+    else:
+        show_trial(report)
     return EXIT_CODES[report["verdict"]]
 
 
-def require_folder(path: Path | None) -> None:
-    """Refuse a file that cannot be written before anything is worked out for it."""
-    if path is not None and not path.parent.is_dir():
-        raise UsageError(
-            f"{path} cannot be written: there is no such folder",
-            code="unwritable_output",
-            mend="choose another file with -o",
-        )
-
-
-def write_text(path: Path, content: str | bytes) -> None:
-    """Write a file that the caller named, whole or not at all; UsageError when that is not possible."""
-    require_folder(path)
-    try:
-        write_atomically(path, content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}",
-            code="unwritable_output",
-            mend="choose another file with -o",
-        ) from error
-
-
 def show_trial(report: JSON) -> None:
-    """A panel for a person: gates, figures, the sentence."""
+    """Print a panel with the sentence, the gates, and the figures."""
     name = report["template"] + (f":{report['preset']}" if report["preset"] else "")
     gates = table(
         ("gate", "outcome", ""),
-        [(one, styled(data["outcome"]), data["sentence"]) for one, data in report["gates"].items()],
+        [
+            (gate, styled(result["outcome"]), result["sentence"])
+            for gate, result in report["gates"].items()
+        ],
     )
-    lines = [text(report["sentence"]), text(""), gates, text(""), _figures(report)]
+    lines: list[RenderableType] = [
+        text(report["sentence"]),
+        text(""),
+        gates,
+        text(""),
+        _figures(report),
+    ]
     for timing in report["gates"]["performance"].get("timings", ()):
         lines += [text(""), *_modelled(timing)] if timing["limits"] else []
     if report["probe"]:
-        lines += [text(""), text(f"at which stage it goes wrong: {report['probe']}")]
+        lines += [text(""), text(f"To find the stage that goes wrong: {report['probe']}")]
     if report["log"]:
         lines += [text(""), text(report["log"])]
-    out = console()
-    out.print(
+    console().print(
         Panel(
             Group(*lines),
             title=text(f" {report['kernel']} {name} on {report['target']} "),
@@ -137,7 +124,7 @@ def show_trial(report: JSON) -> None:
     )
 
 
-def _figures(report: JSON):
+def _figures(report: JSON) -> Table:
     ptxas, correctness, performance = (
         report["gates"][name] for name in ("ptxas", "correctness", "performance")
     )
@@ -153,32 +140,35 @@ def _figures(report: JSON):
             ),
         ),
         ("registers", ptxas.get("registers")),
-        ("spill bytes", ptxas.get("spill_bytes")),
-        ("shared memory", _smem(ptxas)),
+        ("spills", _bytes(ptxas.get("spill_bytes"))),
+        ("shared memory", _shared_memory(ptxas)),
         ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),
         ("source", report["source_digest"]),
         ("took", duration(report["duration_s"])),
     ]
-    made = table(("", ""), [row for row in rows if row[1] not in (None, "-")])
-    made.show_header = False
-    return made
+    figures = table(("", ""), [row for row in rows if row[1] not in (None, "-")])
+    figures.show_header = False
+    return figures
 
 
-def _modelled(timing: JSON) -> list:
-    """What a modelled time goes into, and what the warps issue."""
-    first = list(timing["limits"].items())[:MOST_LIMITS]
+def _modelled(timing: JSON) -> list[Text | Table]:
+    """The resources that a modelled time goes into, and the instructions that the warps issue."""
+    longest = list(timing["limits"].items())[:MOST_LIMITS]
     limits = table(
         (timing["workload"], "alone"),
-        [(name, microseconds(us, timing["time_kind"])) for name, us in first],
+        [(name, microseconds(us, timing["time_kind"])) for name, us in longest],
     )
     issued = sum(timing["mix"].values())
     mix = ", ".join(
         f"{count / issued:.0%} {name}"
         for name, count in timing["mix"].items()
-        if count >= 0.005 * issued
+        if count >= LEAST_SHARE * issued
     )
-    said = f"{issued:,.0f} warp instructions: {mix}" if issued else ""
-    return [text(f"limited by {listed([name for name, _ in first])}"), limits, text(said)]
+    return [
+        text(f"limited by {listed([name for name, _ in longest])}"),
+        limits,
+        text(f"{issued:,.0f} warp instructions: {mix}" if issued else ""),
+    ]
 
 
 def listed(limits: Sequence[str]) -> str:
@@ -191,9 +181,11 @@ def _three_digits(value: float | None) -> str | None:
     return None if value is None else f"{value:.3g}"
 
 
-def _smem(ptxas: JSON) -> str | None:
+def _bytes(value: int | None) -> str | None:
+    return None if value is None else f"{value} bytes"
+
+
+def _shared_memory(ptxas: JSON) -> str | None:
     if "smem_static_bytes" not in ptxas:
         return None
-    return visible(
-        f"{ptxas['smem_static_bytes']} static + {ptxas['smem_dynamic_bytes']} dynamic bytes"
-    )
+    return f"{ptxas['smem_static_bytes']} static + {ptxas['smem_dynamic_bytes']} dynamic bytes"

@@ -1,4 +1,4 @@
-"""One candidate through all gates, outside any search: what `greenfast trial` does."""
+"""One candidate through all gates, outside any search: the work of `greenfast trial`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
+from greenfast.search.text import abridged
 from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
@@ -37,14 +38,14 @@ from greenfast.search.verdict import (
     verdict_name,
 )
 
-LONGEST_LOG = 32_000
+LONGEST_LOG = 32_000  # characters
 EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1, "faulted": 3}
 JSON = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """What the command line asks for; `settings` are name=value texts."""
+    """A candidate as the command line names it; `settings` are name=value texts."""
 
     kernel: str
     template: str
@@ -60,13 +61,16 @@ class TrialRequest:
 class TrialResult:
     plan: SearchPlan
     candidate: Candidate
-    done: Evaluated
-    baseline: Evaluated | None  # None: not asked for, or the candidate is the baseline
-    probe: str = ""  # the command that shows where a wrong candidate goes wrong
+    evaluated: Evaluated
+    baseline: Evaluated | None  # None: not requested, or the candidate is the baseline
+    probe: str = ""  # the command that finds the stage at which a wrong candidate goes wrong
 
 
 def run_trial(services: Services, request: TrialRequest) -> TrialResult:
-    """Evaluate the candidate, after the baseline when there is one; refuses what cannot be a candidate."""
+    """Evaluate the baseline, if there is one, then the candidate.
+
+    UsageError for unknown names and for a point outside the space.
+    """
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
     plan = services.plan(
@@ -91,21 +95,23 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
             context = dataclasses.replace(
                 context, baseline=compared_with, min_gain=plan.min_gain, mode=plan.mode
             )
-    done = evaluate(candidate, context, lambda: timings_of(baseline.verdict) if baseline else None)
-    return TrialResult(
-        plan, candidate, done, baseline, _probe(kernel, plan, candidate, done.verdict)
+    evaluated = evaluate(
+        candidate, context, lambda: timings_of(baseline.verdict) if baseline else None
     )
+    probe = _probe(kernel, plan, candidate, evaluated.verdict)
+    return TrialResult(plan, candidate, evaluated, baseline, probe)
 
 
 def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: Verdict) -> str:
-    result = gate_result(verdict, "correctness")
+    correctness = gate_result(verdict, "correctness")
     if (
         not isinstance(verdict, Rejected)
-        or not isinstance(result, Failed)
+        or not isinstance(correctness, Failed)
         or plan.target.startswith("replay:")
     ):
         return ""
-    checks = result.evidence.checks if isinstance(result.evidence, CorrectnessEvidence) else ()
+    evidence = correctness.evidence
+    checks = evidence.checks if isinstance(evidence, CorrectnessEvidence) else ()
     case = next((check.workload for check in checks if not check.passed), "")
     return probe_command(
         kernel, candidate.template, candidate.values(), plan.workloads[0], plan.target, case
@@ -113,7 +119,7 @@ def _probe(kernel: KernelSpec, plan: SearchPlan, candidate: Candidate, verdict: 
 
 
 def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
-    """The kernel's own, not a champion; a recording has its own."""
+    """The kernel's own baseline, not a champion. A recording brings its own."""
     if not request.with_baseline:
         return NO_BASELINE
     return None if (request.target or "").startswith("replay:") else kernel.baseline
@@ -122,7 +128,10 @@ def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
 def requested_candidate(
     context: EvaluationContext, template: TemplateSpec, request: TrialRequest
 ) -> Candidate:
-    """The preset, or the defaults, with single parameters changed; UsageError for a point outside the space."""
+    """The preset or the defaults, with the requested parameters changed.
+
+    UsageError for a point outside the space.
+    """
     changes = parse_settings(template, request.settings)
     if request.preset is not None:
         candidate = preset_candidate(template, request.preset, context.compiled, changes)
@@ -144,9 +153,9 @@ def parse_settings(template: TemplateSpec, texts: Sequence[str]) -> dict[str, Va
         name, separator, value = text.partition("=")
         if not separator:
             raise UsageError(
-                f"--set {text!r} holds no value",
+                f"--set {text!r} has no value",
                 code="bad_setting_text",
-                mend="write --set name=value",
+                mend="write --set NAME=VALUE",
             )
         if name in values:
             raise UsageError(f"--set names {name} twice", code="repeated_parameter")
@@ -155,7 +164,7 @@ def parse_settings(template: TemplateSpec, texts: Sequence[str]) -> dict[str, Va
 
 
 def trial_report(result: TrialResult) -> JSON:
-    """The contract's object: verdict, gates with evidence, time, digests."""
+    """The object that --json prints: verdict, gates with evidence, time, digests."""
     report = {
         "kernel": result.plan.kernel,
         "template": result.candidate.template,
@@ -165,7 +174,7 @@ def trial_report(result: TrialResult) -> JSON:
         "target": result.plan.target,
         "seed": result.plan.seed,
         "candidate_digest": result.candidate.digest,
-        **evaluated_report(result.done),
+        **evaluated_report(result.evaluated),
         "probe": result.probe or None,
         "baseline": None,
     }
@@ -175,40 +184,44 @@ def trial_report(result: TrialResult) -> JSON:
     return report
 
 
-def evaluated_report(done: Evaluated) -> JSON:
-    verdict = done.verdict
+def evaluated_report(evaluated: Evaluated) -> JSON:
+    """The part of a report that a candidate and its baseline share."""
+    verdict = evaluated.verdict
     performance = performance_of(verdict)
-    times = [timing.time_median_us for timing in performance.timings] if performance else []
+    timings = performance.timings if performance else ()
+    mode = performance.mode if performance else ""
     return {
         "verdict": verdict_name(verdict),
         "stage": getattr(verdict, "stage", None),
         "reason": getattr(verdict, "reason", None),
         "sentence": sentence_of(verdict),
         "code": verdict.code if isinstance(verdict, Faulted) else None,
-        "time_median_us": geometric_mean(times) if times else None,
-        "time_kind": performance.timings[0].time_kind if performance and times else None,
-        "time_mode": (performance.mode or None) if performance and times else None,
+        "time_median_us": geometric_mean([timing.time_median_us for timing in timings])
+        if timings
+        else None,
+        "time_kind": timings[0].time_kind if timings else None,
+        "time_mode": mode or None,
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
-        "source_digest": done.source.digest if done.source else None,
-        "duration_s": round(done.duration_s, 3),
+        "source_digest": evaluated.source.digest if evaluated.source else None,
+        "duration_s": round(evaluated.duration_s, 3),
         "gates": gates_report(verdict),
-        "log": capped(getattr(verdict, "log", "")),
+        "log": abridged(getattr(verdict, "log", ""), LONGEST_LOG),
     }
 
 
 def sentence_of(verdict: Verdict) -> str:
-    """The one sentence that says what came out."""
+    """The verdict in one sentence."""
     match verdict:
         case Rejected():
             return verdict.sentence
         case Faulted():
             return verdict.message
     performance = gate_result(verdict, "performance")
-    return performance.sentence if performance else "right"
+    return performance.sentence if performance else "correct"
 
 
 def gates_report(verdict: Verdict) -> JSON:
-    """Every gate by name, in order; those that were not reached say so."""
+    """Every gate by name, in order, those that were not reached included."""
     skipped = f"not reached: {getattr(verdict, 'stage', 'an earlier step')} failed"
     return {
         gate.name: gate_report(gate_result(verdict, gate.name) or Skipped(gate.name, skipped))
@@ -217,7 +230,7 @@ def gates_report(verdict: Verdict) -> JSON:
 
 
 def gate_report(result: GateResult) -> JSON:
-    """Outcome and sentence, and the evidence's fields beside them."""
+    """Outcome, sentence and reason, and the fields of the evidence."""
     evidence = dataclasses.asdict(result.evidence) if result.evidence is not None else {}
     report: JSON = {
         "outcome": result.outcome,
@@ -230,11 +243,3 @@ def gate_report(result: GateResult) -> JSON:
     for timing in report.get("timings", ()):
         timing.update({name: dict(timing[name]) for name in ("detail", "limits", "mix")})
     return report
-
-
-def capped(log: str) -> str:
-    """The first and last half of a long log, saying how much is left out."""
-    if len(log) <= LONGEST_LOG:
-        return log
-    half = LONGEST_LOG // 2
-    return f"{log[:half]}\n[... {len(log) - 2 * half} of {len(log)} characters left out ...]\n{log[-half:]}"

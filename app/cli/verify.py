@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from greenfast.app.bundle.verify import Finding, Report, verify_bundle
+from greenfast.app.cli.options import AsJson, Seed
 from greenfast.app.cli.output import console, print_json, styled, table
-from greenfast.app.cli.trial import AsJson, Seed, Target
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 
@@ -21,45 +21,62 @@ WORDS = {
     Finding.CANNOT_TELL: "cannot tell",
     Finding.NOT_RECHECKED: "not rechecked",
 }
-
-
-def add_verify_commands(app: typer.Typer) -> None:
-    app.command("verify")(verify)
+SENTENCES = {
+    Finding.AGREES: "The bundle agrees with all that was rechecked here.",
+    Finding.DISAGREES: "The bundle DISAGREES with this machine.",
+    Finding.CANNOT_TELL: "This machine cannot tell whether the bundle holds.",
+}
 
 
 def verify(
     bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE.zip", help="As `greenfast bundle` writes it.")
+        Path,
+        typer.Argument(metavar="BUNDLE.zip", help="A bundle, as `greenfast bundle` writes it."),
     ],
-    target: Target = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="Where to recheck it. [default: cuda:0 if there is a GPU, else emulator:h200]",
+        ),
+    ] = None,
     seed: Seed = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run the bundle's own reference and template.")
+        bool,
+        typer.Option(
+            "--trust",
+            help="Run the bundle's own reference and template, although this installation does "
+            "not know them.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Recheck a bundle: sums, compiling, right on new seeds, and its time on the same GPU model.
+    """Check a bundle again on this machine: checksums, compilation, correctness, safety, time.
 
-    Exits 0 when it agrees, 1 when it disagrees, 2 when that cannot be told here.
+    Correctness is checked on new seeds. The time is measured again only on the same GPU model.
+
+    Exit codes: 0 the bundle agrees, 1 it disagrees, 2 this machine cannot tell.
     """
     services = Services(Settings.from_environment())
     try:
         report = verify_bundle(services, bundle, target, trust=trust, seed=seed)
     finally:
         services.close()
-    print_json({**asdict(report), "finding": report.finding}) if as_json else show_report(report)
+    if as_json:
+        print_json({**asdict(report), "finding": report.finding})
+    else:
+        show_report(report)
     return EXIT_CODES[report.finding]
 
 
 def show_report(report: Report) -> None:
+    """Print a line an item, then the overall finding."""
     rows = [(item.name, styled(WORDS[item.finding]), item.sentence) for item in report.items]
-    out = console()
-    out.print(
-        table(
-            ("", "", ""),
-            rows,
-            title=f"{report.bundle}: {report.kernel}, template {report.template}, on "
-            f"{report.target}, seed {report.seed}",
-        )
+    title = (
+        f"{report.bundle}: {report.kernel}, template {report.template}, on {report.target}, "
+        f"seed {report.seed}"
     )
-    out.print(WORDS[report.finding])
+    out = console()
+    out.print(table(("", "", ""), rows, title=title))
+    out.print(SENTENCES[report.finding])

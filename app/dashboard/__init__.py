@@ -1,1 +1,1 @@
-"""The pages: rendered by the server, readable without JavaScript, kept current by it where there is some."""
+"""The pages: rendered by the server, readable without JavaScript, updated in place with it."""

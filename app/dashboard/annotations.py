@@ -1,4 +1,4 @@
-"""What a trial's gates know of single lines of its source: findings, bank conflicts, sectors."""
+"""Notes on single lines of a trial's source: findings, bank conflicts, sectors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ ACCESSES = {
     "global_read": "global read",
     "global_write": "global write",
 }
+VISIBLE_FACTOR = 1.005  # below it a factor would be written as 1.00
 
 
 @dataclass(frozen=True)
 class Note:
-    """Words beside or below a line. `kind`: "finding" | "cost"."""
+    """Text beside or below a line. `kind`: "finding" | "cost"."""
 
     kind: str
     text: str
@@ -29,44 +30,42 @@ class Note:
 
 
 def notes_of(trial: TrialDetail) -> dict[int, list[Note]]:
-    """By line of the source's text, from 1; lines that nothing is known of are not in it."""
-    found: dict[int, list[Note]] = defaultdict(list)
-    for number, one in enumerate(trial.gates.get("safety", {}).get("findings", ()), 1):
-        if one["source_line"]:
-            found[one["source_line"]].append(
-                Note("finding", f"{one['kind']}: {one['sentence']}", True, number)
-            )
-        if one["other_source_line"] and one["other_source_line"] != one["source_line"]:
-            found[one["other_source_line"]].append(
-                Note(
-                    "finding", f"{one['kind']}: the other access of finding {number}", True, number
-                )
-            )
-    for one in counted_lines(trial):
-        if one.source_line:
-            found[one.source_line].append(cost_note(one))
-    return dict(found)
+    """Notes by line of the source's text, from 1; a line without notes is not in it."""
+    notes: dict[int, list[Note]] = defaultdict(list)
+    for number, finding in enumerate(trial.gates.get("safety", {}).get("findings", ()), 1):
+        kind, line, other = finding["kind"], finding["source_line"], finding["other_source_line"]
+        if line:
+            notes[line].append(Note("finding", f"{kind}: {finding['sentence']}", True, number))
+        if other and other != line:
+            text = f"{kind}: the other access of finding {number}"
+            notes[other].append(Note("finding", text, True, number))
+    for cost in counted_lines(trial):
+        if cost.source_line:
+            notes[cost.source_line].append(cost_note(cost))
+    return dict(notes)
 
 
 def counted_workload(trial: TrialDetail) -> str | None:
-    """Whose counters stand at the lines: the first timed workload's that has some."""
+    """The workload that the counters at the lines are of: the first that has any."""
     return next((timing["workload"] for timing in _timings(trial) if timing.get("lines")), None)
 
 
 def counted_lines(trial: TrialDetail) -> list[LineCost]:
+    """The line costs of that workload."""
     lines = next((timing["lines"] for timing in _timings(trial) if timing.get("lines")), ())
     return [LineCost(**line) for line in lines]
 
 
-def cost_note(one: LineCost) -> Note:
+def cost_note(cost: LineCost) -> Note:
     """`shared read: 2.50 x bank conflicts, 5,120 wavefronts`."""
-    if one.is_shared:
-        what = f"{one.factor:.2f} x bank conflicts" if one.factor > 1.005 else "no bank conflicts"
-        text = f"{ACCESSES[one.kind]}: {what}, {one.wavefronts:,} wavefronts"
+    is_above = cost.factor > VISIBLE_FACTOR
+    if cost.is_shared:
+        words = f"{cost.factor:.2f} x bank conflicts" if is_above else "no bank conflicts"
+        text = f"{words}, {cost.wavefronts:,} wavefronts"
     else:
-        what = f"{one.factor:.2f} x the sectors needed" if one.factor > 1.005 else "coalesced"
-        text = f"{ACCESSES.get(one.kind, one.kind)}: {what}, {one.sectors:,} sectors"
-    return Note("cost", text, one.factor > 1.005)
+        words = f"{cost.factor:.2f} x the sectors needed" if is_above else "coalesced"
+        text = f"{words}, {cost.sectors:,} sectors"
+    return Note("cost", f"{ACCESSES.get(cost.kind, cost.kind)}: {text}", is_above)
 
 
 def _timings(trial: TrialDetail) -> tuple[Mapping[str, Any], ...]:

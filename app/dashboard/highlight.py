@@ -11,7 +11,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
 from greenfast.app.dashboard.annotations import Note
-from greenfast.app.dashboard.words import visible, visible_lines
+from greenfast.search.text import visible
 
 LARGEST_HIGHLIGHTED = 300_000  # characters; longer text is shown plain
 
@@ -19,7 +19,8 @@ LARGEST_HIGHLIGHTED = 300_000  # characters; longer text is shown plain
 def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> Markup:
     """`text` with line anchors and `notes` at their lines.
 
-    The style sheet draws the numbers and keeps notes out of a selection, so that copying takes the code alone.
+    The style sheet draws the numbers and keeps notes out of a selection, so that copying takes the
+    code alone.
     """
     notes = notes or {}
     return Markup("\n").join(
@@ -30,7 +31,7 @@ def cuda_lines(text: str, notes: Mapping[int, Sequence[Note]] | None = None) -> 
 
 def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
     costs = [note for note in notes if note.kind == "cost"]
-    beside = _COST.format(" \u00b7 ".join(_part(cost) for cost in costs)) if costs else ""
+    beside = _COST.format(" \u00b7 ".join(_cost_text(cost) for cost in costs)) if costs else ""
     below = "".join(
         _FINDING.format(note.number, note.number, escape(visible(note.text)))
         for note in notes
@@ -38,8 +39,9 @@ def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
     )
     marked = " has-finding" if below else ""
     return Markup(
-        f'<span class="line{marked}" id="L{number}"><a href="#L{number}" aria-label="line {number}" '
-        f'data-number="{number}"></a>{line}{beside}{below}</span>'
+        f'<span class="line{marked}" id="L{number}">'
+        f'<a href="#L{number}" aria-label="line {number}" data-number="{number}"></a>'
+        f"{line}{beside}{below}</span>"
     )
 
 
@@ -47,14 +49,14 @@ _COST = '<span class="cost"> \u2190 {}</span>'
 _FINDING = '<span class="finding">\u2716 <a href="#finding-{}">finding {}</a> {}</span>'
 
 
-def _part(note: Note) -> str:
+def _cost_text(note: Note) -> str:
     text = escape(note.text)
     return f"\u25b2 {text}" if note.is_bad else f"{text}"
 
 
 @lru_cache(maxsize=64)
 def _highlighted(text: str) -> tuple[str, ...]:
-    text = visible_lines(text)
+    text = visible(text.replace("\r\n", "\n"))
     if len(text) > LARGEST_HIGHLIGHTED:
         lines = [str(escape(line)) for line in text.split("\n")]
     else:

@@ -58,17 +58,18 @@ def champions_page(request: Request) -> Response:
 
 
 def matrices(store: Store, catalogue: Catalogue) -> list[Matrix]:
-    """By kernel, device and toolchain; a kernel without champions has none."""
-    found: dict[tuple[str, str, str], list[ChampionOut]] = {}
+    """One matrix for each kernel, device and toolchain that has champions."""
+    groups: dict[tuple[str, str, str], list[ChampionOut]] = {}
     for row in store.champions(limit=MOST).items:
-        one = champion_out(row, catalogue)
-        found.setdefault((one.scope.kernel, one.scope.device, one.scope.toolchain), []).append(one)
+        champion = champion_out(row, catalogue)
+        scope = champion.scope
+        groups.setdefault((scope.kernel, scope.device, scope.toolchain), []).append(champion)
     kernels = (
         {kernel.name: kernel for kernel in catalogue.kernels() if isinstance(kernel, KernelSpec)}
-        if found
+        if groups
         else {}
     )
-    return [_matrix(where, found[where], kernels.get(where[0])) for where in sorted(found)]
+    return [_matrix(where, groups[where], kernels.get(where[0])) for where in sorted(groups)]
 
 
 def _matrix(
@@ -76,25 +77,21 @@ def _matrix(
 ) -> Matrix:
     present = kernel_identity(kernel) if kernel else ""
     by_workloads: dict[tuple[str, ...], ChampionOut] = {}
-    for champion in champions:  # the newest first; of the present files before all others
-        at = tuple(champion.scope.workloads)
-        if (
-            at not in by_workloads
-            or champion.scope.kernel_digest == present != by_workloads[at].scope.kernel_digest
-        ):
-            by_workloads[at] = champion
-    cells = [
-        Cell(
-            (workload.name,),
-            dict(workload.compile_time(kernel)),
-            found := by_workloads.pop((workload.name,), None),
-            found is not None and found.scope.kernel_digest != present,
-        )
-        for workload in (kernel.workloads if kernel else ())
-    ]
+    for champion in champions:  # the newest first; champions of the present files before others
+        names = tuple(champion.scope.workloads)
+        known = by_workloads.get(names)
+        if known is None or champion.scope.kernel_digest == present != known.scope.kernel_digest:
+            by_workloads[names] = champion
+    cells = []
+    if kernel is not None:
+        for workload in kernel.workloads:
+            winner = by_workloads.pop((workload.name,), None)
+            outdated = winner is not None and winner.scope.kernel_digest != present
+            values = dict(workload.compile_time(kernel))
+            cells.append(Cell((workload.name,), values, winner, outdated))
     cells += [
-        Cell(at, one.scope.values, one, one.scope.kernel_digest != present)
-        for at, one in sorted(by_workloads.items())
+        Cell(names, winner.scope.values, winner, winner.scope.kernel_digest != present)
+        for names, winner in sorted(by_workloads.items())
     ]
-    names = tuple(dict.fromkeys(name for cell in cells for name in cell.values))
-    return Matrix(*where, names, tuple(cells))
+    columns = tuple(dict.fromkeys(name for cell in cells for name in cell.values))
+    return Matrix(*where, columns, tuple(cells))

@@ -1,4 +1,4 @@
-"""`/kernels` and `/kernels/{name}`: what can be searched, and what each template lets vary."""
+"""`/kernels` and `/kernels/{name}`: kernels with their workloads, templates and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/new`: a search, asked for by a form that is made from the kernel's own description."""
+"""`/new`: the form that starts a search, made from the kernel's own description."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from greenfast.search.loop.plan import (
 
 NO_LIMIT = "none"
 MODE_WORDS = {
-    "auto": "as the workload's size suggests",
-    "hot": "its data in L2",
-    "cold": "its data in memory",
+    "auto": "by the workload's size",
+    "hot": "data in L2",
+    "cold": "data in memory",
 }
-LIMITS = tuple(one.name for one in fields(GateLimits))
-# Which field of the form an error stands beside.
+LIMITS = tuple(limit.name for limit in fields(GateLimits))
+# The field of the form that an error is shown at.
 FIELD_OF = {
     "bad_name": "name",
     "bad_seed": "seed",
@@ -54,7 +54,7 @@ router = APIRouter(route_class=PageRoute)
 
 
 class FieldError(UsageError):
-    """A field that does not hold what it should."""
+    """A field that holds no valid value."""
 
     def __init__(self, field: str, message: str, mend: str) -> None:
         super().__init__(message, code="bad_value", mend=mend)
@@ -65,23 +65,23 @@ class FieldError(UsageError):
 def new_page(request: Request, kernel: str = "", workload: str = "") -> Response:
     services = services_of(request)
     names = services.catalogue.names()
-    chosen = services.catalogue.kernel(kernel or next(iter(names), ""))
-    given = defaults(chosen)
+    spec = services.catalogue.kernel(kernel or next(iter(names), ""))
+    given = defaults(spec)
     if workload:
-        given["workloads"] = [chosen.workload(workload).name]
-    return form_page(services, chosen, given, None)
+        given["workloads"] = [spec.workload(workload).name]
+    return form_page(services, spec, given, None)
 
 
 @router.post("/new")
 async def submit(request: Request) -> Response:
-    """Start the search and go to its page, or show the form again as it was filled in, with what is wrong."""
+    """Start the search and go to its page, or show the filled-in form again with the error."""
     services = services_of(request)
     form = await request.form(max_files=0, max_fields=200)
     return await run_in_threadpool(_submit, services, form)
 
 
 def _submit(services: Services, form: FormData) -> Response:
-    """In a thread: the database may keep it waiting."""
+    """In a thread, since the database may block."""
     kernel = services.catalogue.kernel(str(form.get("kernel", "")))
     try:
         row = services.submit(search_request(kernel, form))
@@ -93,6 +93,7 @@ def _submit(services: Services, form: FormData) -> Response:
 def form_page(
     services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None
 ) -> Response:
+    """The form with the values `given`, and the error at its field."""
     kernels, broken = list_kernels(services.catalogue)
     presets = [
         f"{template.name}:{preset.name}"
@@ -119,7 +120,7 @@ def form_page(
 
 
 def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
-    """The field that an error stands beside; None when it is about no single one."""
+    """The field that an error is about; None when it is about several or none."""
     if isinstance(error, FieldError):
         return error.field
     if error.code == "bad_budget":
@@ -129,7 +130,7 @@ def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
 
 
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
-    """What the form holds before anybody types."""
+    """The values of an untouched form."""
     limits = {
         field.name: "" if field.default is None else str(field.default)
         for field in fields(GateLimits)
@@ -151,7 +152,7 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
 
 
 def typed(form: FormData) -> dict[str, Any]:
-    """What was filled in, to be shown again as it was."""
+    """The filled-in values, as they were typed."""
     one_line = (
         "name",
         "target",
@@ -172,13 +173,15 @@ def typed(form: FormData) -> dict[str, Any]:
 
 
 def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
-    """The form as a request; FieldError for what is no number, or is missing."""
+    """The form as a request; FieldError for a value that is missing or no number."""
     given = typed(form)
     for name in ("workloads", "templates"):
         if not given[name]:
-            raise FieldError(name, f"none of the {name} is chosen", "choose at least one")
+            raise FieldError(name, f"none of the {name} is selected", "select at least one")
     if not given["trials"].strip() and not given["seconds"].strip():
-        raise FieldError("trials", "no budget is given", "a number of trials, of seconds, or both")
+        raise FieldError(
+            "trials", "no budget is given", "give a number of trials, of seconds, or both"
+        )
     limits = {name: _limit(name, given[name]) for name in LIMITS}
     return SearchRequest(
         kernel=kernel.name,
@@ -198,7 +201,7 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
 
 
 def _list(form: FormData, name: str) -> list[str]:
-    return [str(one) for one in form.getlist(name)]
+    return [str(value) for value in form.getlist(name)]
 
 
 def _limit(name: str, text: str) -> int | None:

@@ -1,10 +1,10 @@
-"""`/searches/{id}`: is it getting anywhere, what is the best so far, and what became of each candidate."""
+"""`/searches/{id}`: progress, the best so far, confirmation and peers, gates, and all trials."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -18,6 +18,7 @@ from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.progress import band_sentence, beats_baseline, progress
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
+from greenfast.db.searches import Wanted
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError
 from greenfast.search.loop.scope import scope_of
@@ -26,8 +27,8 @@ from greenfast.search.verdict import Reason, Stage
 
 PAGE = 50
 LARGEST_PAGE = 500
-RIGHT = ("accepted", "green")
-VERDICTS = (*RIGHT, "rejected", "faulted")
+CORRECT = ("accepted", "green")
+VERDICTS = (*CORRECT, "rejected", "faulted")
 SORTS = {
     "number": "number",
     "time_median_us": "time",
@@ -50,7 +51,7 @@ router = APIRouter(route_class=PageRoute)
 
 @dataclass(frozen=True)
 class Filters:
-    """What the trial table is asked to show; each combination has its own URL."""
+    """Selection and order of the trial table; each combination has its own URL."""
 
     verdict: str | None = None
     stage: str | None = None
@@ -60,17 +61,17 @@ class Filters:
     descending: bool = False
 
     def url(self, search_id: str, **changes: Any) -> str:
-        """This page with some of it changed, from its first trial on."""
+        """The URL of the table with `changes`, from its first trial on."""
         values = {**vars(self), **changes}
         given = {
-            name: 1 if one is True else one
-            for name, one in values.items()
-            if one and one != "number"
+            name: 1 if value is True else value
+            for name, value in values.items()
+            if value and value != "number"
         }
         return f"/searches/{search_id}" + (f"?{urlencode(given)}" if given else "") + "#trials"
 
     def sorting(self, name: str) -> dict[str, Any]:
-        """What a click on a column's head asks for: that order, or the other way round."""
+        """The changes that a click on a column's head makes: that order, or its reverse."""
         return {
             "sort": name,
             "descending": self.sort == name and not self.descending,
@@ -135,16 +136,16 @@ def confirm(request: Request, search_id: str) -> Response:
 
 
 @router.post("/searches/{search_id}/control")
-async def control(request: Request, search_id: str) -> Response:
+async def request_control(request: Request, search_id: str) -> Response:
     """Pause, resume or cancel, then back to the page."""
     form = await request.form(max_files=0, max_fields=5)
-    wanted = str(form.get("wanted", ""))
-    await run_in_threadpool(services_of(request).store.request_control, search_id, wanted)
+    control = cast(Wanted, str(form.get("wanted", "")))  # the store refuses unknown ones
+    await run_in_threadpool(services_of(request).store.request_control, search_id, control)
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 
 def overview(services: Services, row: SearchRow) -> dict[str, Any]:
-    """Everything above the trial table."""
+    """The context of everything above the trial table."""
     store = services.store
     best, counts = store.best(row.id), store.counts(row.id)
     baseline = baseline_of(store, row.id)
@@ -175,26 +176,23 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
 
 
 def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
-    """The confirmation, what can be done about it, the scope's champion, and the peers beside the winner."""
+    """The confirmation, its possible next steps, the scope's champion, and the peers."""
     store = services.store
-    found = store.confirmation(row.id)
-    confirmed = found is not None and found.confirmation.confirmed
-    champion = store.champion(scope_of(store.plan(row.id), found.environment)) if found else None
-    is_champion = champion is not None and (champion.trial.search_id, champion.trial.number) == (
-        row.id,
-        found.confirmation.trial,
-    )
-    recheck = (
-        recheck_of(champion, kernel_today(services.catalogue, row.kernel)) if is_champion else ""
-    )
+    confirmation = store.confirmation(row.id)
+    champion, recheck, confirmed, promotable = None, "", False, False
+    if confirmation is not None:
+        winner = (row.id, confirmation.confirmation.trial)
+        confirmed = confirmation.confirmation.confirmed
+        promotable = confirmed and store.trial(*winner).verdict == "accepted"
+        champion = store.champion(scope_of(store.plan(row.id), confirmation.environment))
+        if champion and (champion.trial.search_id, champion.trial.number) == winner:
+            recheck = recheck_of(champion, kernel_today(services.catalogue, row.kernel))
+    is_measured = row.status == SearchStatus.COMPLETED and row.time_kind == "measured"
     return {
-        "confirmation": confirmation_out(found) if found else None,
+        "confirmation": confirmation_out(confirmation) if confirmation else None,
         "champion": champion,
-        "promotable": confirmed
-        and store.trial(row.id, found.confirmation.trial).verdict == "accepted",
-        "can_confirm": row.status == SearchStatus.COMPLETED
-        and row.time_kind == "measured"
-        and (not confirmed or bool(recheck)),
+        "promotable": promotable,
+        "can_confirm": is_measured and (not confirmed or bool(recheck)),
         "recheck": recheck,
         "peers": ranked([peer_out(peer) for peer in store.peers(row.id)]),
     }
@@ -202,11 +200,13 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
 
 def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
     """Why the best is not the fastest of the search; empty where it is."""
+    if best.time_kind != "measured" or best.time_median_us is None:
+        return ""
     faster = sum(point.time_median_us < best.time_median_us for point in points)
-    if best.time_kind != "measured" or not faster:
+    if not faster:
         return ""
     others = "1 other candidate" if faster == 1 else f"{faster} other candidates"
-    return f"{others} looked faster in the search; what counts is what fresh processes say."
+    return f"{others} looked faster in the search; the times in fresh processes decide."
 
 
 def baseline_of(store: Store, search_id: str) -> TrialRow | None:
@@ -217,47 +217,55 @@ def baseline_of(store: Store, search_id: str) -> TrialRow | None:
 
 def newest_trials(store: Store, search_id: str, most: int) -> list[TrialRow]:
     """At most `most` of the newest trials, in order of their numbers."""
-    found: list[TrialRow] = []
+    newest: list[TrialRow] = []
     cursor = None
-    while len(found) < most:
+    while len(newest) < most:
         page = store.trials(search_id, descending=True, limit=LARGEST_PAGE, cursor=cursor)
-        found += page.items
+        newest += page.items
         cursor = page.next_cursor
         if cursor is None:
             break
-    return found[most::-1] if len(found) > most else found[::-1]
+    return newest[most::-1] if len(newest) > most else newest[::-1]
 
 
 def comparison(
     store: Store, row: SearchRow, best: TrialRow | None, baseline: TrialRow | None
 ) -> str:
-    """What may be said of the best beside the baseline: no more than its kind of time shows."""
+    """The best against the baseline, with no claim beyond what its kind of time shows."""
     if best is None:
-        return "No right candidate yet." if row.trials_done else "Nothing was tried yet."
+        return "No correct candidate yet." if row.trials_done else "No trial yet."
     if baseline is None:
         return "This search has no baseline."
     if best.is_baseline:
-        return "Nothing faster was found yet: the baseline is the fastest right candidate."
+        return "The baseline is the fastest correct candidate."
     if best.ratio_to_baseline is None:
-        return "The baseline has no time, so nothing can be compared with it."
+        return "The baseline has no time to compare with."
     beats, kind = beats_baseline(store, row, best), best.time_kind
     if kind != "measured" and best.time_band:
-        within = f"the {'model' if kind == 'modelled' else 'recording'}'s band of a factor {best.time_band:g}"
+        source = "model" if kind == "modelled" else "recording"
+        within = f"the {source}'s band of a factor {best.time_band:g}"
         if beats:
-            return f"Faster by more than {within}; a {kind} time is still not a measured one."
-        return f"Within {within}: {kind} times this close are not told apart, so it does not count as faster."
+            return f"Faster by more than {within}. The time is {kind}, not measured."
+        return (
+            f"Within {within}: {kind} times this close are not told apart, so it does not count "
+            "as faster."
+        )
+    gain = f"{row.min_gain:.3g}"
     if beats:
-        return f"Faster than the baseline by at least the {row.min_gain:.3g} that was asked for, measured."
+        return f"Measured faster than the baseline by at least the requested share of {gain}."
     if best.verdict == "green" and best.ratio_to_baseline <= 1 - row.min_gain:
-        return "Measured faster than the baseline; its safety could not be judged, so it is not accepted."
-    return f"Not faster by the {row.min_gain:.3g} that was asked for."
+        return (
+            "Measured faster than the baseline. Its safety could not be checked, so it is not "
+            "accepted."
+        )
+    return f"Not faster than the baseline by the requested share of {gain}."
 
 
 Defaults = dict[str, dict[str, Any]]  # template -> parameter -> value
 
 
 def defaults_of(services: Services, row: SearchRow) -> Defaults:
-    """What the search's templates have where nobody chooses; none of those that are no longer there."""
+    """The defaults of the kernel's templates; empty when the kernel is gone."""
     try:
         kernel = services.catalogue.kernel(row.kernel)
     except GreenfastError:
@@ -271,9 +279,13 @@ def defaults_of(services: Services, row: SearchRow) -> Defaults:
 def changes(
     trial: TrialRow, baseline: TrialRow | None, defaults: Defaults
 ) -> list[tuple[str, Any, Any]]:
-    """(name, value, what it is otherwise) of what differs from the baseline, or for another template from its defaults."""
-    same = baseline is not None and trial.template == baseline.template
-    otherwise = baseline.parameters if same else defaults.get(trial.template, {})
+    """(name, value, value otherwise) of each parameter that differs from the baseline.
+
+    A trial of another template than the baseline's is compared with its template's defaults.
+    """
+    otherwise = defaults.get(trial.template, {})
+    if baseline is not None and trial.template == baseline.template:
+        otherwise = baseline.parameters
     return [
         (name, value, otherwise.get(name))
         for name, value in trial.parameters.items()
@@ -283,7 +295,7 @@ def changes(
 
 @dataclass(frozen=True)
 class Step:
-    """One gate of the funnel; `not_judged` went on although the gate could not say."""
+    """One gate of the funnel; `not_judged` trials went on without a result of it."""
 
     stage: str
     reached: int
@@ -294,29 +306,22 @@ class Step:
 
 
 def funnel(counts: Counts) -> list[Step]:
-    """The gates in order; what neither went on nor was rejected was lost to a fault of ours."""
-    right = sum(counts.by_verdict.get(one, 0) for one in RIGHT)
-    went_on = [*(reached for _, reached, _ in counts.funnel[1:]), right]
-    found = []
-    for (stage, reached, passed), further in zip(counts.funnel, went_on):
+    """The gates in order. A trial that neither went on nor was rejected was lost to a fault."""
+    correct = sum(counts.by_verdict.get(verdict, 0) for verdict in CORRECT)
+    went_on = [*(reached for _, reached, _ in counts.funnel[1:]), correct]
+    steps = []
+    for (stage, reached, passed), further in zip(counts.funnel, went_on, strict=True):
         rejected = counts.by_stage.get(stage, 0)
-        found.append(
-            Step(
-                stage,
-                reached,
-                passed,
-                rejected,
-                reached - further - rejected,
-                counts.unavailable.get(stage, 0),
-            )
-        )
-    return found
+        faulted = reached - further - rejected
+        not_judged = counts.unavailable.get(stage, 0)
+        steps.append(Step(stage, reached, passed, rejected, faulted, not_judged))
+    return steps
 
 
 def trial_table(
     services: Services, row: SearchRow, filters: Filters, cursor: str | None
 ) -> dict[str, Any]:
-    """The part of the trials that is asked for; UsageError for a sort order that does not exist."""
+    """The context of the trial table; UsageError for an unknown sort order."""
     defaults = defaults_of(services, row)
     page = services.store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
     return {

@@ -1,4 +1,4 @@
-"""`/`: what runs now, what ran before, and what was found not to work."""
+"""`/`: running and queued searches, earlier ones, champions, and the newest negatives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def searches_page(
 ) -> Response:
     store = services_of(request).store
     status = one_of("status", status, SHOWN_STATUSES)
-    # Active searches have their own part of the first page, so the pages behind it are of the others only.
+    # Active searches have their own part of the first page; the pages behind it list the others.
     page = store.searches(
         limit=PAGE,
         cursor=cursor or None,
@@ -50,12 +50,12 @@ def searches_page(
     )
     active: list[SearchRow] = []
     more_active = []
-    for wanted in ACTIVE if status is None and not cursor else ():
+    for state in ACTIVE if status is None and not cursor else ():
         shown = store.searches(
-            limit=MOST_ACTIVE, status=wanted, oldest_first=wanted == SearchStatus.QUEUED
+            limit=MOST_ACTIVE, status=state, oldest_first=state == SearchStatus.QUEUED
         )
         active += shown.items
-        more_active += [wanted] if shown.next_cursor else []
+        more_active += [state] if shown.next_cursor else []
     earlier, queue = page.items, store.queue_state()
     return render(
         "searches.html",
@@ -77,4 +77,5 @@ def searches_page(
 
 
 def line(store: Store, row: SearchRow) -> Line:
+    """The search with its counts, best trial and progress."""
     return Line(row, store.counts(row.id), store.best(row.id), progress(row))

@@ -1,4 +1,4 @@
-"""`/searches/{id}/trials/{n}`: one candidate, its verdict, and everything that the verdict rests on."""
+"""`/searches/{id}/trials/{n}`: one candidate, its verdict, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from greenfast.app.dashboard.annotations import counted_workload, notes_of
 from greenfast.app.dashboard.highlight import cuda_lines
 from greenfast.app.dashboard.page_search import baseline_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
-from greenfast.app.dashboard.words import shortened
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.db.rows import TrialDetail, TrialRow
+from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.text import abridged
 from greenfast.search.verdict import Stage
 
+LONGEST_LOG = 64_000  # characters
 MOST_CHECKS = 400
 MOST_LIMITS = 3  # named in words; the others are in the table
 BEFORE_GATES = (Stage.RENDER, Stage.COMPILE)
@@ -40,11 +42,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one resource takes, or one class of instructions has, and its share of the largest."""
+    """The time of one resource, or the count of one class of instructions."""
 
     name: str
     value: float
-    share: float
+    share: float  # of the largest value
 
 
 @router.get("/searches/{search_id}/trials/{number}")
@@ -68,7 +70,8 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
             "mixes": costs(trial, "mix"),
             "most_limits": MOST_LIMITS,
             "settings": settings(services.catalogue, search.kernel, trial, baseline),
-            "log": shortened(trial.log),
+            "log": abridged(trial.log.replace("\r\n", "\n"), LONGEST_LOG),
+            "parents": parents(store, trial),
             "source": source,
             "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
             "counted": counted_workload(trial),
@@ -81,11 +84,13 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
 
 @router.get("/searches/{search_id}/trials/{number}/source.cu")
 def source_file(request: Request, search_id: str, number: int) -> Response:
-    """The source as a file; its name is made of greenfast's own words only."""
+    """The source as a file; its name contains no text of the user's."""
     store = services_of(request).store
     trial = store.trial(search_id, number)
     if not trial.source_digest:
-        raise UsageError(f"trial {number} has no source: rendering said no", code="unknown_source")
+        raise UsageError(
+            f"trial {number} has no source: its template did not render", code="unknown_source"
+        )
     source = store.source(trial.source_digest)
     name = f"{source.kernel}_{source.template}_{source.digest[:12]}.cu"
     return PlainTextResponse(
@@ -93,59 +98,63 @@ def source_file(request: Request, search_id: str, number: int) -> Response:
     )
 
 
+def parents(store: Store, trial: TrialDetail) -> list[tuple[str, int | None]]:
+    """(digest, number of the trial that tried it) of each parent; None: it is of another search."""
+    numbers = store.numbers_of(trial.search_id, trial.parents) if trial.parents else {}
+    return [(digest, numbers.get(digest)) for digest in trial.parents]
+
+
 def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:
-    """Rendering and compiling in the form of gates: a gate's result says that both went well."""
-    found = []
+    """Rendering and compiling in the form of gates; a gate's result implies that both passed."""
+    steps: list[dict[str, Any]] = []
     for stage in BEFORE_GATES:
         if trial.stage == stage:
-            found.append(
-                {
-                    "gate": str(stage),
-                    "outcome": "failed" if trial.verdict == "rejected" else "fault",
-                    "sentence": trial.sentence,
-                    "reason": trial.reason,
-                }
-            )
+            outcome = "failed" if trial.verdict == "rejected" else "fault"
+            steps.append(_step(stage, outcome, trial.sentence, trial.reason))
             break
         if trial.gates or (stage is Stage.RENDER and has_source):
-            found.append({"gate": str(stage), "outcome": "passed", "sentence": "", "reason": None})
-    return found
+            steps.append(_step(stage, "passed"))
+    return steps
+
+
+def _step(
+    stage: Stage, outcome: str, sentence: str = "", reason: str | None = None
+) -> dict[str, Any]:
+    return {"gate": str(stage), "outcome": outcome, "sentence": sentence, "reason": reason}
 
 
 def ordered_checks(trial: TrialDetail) -> list[dict[str, Any]]:
     """Failed checks first, each group in the order in which it ran."""
-    return sorted(
-        trial.gates.get("correctness", {}).get("checks", ()), key=lambda one: one["passed"]
-    )
+    checks = trial.gates.get("correctness", {}).get("checks", ())
+    return sorted(checks, key=lambda check: bool(check["passed"]))
 
 
-def costs(trial: TrialDetail, which: str) -> dict[str, list[Cost]]:
-    """For each timed workload its `limits` or its `mix`, the largest first."""
-    found = {}
+def costs(trial: TrialDetail, kind: str) -> dict[str, list[Cost]]:
+    """The `limits` or the `mix` of each timed workload, the largest first."""
+    tables = {}
     for timing in trial.gates.get("performance", {}).get("timings", ()):
-        values = sorted(timing.get(which, {}).items(), key=lambda item: -item[1])
-        found[timing["workload"]] = [
-            Cost(name, value, value / (values[0][1] or 1.0)) for name, value in values
-        ]
-    return found
+        values = sorted(timing.get(kind, {}).items(), key=lambda item: -item[1])
+        largest = values[0][1] or 1.0 if values else 1.0
+        tables[timing["workload"]] = [Cost(name, value, value / largest) for name, value in values]
+    return tables
 
 
 def settings(
     catalogue: Catalogue, kernel: str, trial: TrialRow, baseline: TrialRow | None
 ) -> list[Setting]:
-    """Every parameter with the baseline's value, changed ones first, and what its template says of it."""
+    """Every parameter with the baseline's value and its description, changed ones first."""
     known = documented(catalogue, kernel, trial.template)
     base = baseline.parameters if baseline else {}
-    found = []
+    rows = []
     for name, value in trial.parameters.items():
         doc, same = known.get(name, ("", False))
         changed = bool(base) and not trial.is_baseline and base.get(name) != value
-        found.append(Setting(name, value, base.get(name), changed, doc, same))
-    return sorted(found, key=lambda one: not one.changed)
+        rows.append(Setting(name, value, base.get(name), changed, doc, same))
+    return sorted(rows, key=lambda row: not row.changed)
 
 
 def documented(catalogue: Catalogue, kernel: str, template: str) -> dict[str, tuple[str, bool]]:
-    """Doc and numerics by parameter; empty when the kernel's files are gone or changed since."""
+    """(description, same numerics) by parameter; empty when the kernel or template is gone."""
     try:
         parameters = catalogue.kernel(kernel).template(template).parameters
     except GreenfastError:

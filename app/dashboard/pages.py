@@ -1,4 +1,4 @@
-"""What all pages share: the Jinja environment, rendering, and errors that look like pages."""
+"""Shared by all pages: the Jinja environment, rendering, and errors that look like pages."""
 
 from __future__ import annotations
 
@@ -19,27 +19,44 @@ from greenfast.app.dashboard import words
 from greenfast.app.views.confirmations import interval
 from greenfast.app.views.problems import status_of
 from greenfast.app.views.progress import queue_words
+from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError, unknown_name
+from greenfast.search.text import visible
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
-TITLES = {404: "Not found", 409: "Not possible now", 422: "That does not fit", 503: "Our fault"}
+TITLES = {
+    404: "Not found",
+    409: "Not possible now",
+    422: "Not valid",
+    503: "A fault of greenfast or of this machine",
+}
+ORIGINS = {
+    "sampled": "drawn by the strategy",
+    "mutated": "a changed copy of one parent",
+    "crossed": "a mix of two parents",
+    "repaired": "the nearest valid untried point to the one that the sampler asked for",
+    "preset": "a documented design of the template",
+    "seeded": "given by hand",
+}
 
 
 def services_of(request: Request) -> Services:
-    return request.app.state.services
+    """The services of the application that answers the request."""
+    services: Services = request.app.state.services
+    return services
 
 
 def render(name: str, context: dict[str, Any], status: int = 200) -> HTMLResponse:
-    """A page. It is checked again each time it is shown: what it says changes while a search runs."""
+    """A page. Browsers ask for it again each time: its content changes while a search runs."""
     text = environment().get_template(name).render(context)
     return HTMLResponse(text, status, headers={"Cache-Control": "no-cache"})
 
 
 @cache
 def environment() -> jinja2.Environment:
-    found = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -47,7 +64,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for one in (
+    for filter_ in (
         words.time_us,
         words.ratio,
         words.error,
@@ -59,20 +76,21 @@ def environment() -> jinja2.Environment:
         words.ago,
         words.moment,
         words.value,
-        words.visible,
-        words.visible_lines,
         words.first_upper,
     ):
-        found.filters[one.__name__] = one
-    found.filters["interval"] = interval
-    found.globals["queue_words"] = queue_words
-    found.globals["static"] = static_url
-    return found
+        templates.filters[filter_.__name__] = filter_
+    templates.filters["interval"] = interval
+    templates.filters["visible"] = visible
+    templates.filters["in_order"] = in_order
+    templates.globals["queue_words"] = queue_words
+    templates.globals["static"] = static_url
+    templates.globals["origins"] = ORIGINS
+    return templates
 
 
 @cache
 def static_url(name: str) -> str:
-    """The URL of a static file, which changes with its content, so that browsers may keep it for good."""
+    """The URL of a static file. It names the content, so browsers may keep the file forever."""
     path = static_files()[name]
     return f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
@@ -87,12 +105,12 @@ def static_files() -> dict[str, Path]:
 
 
 def error_page(code: str, sentence: str, mend: str = "", status: int = 404) -> HTMLResponse:
-    """What went wrong, in the look of every other page."""
+    """An error in the look of every other page."""
     return render(
         "error.html",
         {
             "status": status,
-            "title": TITLES.get(status, "That did not work"),
+            "title": TITLES.get(status, "An error"),
             "code": code,
             "sentence": sentence,
             "mend": mend,
@@ -124,10 +142,10 @@ class PageRoute(APIRoute):
 
 
 def one_of(kind: str, text: str | None, known: Any) -> str | None:
-    """A filter's value, None when it is not set; UsageError with the known ones."""
+    """A filter's value, None when it is not set; UsageError with the known values."""
     if not text:
         return None
-    names = [str(one) for one in known]
+    names = [str(name) for name in known]
     if text not in names:
         error = unknown_name(kind, text, names)
         raise UsageError(error.message, code="bad_filter", mend=error.mend)

@@ -24,7 +24,7 @@ KEPT = "public, max-age=31536000, immutable"
 
 
 class UnknownPage(APIRoute):
-    """What no other route answers, for people: programs keep getting application/problem+json."""
+    """Answers browsers where no other route does; programs get application/problem+json."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get(
@@ -43,7 +43,7 @@ rest = APIRouter(route_class=UnknownPage)
 @files.get("/static/{name}")
 @files.head("/static/{name}")
 async def static_file(request: Request, name: str) -> Response:
-    """A file of ours or Plotly's; browsers keep it for good when its URL names its content."""
+    """One of the static files; browsers keep it forever when its URL names its content."""
     known = static_files()
     if name not in known:
         return error_page("unknown_file", f"there is no file {name!r} here")

@@ -1,13 +1,13 @@
-"""How values are written on pages: units, digits, and text that nobody vouches for made harmless to read."""
+"""How values are written on pages: units, digits, lengths of time."""
 
 from __future__ import annotations
 
 import math
-import unicodedata
 from datetime import UTC, datetime
 
-NOTHING = "–"
-LONGEST_SHOWN_LOG = 64_000
+from greenfast.search.text import visible
+
+NOTHING = "\N{EN DASH}"
 
 
 def time_us(value: float | None) -> str:
@@ -35,7 +35,7 @@ def ratio(value: float | None) -> str:
 
 
 def error(value: float | str | None) -> str:
-    """An error's size: 1.2e-4; the name of one that is not finite."""
+    """An error's size: 1.2e-4; a value that is not finite by its name."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
@@ -88,13 +88,13 @@ def ago(moment: str | float | None, now: datetime | None = None) -> str:
     if moment is None:
         return NOTHING
     then = parse_moment(moment)
-    passed_s = ((now or datetime.now(UTC)) - then).total_seconds()
-    if passed_s < 5:
+    age_s = ((now or datetime.now(UTC)) - then).total_seconds()
+    if age_s < 5:
         return "just now"
-    if passed_s < 60:
-        return f"{passed_s:.0f} s ago"
-    if passed_s < 7 * 86400:
-        return f"{seconds(passed_s // 60 * 60)} ago"
+    if age_s < 60:
+        return f"{age_s:.0f} s ago"
+    if age_s < 7 * 86400:
+        return f"{seconds(age_s // 60 * 60)} ago"
     return f"{then:%Y-%m-%d}"
 
 
@@ -106,47 +106,15 @@ def parse_moment(text: str | float) -> datetime:
     """An ISO text, or seconds since 1970."""
     if isinstance(text, (int, float)):
         return datetime.fromtimestamp(text, UTC)
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def first_upper(text: str) -> str:
-    """A sentence's first letter; names in it stay as they are."""
+    """The text with its first letter in upper case, the others unchanged."""
     return text[:1].upper() + text[1:]
 
 
-def value(one: object) -> str:
+def value(parameter: object) -> str:
     """A parameter's value as it is written on the command line."""
-    return str(one).lower() if isinstance(one, bool) else visible(str(one))
-
-
-def visible(text: object) -> str:
-    """One line of untrusted text with control and direction characters shown instead of obeyed."""
-    return "".join(_shown(one) for one in str(text))
-
-
-def visible_lines(text: str) -> str:
-    """The same for text of several lines, which keeps its line ends and tabs."""
-    return "".join(one if one in "\n\t" else _shown(one) for one in text.replace("\r\n", "\n"))
-
-
-def shortened(text: str, limit: int = LONGEST_SHOWN_LOG) -> str:
-    """The first and last half of a long text, saying how much is left out."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
-
-
-def _shown(one: str) -> str:
-    code = ord(one)
-    if not 0x20 <= code < 0x7F and unicodedata.category(one) in (
-        "Cc",
-        "Cf",
-        "Co",
-        "Cs",
-        "Zl",
-        "Zp",
-    ):
-        return f"\u27e8U+{code:04X}\u27e9"
-    return one
+    return str(parameter).lower() if isinstance(parameter, bool) else visible(parameter)

@@ -60,10 +60,8 @@ def verdict(gates: Sequence[Gate], subject: Subject) -> tuple[str, str]:
     for gate in gates:
         result = gate.judge(subject)
         if result.outcome != "passed":
-            return (
-                f"{result.outcome}: {gate.name}{f' ({result.reason})' if result.outcome == 'failed' else ''}",
-                result.sentence,
-            )
+            reason = f" ({result.reason})" if isinstance(result, Failed) else ""
+            return f"{result.outcome}: {gate.name}{reason}", result.sentence
     return "passed", ""
 
 

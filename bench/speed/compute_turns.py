@@ -23,7 +23,7 @@ from greenfast.search import compute_turns
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.reference import _computed
+from greenfast.search.oracle.reference import compute_case_data
 from greenfast.search.space.space import Space
 
 THREADS, SECONDS = 16, 6.0
@@ -52,7 +52,7 @@ def measured(threads: int, at_once: int) -> Row:
 
     def compute(number: int) -> None:
         while not stop.is_set():
-            _computed(kernel, cases[done[number] % len(cases)], None)
+            compute_case_data(kernel, cases[done[number] % len(cases)], None)
             done[number] += 1
 
     for number in range(threads):

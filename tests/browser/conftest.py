@@ -86,8 +86,8 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get("GREENFAST_NO_BROWSER") == "1":
             pytest.skip("GREENFAST_NO_BROWSER=1: the pages are not driven in a browser")
         pytest.fail(
-            f"none of {', '.join(BROWSERS)} is installed; install one (apt-get install chromium), or set "
-            "GREENFAST_NO_BROWSER=1 to leave these tests out"
+            f"none of {', '.join(BROWSERS)} is installed; install one (apt-get install chromium), "
+            "or set GREENFAST_NO_BROWSER=1 to leave these tests out"
         )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
@@ -97,24 +97,24 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def problems() -> list[str]:
-    """What went wrong in the browser: a test that provokes something takes it out."""
+    """Errors in the browser; a test that provokes some clears them."""
     return []
 
 
 @pytest.fixture
 def context(chromium, site) -> Iterator[BrowserContext]:
-    made = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
-    made.set_default_timeout(LONGEST_WAIT_MS)
-    yield made
-    made.close()
+    fresh = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
+    fresh.set_default_timeout(LONGEST_WAIT_MS)
+    yield fresh
+    fresh.close()
 
 
 @pytest.fixture
 def page(context, problems) -> Iterator[Page]:
     """A tab in which nothing may go wrong: no console error, no exception, no failed request."""
-    made = context.new_page()
-    watch(made, problems)
-    yield made
+    tab = context.new_page()
+    watch(tab, problems)
+    yield tab
     assert problems == []
 
 
@@ -130,21 +130,25 @@ def plain_page(chromium, site) -> Iterator[Page]:
 def watch(page: Page, problems: list[str]) -> None:
     page.on(
         "console",
-        lambda one: (
-            problems.append(f"console: {one.text}") if one.type in ("error", "warning") else None
+        lambda message: (
+            problems.append(f"console: {message.text}")
+            if message.type in ("error", "warning")
+            else None
         ),
     )
     page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
     page.on(
         "response",
-        lambda one: problems.append(f"{one.status} {one.url}") if one.status >= 400 else None,
+        lambda answer: (
+            problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        ),
     )
-    # What a navigation cuts off (the event stream) did not fail.
+    # A request that a navigation cuts off (the event stream) did not fail.
     page.on(
         "requestfailed",
-        lambda one: (
-            problems.append(f"failed: {one.url} {one.failure}")
-            if "ERR_ABORTED" not in (one.failure or "")
+        lambda request: (
+            problems.append(f"failed: {request.url} {request.failure}")
+            if "ERR_ABORTED" not in (request.failure or "")
             else None
         ),
     )

@@ -20,11 +20,11 @@ def confirmed(site, catalogue):
 
 def test_a_confirmation_shows_its_sentence_comparisons_and_processes(page, confirmed):
     page.goto(f"/searches/{confirmed.row.id}")
-    found = page.locator("#confirmation")
-    assert "confirmed in 2 fresh processes <i>of 3</i>" in found.inner_text(), (
+    section = page.locator("#confirmation")
+    assert "confirmed in 2 fresh processes <i>of 3</i>" in section.inner_text(), (
         "text, whatever it holds"
     )
-    baseline, runner_up = found.locator("tbody tr").all()
+    baseline, runner_up = section.locator("tbody tr").all()
     assert "faster" in baseline.inner_text() and "0.601 [0.596, 0.607]" in baseline.inner_text()
     assert "a tie" in runner_up.inner_text() and runner_up.locator("a").get_attribute(
         "href"
@@ -35,8 +35,8 @@ def test_a_confirmation_shows_its_sentence_comparisons_and_processes(page, confi
 def test_peers_stand_beside_the_winner_or_say_why_not(page, confirmed):
     page.goto(f"/searches/{confirmed.row.id}")
     rows = {
-        one.locator("th").inner_text().split()[0]: one.inner_text()
-        for one in page.locator("#peers tbody tr").all()
+        row.locator("th").inner_text().split()[0]: row.inner_text()
+        for row in page.locator("#peers tbody tr").all()
     }
     assert "slower" in rows["torch-cudnn"] and "measured" in rows["torch-cudnn"]
     assert "1.034 [1.025, 1.043]" in rows["torch-cudnn"] and "faster" in rows["torch-flash"]
@@ -85,13 +85,13 @@ def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirme
 
 
 def test_a_winner_that_was_not_timed_again_can_be(plain_page, site, catalogue):
-    made = accepted_search(site.store, catalogue, confirmed=False)
-    plain_page.goto(f"/searches/{made.row.id}")
+    example = accepted_search(site.store, catalogue, confirmed=False)
+    plain_page.goto(f"/searches/{example.row.id}")
     assert "was not timed again" in plain_page.locator("#confirmation").inner_text()
     plain_page.click("#confirmation button")
-    assert site.store.search(made.row.id).status == "queued"
+    assert site.store.search(example.row.id).status == "queued"
     assert "queued" in plain_page.locator("#title").inner_text()
-    site.store.request_control(made.row.id, "cancel")
+    site.store.request_control(example.row.id, "cancel")
 
 
 def test_what_is_not_confirmed_cannot_be_promoted_by_a_made_up_form(page, site, problems):
@@ -112,7 +112,7 @@ def test_the_form_for_a_search_starts_with_the_named_workload_and_the_champion_a
 ):
     page.goto("/new?kernel=attention&workload=mission_causal")
     assert page.locator("input[name=workloads]:checked").evaluate_all(
-        "all => all.map(one => one.value)"
+        "all => all.map(box => box.value)"
     ) == ["mission_causal"]
     assert page.locator("#baseline").input_value() == ""
     assert "champion" in page.locator("#baseline option:checked").inner_text()

@@ -1,4 +1,4 @@
-"""Forms in a real browser: what was typed is kept, what is wrong is said beside it, only our pages may post."""
+"""Forms in a real browser: typed values stay, errors are at their field, only our pages post."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
     assert page.get_by_label("Strategy").input_value() == "random"
     assert page.get_by_label("Caches").input_value() == "cold"
     checked = page.locator("[name=workloads]:checked").evaluate_all(
-        "all => all.map(one => one.value)"
+        "all => all.map(box => box.value)"
     )
     assert checked == ["mission_causal"]
     if field != "Name":
@@ -64,10 +64,10 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
 def test_nothing_chosen_is_said(page, problems):
     page.goto("/new")
     page.locator("[name=templates]:checked").evaluate_all(
-        "all => all.forEach(one => one.checked = false)"
+        "all => all.forEach(box => box.checked = false)"
     )
     start(page)
-    assert "none of the templates is chosen" in page.locator("#error-templates").inner_text()
+    assert "none of the templates is selected" in page.locator("#error-templates").inner_text()
     problems.clear()
 
 
@@ -125,7 +125,8 @@ def test_a_form_of_another_site_starts_nothing(context, site):
         "data:text/html,<form method=post action='"
         + site.url
         + "/new'><input name=kernel value=attention>"
-        "<input name=trials value=1><input name=workloads value=mission><input name=templates value=wmma>"
+        "<input name=trials value=1><input name=workloads value=mission>"
+        "<input name=templates value=wmma>"
         "<button>Win</button></form>"
     )
     with page.expect_response("**/new") as answer:

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def running(site, catalogue):
     """A search of this test's own; cancelled afterwards."""
-    made = running_search(site.store, catalogue, name="live")
-    yield made
-    if site.store.search(made.row.id).status == "running":
-        site.store.finish(made.claim, Ended.CANCELLED, "cancelled")
+    example = running_search(site.store, catalogue, name="live")
+    yield example
+    if site.store.search(example.row.id).status == "running":
+        site.store.finish(example.claim, Ended.CANCELLED, "cancelled")
 
 
 def test_a_recorded_trial_appears_without_loading_the_page_again(page, running):
@@ -48,10 +48,10 @@ def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
     assert page.get_by_role("button", name="Cancel").count() == 0
 
 
-def test_an_asked_for_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
+def test_a_requested_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
     page.goto(f"/searches/{running.row.id}")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("#title")).to_contain_text("pause asked for")
+    expect(page.locator("#title")).to_contain_text("pause requested")
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
 
 

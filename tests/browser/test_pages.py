@@ -1,4 +1,4 @@
-"""Every page in a real browser: it loads cleanly, fits, and says what it has to."""
+"""Every page in a real browser: it loads without errors, fits, and shows its facts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ from example_searches import (
     COMPILE_TRIAL,
     FAULTED_TRIAL,
     HOSTILE_NAME,
+    IMPLAUSIBLE_TRIAL,
+    MIXED_TOOLCHAIN,
     RACE_TRIAL,
-    WRONG_SENTENCE,
     WRONG_TRIAL,
+    failed_search,
+    queued_search,
 )
+from example_verdicts import WRONG_SENTENCE
+
+from greenfast.app.dashboard.words import NOTHING
 
 pytestmark = pytest.mark.browser
-HTML = {"Accept": "text/html"}
 
 
 def paths(site) -> list[str]:
-    searches = [f"/searches/{one.row.id}" for one in (site.finished, site.running, site.measured)]
+    searches = [
+        f"/searches/{search.row.id}" for search in (site.finished, site.running, site.measured)
+    ]
     trials = [
         site.trial(number)
         for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)
@@ -74,8 +81,11 @@ def test_every_field_has_a_label(page, site):
     for path in ("/new", "/negatives", site.search, f"/searches/{site.measured.row.id}"):
         page.goto(path)
         assert (
-            page.evaluate("""Array.from(document.querySelectorAll("main input:not([type=hidden]), main select"))
-                                .filter((one) => one.labels.length === 0).map((one) => one.name)""")
+            page.evaluate(
+                """Array.from(
+                    document.querySelectorAll("main input:not([type=hidden]), main select")
+                ).filter((field) => field.labels.length === 0).map((field) => field.name)"""
+            )
             == []
         ), path
 
@@ -88,7 +98,7 @@ def test_every_time_says_its_kind(page, site):
             re.search(r" (modelled|measured(, (hot|cold))?)$", time_.strip()) for time_ in times
         ), path
     page.goto(site.search)
-    assert all("modelled" in one for one in column(page, 3) if "µs" in one)
+    assert all("modelled" in cell for cell in column(page, 3) if "µs" in cell)
     assert "modelled" in page.locator("#figures").inner_text()
 
 
@@ -142,24 +152,24 @@ def test_trials_are_filtered(page, site):
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**verdict=rejected**")
     assert WRONG_TRIAL in rows(page) and 0 not in rows(page)
-    assert all("correctness: wrong_values" in one for one in column(page, 2))
+    assert all("correctness: wrong_values" in cell for cell in column(page, 2))
     assert page.get_by_label("verdict").input_value() == "rejected"
     page.goto(site.search)
     page.locator("select[name=template]").select_option("scalar")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**template=scalar**")
-    assert all(one.startswith("scalar") for one in column(page, 5))
+    assert all(cell.startswith("scalar") for cell in column(page, 5))
 
 
 def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(page, site):
     page.goto(site.search)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**sort=registers**")
-    up = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    up = [int(cell.split()[0]) for cell in column(page, 7) if cell != NOTHING]
     assert up == sorted(up)
     page.get_by_role("link", name="Regs").click()
     page.wait_for_url("**descending=1**")
-    down = [int(one.split()[0]) for one in column(page, 7) if one != "–"]
+    down = [int(cell.split()[0]) for cell in column(page, 7) if cell != NOTHING]
     assert down == sorted(down, reverse=True) and down[0] > up[0]
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Regs")
 
@@ -207,21 +217,61 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     assert any("1.50 x bank conflicts, 96 wavefronts" in cost and "▲" in cost for cost in costs)
     assert any("1.25 x the sectors needed, 160 sectors" in cost for cost in costs)
     assert (
-        page.locator("pre.source .cost").first.evaluate("one => getComputedStyle(one).userSelect")
+        page.locator("pre.source .cost").first.evaluate("cost => getComputedStyle(cost).userSelect")
         == "none"
     )
 
 
-def test_a_faulted_trial_says_that_the_fault_is_ours(page, site):
+def test_a_faulted_trial_explains_that_there_is_no_verdict(page, site):
     page.goto(site.trial(FAULTED_TRIAL))
-    assert "A fault of ours, not of the candidate" in page.locator(".lead").inner_text()
+    assert "a fault of greenfast or of this machine" in page.locator(".lead").inner_text()
+
+
+def test_a_trial_links_to_its_parents_and_names_the_repaired_values(page, site):
+    trials = site.store.trials(site.finished.row.id, limit=64).items
+    crossed = next(trial for trial in trials if trial.origin == "crossed")
+    page.goto(site.trial(crossed.number))
+    parents = page.locator("#origin a").all_inner_texts()
+    assert parents == [f"trial {crossed.number - 2}", f"trial {crossed.number - 1}"]
+    assert "crossed from" in page.locator("#origin dd").inner_text()
+    repaired = next(trial for trial in trials if trial.origin == "repaired")
+    page.goto(site.trial(repaired.number))
+    origin = page.locator("#origin dd").inner_text()
+    assert "repaired instead of" in origin and "(invalid or already tried)" in origin
+    assert all(f"{name}={value}" in origin for name, value in repaired.wanted.items())
+
+
+def test_an_implausible_modelled_time_is_shown_as_not_ranked(page, site):
+    page.goto(site.trial(IMPLAUSIBLE_TRIAL))
+    assert "implausible, not ranked" in page.locator("dl.facts").first.inner_text()
+    gate = page.locator("#gate-performance").inner_text()
+    assert "0.41 us" in gate and "1.75 us" in gate and "not kept" in gate
+    page.goto(site.search)
+    assert "not ranked" in column(page, 3)[IMPLAUSIBLE_TRIAL]
+
+
+def test_a_failed_search_tells_why_below_its_title(page, site, catalogue):
+    failed = failed_search(site.store, catalogue)
+    page.goto(f"/searches/{failed.row.id}")
+    lead = page.locator(".lead.faulted").inner_text()
+    assert lead.startswith("The search failed after 5 faults in a row")
+    assert lead.endswith(MIXED_TOOLCHAIN)
+
+
+def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
+    row = queued_search(site.store, catalogue)
+    page.goto(f"/searches/{row.id}")
+    assert "no worker is running" in page.locator("#title").inner_text()
+    assert "greenfast worker starts one" in page.locator("#figures").inner_text()
+    assert not page.locator(".card").is_visible()
+    site.store.request_control(row.id, "cancel")
 
 
 def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
     page.goto(site.trial(3))
     changed = page.locator("table.settings tr.changed th").all_inner_texts()
-    assert {one.split()[0] for one in changed} == {
-        one.name for one in site.store.trial(site.finished.row.id, 3).changed
+    assert {name.split()[0] for name in changed} == {
+        change.name for change in site.store.trial(site.finished.row.id, 3).changed
     }
     assert "occupancy" in page.locator("#gate-ptxas").inner_text()
     assert "shared memory" in page.locator("#gate-performance table.limits").inner_text()
@@ -235,7 +285,7 @@ def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
     assert page.locator("pre.source .cp, pre.source .cpf").first.inner_text().startswith("#include")
     text = site.store.source(site.store.trial(site.finished.row.id, 0).source_digest).text
     copied = page.locator("pre.source").evaluate(
-        "one => { getSelection().selectAllChildren(one); return getSelection().toString(); }"
+        "source => { getSelection().selectAllChildren(source); return getSelection().toString(); }"
     )
     assert copied.rstrip("\n") == text.rstrip("\n")
     with page.expect_download() as download:
@@ -257,7 +307,7 @@ def test_hostile_names_and_logs_stay_text(page, site):
         )
     assert "onerror=" in page.locator("pre.log").inner_text()
     log = page.locator("pre.log").inner_text()
-    assert "⟨U+001B⟩[31m" in log and "⟨U+202E⟩" in log and "\x1b" not in log and "\u202e" not in log
+    assert "\\x1b[31m" in log and "\\u202e" in log and "\x1b" not in log and "\u202e" not in log
     page.goto(f"/searches/{site.running.row.id}")
     assert page.locator("h1").inner_text() == HOSTILE_NAME
 

@@ -64,7 +64,7 @@ def test_who_times_has_the_gpu_alone(gpu, artifacts, catalogue, album, toolchain
     other._open().lock._deadline_s = 0.2
     with (
         gpu._open().lock.held(alone=True),
-        pytest.raises(Fault, match="another process has used cuda:0 for 0.2 s"),
+        pytest.raises(Fault, match=r"another process has used cuda:0 for 0\.2 s"),
     ):
         list(other.execute(subject.program, problems_of(subject)))
     assert all(one.failure is None for one in other.execute(subject.program, problems_of(subject)))

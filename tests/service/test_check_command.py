@@ -86,7 +86,7 @@ def test_a_right_kernel_of_a_person_is_clean(home, own):
     ended = home.run(*own(), "--json")
     report = ended.json
     assert ended.code == 0 and report["clean"] and report["findings"] == [], ended.err
-    assert [one["order"] for one in report["runs"]] == ["forward", "reverse", "seeded:1"]
+    assert [run["order"] for run in report["runs"]] == ["forward", "reverse", "seeded:1"]
     assert {(cost["file"], cost["line"]) for cost in report["costs"]} >= {
         ("sums.cu", 9),
         ("sums.cu", 6),
@@ -208,8 +208,8 @@ def test_inline_assembly_is_refused_since_it_would_not_be_seen(home, own):
 
 def test_the_album_says_what_was_expected_and_what_came(home):
     ended = home.run("album", "--only", "axpy no", "--json")
-    rows = {one["name"]: one for one in ended.json}
-    assert ended.code == 0, [one for one in ended.json if not one["ok"]]
+    rows = {entry["name"]: entry for entry in ended.json}
+    assert ended.code == 0, [entry for entry in ended.json if not entry["ok"]]
     assert (
         rows["nothing_written"]["got"] == "correctness: unwritten"
         and rows["none"]["got"] == "green"

@@ -331,7 +331,7 @@ class TestAKilledWorker:
         process.wait()
         ended = edited.home.run("search", "--resume", search_id, "--json")
         assert ended.code == 0 and ended.json["status"] == "completed", ended.err
-        assert "its last sign of life" in ended.err and "goes on here at" in ended.err
+        assert "its last sign of life" in ended.err and "continues here at" in ended.err
         assert "nobody works on" in ended.err and ended.json["trials_done"] == 4
 
     def test_ctrl_c_ends_the_waiting(self, edited, whole):
@@ -344,7 +344,7 @@ class TestAKilledWorker:
         process.send_signal(signal.SIGKILL)
         process.wait()
         waiting = edited.home.start("search", "--resume", search_id, "--json")
-        assert "goes on here at" in waiting.stderr.readline()
+        assert "continues here at" in waiting.stderr.readline()
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(30) == 130
         assert json.loads(waiting.stdout.read())["status"] == "running"

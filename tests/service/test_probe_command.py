@@ -1,4 +1,4 @@
-"""`greenfast probe`: a rejected candidate comes with the command that says at which stage it went wrong."""
+"""`greenfast probe`: a rejected candidate comes with the command that finds its wrong stage."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def test_a_search_on_a_recording_ends_with_a_replayed_best(home, shelf):
 
 def test_targets_list_recordings_and_say_which_cannot_be_read(home, shelf):
     listed = {
-        one["name"]: one
-        for one in home.run("targets", "--json", GREENFAST_RECORDINGS=str(shelf)).json
+        target["name"]: target
+        for target in home.run("targets", "--json", GREENFAST_RECORDINGS=str(shelf)).json
     }
     assert (
         listed["replay:axpy-small"]["time_kind"] == "replayed"
@@ -105,7 +105,7 @@ def test_the_data_folder_is_looked_into(home, shelf):
     (home.data / "recordings" / f"mine{SUFFIX}").write_bytes(
         (shelf / f"axpy-small{SUFFIX}").read_bytes()
     )
-    assert "replay:mine" in [one["name"] for one in home.run("targets", "--json").json]
+    assert "replay:mine" in [target["name"] for target in home.run("targets", "--json").json]
 
 
 def test_record_counts_without_a_gpu_and_refuses_what_measures_nothing(here, capsys):

@@ -36,7 +36,7 @@ def test_json_holds_the_id_the_counts_and_the_best_and_stderr_the_progress(home)
     assert found["best"]["source_digest"] and found["best"]["beats_baseline"] is False
     assert "4/4 right green" in ended.err
     listed = home.run("searches", "--json").json
-    assert [one["id"] for one in listed] == [found["id"]]
+    assert [search["id"] for search in listed] == [found["id"]]
     source = home.run("source", found["best"]["source_digest"][:12])
     assert hashlib.sha256(source.out.encode()).hexdigest() == found["best"]["source_digest"]
 
@@ -124,8 +124,8 @@ def numbers(home, search_id):
     store = Store.open(f"sqlite:///{home.data / 'greenfast.sqlite3'}")
     try:
         found = store.trials(search_id, limit=100).items
-        assert all(one.state == "done" for one in found)
-        return {one.number: one.attempts for one in found}
+        assert all(trial.state == "done" for trial in found)
+        return {trial.number: trial.attempts for trial in found}
     finally:
         store.close()
 
@@ -134,7 +134,7 @@ def test_what_there_is_to_choose_from_is_listed_with_names(home):
     listed = {}
     for command in ("targets", "templates", "doctor"):
         ended = home.run(command, "--json")
-        listed[command] = {one["name"]: one for one in ended.json}
+        listed[command] = {row["name"]: row for row in ended.json}
         assert ended.code == 0 and all(listed[command]), ended.err
         assert home.run(command).out
     found = listed["targets"]["emulator:h200"]

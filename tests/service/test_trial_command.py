@@ -88,4 +88,4 @@ def test_a_person_reads_gates_figures_and_the_sentence(home):
         and "valeu" in ended.out
         and ended.err == ""
     )
-    assert not any(one < " " and one != "\n" for one in ended.out)
+    assert not any(character < " " and character != "\n" for character in ended.out)

@@ -155,11 +155,11 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
     [
         (
             lambda files: {**files, "kernel.cu": files["kernel.cu"] + b"\n"},
-            "kernel.cu is not what SHA256SUMS says",
+            "kernel.cu does not match SHA256SUMS",
         ),
         (
             lambda files: summed({**files, "kernel.cu": files["kernel.cu"] + b"\n"}),
-            "not the source that launch.json names",
+            "not the source whose digest launch.json names",
         ),
         (lambda files: {**files, "more.txt": b""}, "do not match: more.txt"),
         (lambda files: summed({**files, "../../up": b""}), "a file named '../../up'"),
@@ -168,16 +168,19 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
         (lambda files: summed({**files, **{f"f{i}": b"" for i in range(64)}}), "at most 64"),
         (
             lambda files: {name: data for name, data in files.items() if name != "launch.json"},
-            "launch.json is not in it",
+            "it lacks launch.json",
         ),
-        (lambda files: summed({**files, "launch.json": b"[]"}), "no JSON object"),
+        (lambda files: summed({**files, "launch.json": b"[]"}), "not a JSON object"),
         (
             lambda files: summed(
                 {**files, "launch.json": b'{"schema": 1, "kernel": "../x", "template": "t"}'}
             ),
             "lacks a kernel",
         ),
-        (lambda files: summed({**files, "launch.json": b'{"schema": 7}'}), "this version reads 1"),
+        (
+            lambda files: summed({**files, "launch.json": b'{"schema": 7}'}),
+            "this version reads schema 1",
+        ),
     ],
 )
 def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):

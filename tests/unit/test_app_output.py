@@ -7,9 +7,9 @@ import json
 import pytest
 
 from greenfast.app.cli.output import duration, print_json
-from greenfast.app.cli.trial_run import capped
+from greenfast.app.cli.trial_run import LONGEST_LOG
 from greenfast.app.routes.login import _own_path
-from greenfast.search.text import one_line, visible
+from greenfast.search.text import abridged, one_line, visible
 from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import Stage
 
@@ -42,13 +42,18 @@ def test_durations_read_like_speech(seconds, words):
 
 
 def test_a_long_log_keeps_both_ends_and_says_what_is_left_out():
-    short = capped("begin" + "x" * 100_000 + "end")
+    short = abridged("begin" + "x" * 100_000 + "end", LONGEST_LOG)
     assert (
         len(short) < 33_000
         and short.startswith("begin")
         and short.endswith("end")
         and "left out" in short
     )
+
+
+def test_shortened_text_keeps_both_halves():
+    text = "a" * 50 + "b" * 50
+    assert abridged(text, 20) == "aaaaaaaaaa\n[... 80 characters left out ...]\nbbbbbbbbbb"
 
 
 def test_several_workloads_times_become_their_geometric_mean():

@@ -1,4 +1,4 @@
-"""Case data is computed once and kept up to a number of bytes; the least recently used goes first."""
+"""Case data is computed once and kept within a byte limit; the least recently used goes first."""
 
 from __future__ import annotations
 

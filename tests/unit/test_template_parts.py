@@ -178,7 +178,10 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             'a\n\nint x; {% include "one/p.cu.j2" %}\n',
             {"p": ""},
-            'k/one.cu.j2: line 3: an include must be alone on its line (write {% include "one/NAME.cu.j2" %})',
+            (
+                "k/one.cu.j2: line 3: an include must be alone on its line "
+                '(write {% include "one/NAME.cu.j2" %})'
+            ),
         ),
         (
             '{%- include "one/p.cu.j2" -%}',

@@ -1,4 +1,4 @@
-"""Which NVRTC compiles: found by path, of one release with its headers, and not known to be wrong."""
+"""Choice of NVRTC: the installed one by path, with its own headers, and no known-bad release."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 //
 //   nvcc -std=c++17 -arch=sm_90 -o host host.cu && ./host
 //
-// It fills the inputs with fixed pseudo-random numbers in [-1, 1), launches every workload of launch.h, prints the time
-// of one pass and a checksum of each output. Right values are checked by run_cupy.py, against reference.py.
+// It fills the inputs with fixed pseudo-random numbers in [-1, 1), launches every workload of launch.h, and prints the
+// time of one pass and a checksum of each output. It fails only on NaN; run_cupy.py checks the values.
 #include "kernel.cu"
 #include "launch.h"
 
@@ -75,7 +75,7 @@ static double load(const char* at, Type type)
     }
 }
 
-// Device memory for one argument: inputs filled, outputs full of NaN, workspaces as they are asked for.
+// Device memory for one argument: inputs filled, outputs full of NaN, workspaces zeroed where the kernel needs it.
 static void* allocate(const Argument& argument, uint32_t seed)
 {
     void* memory = nullptr;
@@ -92,7 +92,7 @@ static void* allocate(const Argument& argument, uint32_t seed)
     return memory;
 }
 
-// The value of each argument, in a place of its own that cudaLaunchKernel reads it from.
+// Storage for the value of one argument; cudaLaunchKernel reads the argument from its address.
 struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; };
 
 static void* value_of(const Argument& argument, Value& value)
@@ -110,9 +110,10 @@ static void* value_of(const Argument& argument, Value& value)
 static void launch_all(const Workload& workload, void** values)
 {
     for (int i = 0; i < workload.launch_count; ++i) {
-        const Launch& one = workload.launches[i];
-        check(cudaLaunchKernel(one.entry, dim3(one.grid[0], one.grid[1], one.grid[2]),
-                               dim3(one.block[0], one.block[1], one.block[2]), values, one.smem_dynamic_bytes, nullptr),
+        const Launch& launch = workload.launches[i];
+        check(cudaLaunchKernel(launch.entry, dim3(launch.grid[0], launch.grid[1], launch.grid[2]),
+                               dim3(launch.block[0], launch.block[1], launch.block[2]), values,
+                               launch.smem_dynamic_bytes, nullptr),
               "launch");
     }
 }
@@ -159,9 +160,9 @@ static bool run(const Workload& workload)
     std::vector<Value> storage(workload.argument_count);
     std::vector<void*> values(workload.argument_count);
     for (int i = 0; i < workload.argument_count; ++i) {
-        const Argument& one = workload.arguments[i];
-        storage[i].pointer = one.kind == Kind::scalar ? nullptr : allocate(one, 1u + i);
-        values[i] = value_of(one, storage[i]);
+        const Argument& argument = workload.arguments[i];
+        storage[i].pointer = argument.kind == Kind::scalar ? nullptr : allocate(argument, 1u + i);
+        values[i] = value_of(argument, storage[i]);
     }
     for (int i = 0; i < workload.launch_count; ++i)
         check(cudaFuncSetAttribute(workload.launches[i].entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -171,20 +172,20 @@ static bool run(const Workload& workload)
     const double microseconds = time_us(workload, values.data());
     std::printf("%s: %.2f us, %.2f TFLOP/s, %.0f GB/s\n", workload.name, microseconds,
                 workload.flop / microseconds * 1e-6, workload.bytes / microseconds * 1e-3);
-    bool right = true;
+    bool finite = true;
     for (int i = 0; i < workload.argument_count; ++i) {
         if (workload.arguments[i].kind == Kind::output)
-            right = report(workload.arguments[i], storage[i].pointer) && right;
+            finite = report(workload.arguments[i], storage[i].pointer) && finite;
         if (storage[i].pointer != nullptr)
             check(cudaFree(storage[i].pointer), "free");
     }
-    return right;
+    return finite;
 }
 
 int main()
 {
-    bool right = true;
+    bool finite = true;
     for (const Workload& workload : workloads)
-        right = run(workload) && right;
-    return right ? 0 : 1;
+        finite = run(workload) && finite;
+    return finite ? 0 : 1;
 }

@@ -10,25 +10,25 @@
   }
 
   function points(data) {
-    return Object.entries(data.templates).map(([name, one], index) => ({
-      type: "scatter", mode: "markers", name: name, x: one.number, y: one.time,
-      text: one.verdict.map((verdict) => verdict + ", " + data.kind),
+    return Object.entries(data.templates).map(([name, group], index) => ({
+      type: "scatter", mode: "markers", name: name, x: group.number, y: group.time,
+      text: group.verdict.map((verdict) => verdict + ", " + data.kind),
       hovertemplate: "trial %{x}: %{y:.3~f} µs<br>" + name + ", %{text}<extra></extra>",
-      marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: one.number.length > 300 ? 5 : 7, color: colour("series-" + (index % 4 + 1)), opacity: 0.8,
+      marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: group.number.length > 300 ? 5 : 7, color: colour("series-" + (index % 4 + 1)), opacity: 0.8,
                 line: { width: 1, color: colour("card") } },
     }));
   }
 
   function bestLine(data) {
     const steps = data.best.concat(data.best.length ? [[data.last_number, data.best[data.best.length - 1][1]]] : []);
-    return { type: "scatter", mode: "lines", name: data.kind === "measured" ? "best so far" : "lowest " + (data.kind || "") + " so far", x: steps.map((one) => one[0]), y: steps.map((one) => one[1]),
+    return { type: "scatter", mode: "lines", name: data.kind === "measured" ? "best so far" : "lowest " + (data.kind || "") + " so far", x: steps.map((step) => step[0]), y: steps.map((step) => step[1]),
              line: { shape: "hv", width: 2, color: colour("good") }, hoverinfo: "skip" };
   }
 
-  // Trials without a time stand in a row at the foot of the chart.
+  // Trials without a time form a row at the foot of the chart.
   function untimed(data) {
     return { type: "scatter", mode: "markers", name: "no time", yaxis: "y2",
-             x: data.untimed.map((one) => one[0]), y: data.untimed.map(() => 0), text: data.untimed.map((one) => one[1]),
+             x: data.untimed.map((trial) => trial[0]), y: data.untimed.map(() => 0), text: data.untimed.map((trial) => trial[1]),
              hovertemplate: "trial %{x}: %{text}<extra></extra>",
              marker: { symbol: "x-thin", size: 6, line: { width: 1.5, color: colour("bad") } } };
   }
@@ -44,23 +44,28 @@
     if (data.band > 1) {
       shapes.push({ type: "rect", ...across, y0: data.baseline / data.band, y1: data.baseline * data.band, layer: "below",
                     line: { width: 0 }, fillcolor: colour("band") });
-      annotations.push({ ...label, y: Math.log10(data.baseline * data.band), yanchor: "top",
+      // The label of a narrow band would cover the baseline's.
+      if (data.band > 1.1) annotations.push({ ...label, y: Math.log10(data.baseline * data.band), yanchor: "top",
                          text: (place.clientWidth > 500 ? "not told apart from the baseline" : "not told apart") + " (factor " + data.band + ")" });
     }
     return { shapes: shapes, annotations: annotations };
   }
 
-  // Round values of 1, 2 and 5, so that a logarithmic axis reads like a ruler.
+  // Round values, so that a logarithmic axis reads like a ruler: 1, 2, 5, and more digits in a narrow range.
   function ticks(low, high) {
-    const found = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-      for (const digit of [1, 2, 5]) found.push(digit * 10 ** power);
-    }
-    return found.filter((one) => one >= low && one <= high);
+    const within = (digits) => {
+      const values = [];
+      for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+        for (const digit of digits) values.push(Number((digit * 10 ** power).toPrecision(3)));
+      }
+      return values.filter((value) => value >= low && value <= high);
+    };
+    const coarse = within([1, 2, 5]);
+    return coarse.length > 1 ? coarse : within([1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9]);
   }
 
   function layout(data) {
-    const times = Object.values(data.templates).flatMap((one) => one.time);
+    const times = Object.values(data.templates).flatMap((group) => group.time);
     const all = times.concat(data.baseline ? [data.baseline] : []);
     const low = Math.min(...all) / 1.25, high = Math.max(...all) * 1.25;
     const axis = { gridcolor: colour("line"), zeroline: false, linecolor: colour("line"), tickcolor: colour("line"), fixedrange: true };

@@ -1,5 +1,5 @@
-// Keeps a page current: when the server says that something changed, the page is fetched again and its parts marked
-// data-live are put in place. Everything is rendered by the server; without this file a reload does the same.
+// Keeps a page current: when the server reports a change, this fetches the page again and replaces its parts marked
+// data-live. The server renders everything; without this file a reload does the same.
 (function () {
   "use strict";
   const LEAST_PAUSE_MS = 1000;
@@ -10,7 +10,7 @@
     if (state && state.textContent !== text) state.textContent = text;
   }
 
-  // A part in which somebody types, or from which somebody copies, stays as it is until the next time.
+  // A part in which somebody types or selects text stays as it is until the next update.
   function inUse(part) {
     const selection = document.getSelection();
     const copying = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
@@ -22,14 +22,14 @@
     for (const part of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(part.id);
       if (!next || next.innerHTML === part.innerHTML || inUse(part)) continue;
-      const open = Array.from(part.querySelectorAll("details"), (one) => one.open);
+      const open = Array.from(part.querySelectorAll("details"), (details) => details.open);
       const focused = part.contains(document.activeElement) ? document.activeElement : null;
       const mark = focused && (focused.getAttribute("href") || focused.getAttribute("value"));
-      next.querySelectorAll("details").forEach((one, index) => { one.open = open[index] || false; });
+      next.querySelectorAll("details").forEach((details, index) => { details.open = open[index] || false; });
       part.replaceChildren(...Array.from(next.childNodes, (node) => document.importNode(node, true)));
       if (mark) {
         const same = Array.from(part.querySelectorAll("a, button")).find(
-          (one) => (one.getAttribute("href") || one.getAttribute("value")) === mark);
+          (control) => (control.getAttribute("href") || control.getAttribute("value")) === mark);
         if (same) same.focus({ preventScroll: true });
       }
     }
@@ -65,11 +65,11 @@
     const stream = new EventSource(events);
     let shown = document.body.dataset.shown;
     let status = document.body.dataset.status;
-    // Nothing is live about a search that waits.
+    // A queued or paused search is not live.
     const word = () => (status === "running" ? "live" : "");
     stream.onopen = () => say(word());
     stream.onerror = () => say("reconnecting");
-    // The stream begins with what this page already shows.
+    // The first event of the stream repeats the state that this page shows.
     stream.addEventListener("progress", (event) => {
       const search = JSON.parse(event.data);
       status = search.status;

@@ -1,0 +1,120 @@
+"""Every command of `greenfast`, in the order of the help. A command's module is imported on use."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+
+@dataclass(frozen=True)
+class Command:
+    """`function` of `greenfast.app.cli.MODULE`; its docstring is the command's own help."""
+
+    name: str
+    module: str
+    summary: str  # one line, for the list of all commands
+    function: str = ""  # empty: called as the command
+
+    def load(self) -> Any:
+        """The command as Typer runs it."""
+        module = _imported(f"greenfast.app.cli.{self.module}")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(self.name)(getattr(module, self.function or self.name))
+        return typer.main.get_command(single)
+
+
+SECTIONS: dict[str, tuple[Command, ...]] = {
+    "Start here": (
+        Command("doctor", "doctor", "Check what this machine has and what it lacks."),
+        Command("search", "search", "Search for the fastest correct candidate of a kernel."),
+        Command("serve", "service", "Start the dashboard and the REST API, with workers."),
+    ),
+    "Choose what to search": (
+        Command("templates", "lists", "List templates with their parameters and presets."),
+        Command("targets", "lists", "List the targets that candidates can run on."),
+    ),
+    "Follow and control searches": (
+        Command("searches", "lists", "List searches, newest first."),
+        Command("pause", "control", "Pause a search."),
+        Command("resume", "control", "Queue a paused search again, for a worker."),
+        Command("cancel", "control", "End a search; its trials are kept."),
+        Command("worker", "service", "Run queued searches, one after another."),
+    ),
+    "Use the result": (
+        Command("source", "lists", "Print the CUDA source of a candidate."),
+        Command("bundle", "lists", "Save the best candidate as a zip file.", "bundle_command"),
+        Command("verify", "verify", "Check a bundle again on this machine."),
+        Command("confirm", "champions", "Time the winner of a search again, in fresh processes."),
+        Command("promote", "champions", "Make a confirmed winner the champion of its scope."),
+        Command("champions", "champions", "List champions: the confirmed best of each scope."),
+    ),
+    "Examine one candidate": (
+        Command("trial", "trial", "Take one candidate through all gates."),
+        Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
+        Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
+        Command("profile", "profile", "Run a trial under Nsight Compute or compute-sanitizer."),
+    ),
+    "Set up": (
+        Command(
+            "toolkit", "toolkit", "Show the CUDA compiler in use, or install one for greenfast."
+        ),
+    ),
+    "Record a GPU": (
+        Command("record", "record", "Measure a whole space on a GPU and keep it as a file."),
+        Command("recording", "recording", "Show what a recording holds."),
+    ),
+    "Test greenfast itself": (
+        Command("album", "album", "Run kernels that are wrong on purpose; each must be caught."),
+    ),
+}
+
+
+class LoadedOnUse(Mapping[str, Any]):
+    """Commands by name. Listing them imports none, so that `greenfast --help` is fast."""
+
+    def __init__(self) -> None:
+        self._known = {
+            command.name: command for section in SECTIONS.values() for command in section
+        }
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._known[name].load()
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class CommandGroup(TyperGroup):
+    """`greenfast` itself: lists its commands by section."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast(MutableMapping[str, Any], LoadedOnUse())
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(command.name, command.summary) for command in commands])
+
+
+def _imported(name: str) -> Any:
+    """The module. Importing leaves no garbage, and looking for some takes a fifth of a command's
+    start, so the collector pauses and then ignores what was imported, to the end of the process."""
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()

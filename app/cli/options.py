@@ -1,0 +1,53 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")
+]
+Kernel = Annotated[
+    str, typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them.")
+]
+SearchId = Annotated[
+    str, typer.Argument(metavar="SEARCH_ID", help="A search; `greenfast searches` lists them.")
+]
+Template = Annotated[
+    str, typer.Option("--template", metavar="NAME", help="The template to render.")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", metavar="NAME", help="Start from a preset instead of the defaults."),
+]
+ParameterValues = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set one parameter; may be repeated."),
+]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="A workload: a named shape and type of the kernel's inputs; may be repeated. "
+        "[default: the kernel's first]",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="Where candidates run; `greenfast targets` lists them. [default: emulator:h200]",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="The seed of the inputs and of the choices."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+]
