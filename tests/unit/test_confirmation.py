@@ -316,10 +316,15 @@ class CursedGpu(ScatteringGpu):
 
     def __init__(self, fresh, lucky=None, **law):
         super().__init__(
-            by_threads((lucky or {(64, 1): 8.0, (64, 2): 8.5}) if self.processes == 0 else fresh),
+            self.law_of_this_process,
             between=0.001,
             **law,
         )
+        self.first_law = by_threads(lucky or {(64, 1): 8.0, (64, 2): 8.5})
+        self.fresh_law = by_threads(fresh)
+
+    def law_of_this_process(self, text):
+        return (self.first_law if self.processes == 0 else self.fresh_law)(text)
 
 
 def points(sink):
@@ -450,7 +455,8 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
 
 def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
-    gpu.time_us = by_threads(TWO_FAST if gpu.processes == 0 else {})
+    first_us, fresh_us = by_threads(TWO_FAST), by_threads({})
+    gpu.time_us = lambda text: first_us(text) if gpu.processes == 0 else fresh_us(text)
     _, result = start(gpu, sink)
     (found,) = sink.confirmations
     assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
