@@ -14,10 +14,10 @@ from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
-from greenfast.search.targets.base import runner
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import DEFAULT_TARGET
+from greenfast.search.targets.base import runner
 from greenfast.search.text import visible
 
 EXIT_AS_EXPECTED, EXIT_UNEXPECTED = 0, 1

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, styled, table
 from greenfast.app.cli.services import opened_services
-from greenfast.app.cli.options import AsJson
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
 from greenfast.search.errors import Fault, UsageError

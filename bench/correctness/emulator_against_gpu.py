@@ -32,6 +32,7 @@ from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.targets import Target, TargetSettings, open_target
+from greenfast.search.verdict import Failed
 
 WORKLOADS = ("mission", "mission_bf16", "mission_causal", "mission_gqa", "d32", "d128")
 SEED = 2026

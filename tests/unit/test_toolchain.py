@@ -71,7 +71,8 @@ def test_a_library_that_is_not_its_packages_is_a_fault_of_ours(tmp_path):
         (name, "13.0.88" if name == "nvidia-cuda-nvrtc" else version)
         for name, version in mixed.identity
     )
-    with pytest.raises(Fault, match=r"nvidia-cuda-nvrtc is 13\.0\.88, but its library is") as caught:
+    wrong = r"nvidia-cuda-nvrtc is 13\.0\.88, but its library is"
+    with pytest.raises(Fault, match=wrong) as caught:
         mixed.compile(_source(KERNEL), "sm_90")
     assert caught.value.code == "toolchain_mixed"
     mixed.close()
