@@ -203,7 +203,7 @@ def _workload(
         checked_name(name, table.where),
         title,
         complete_dims(sizes, dims, table.where),
-        _complete_options(values, options, table.where),
+        complete_options(values, options, table.where),
     )
 
 
@@ -235,7 +235,8 @@ def complete_dims(given: dict[str, Value], dims: tuple[Dim, ...], where: str) ->
     return tuple((dim.name, values[dim.name]) for dim in dims)
 
 
-def _complete_options(given: dict[str, Value], options: tuple[Option, ...], where: str) -> Items:
+def complete_options(given: dict[str, Value], options: tuple[Option, ...], where: str) -> Items:
+    """Every option with its value: the given one, else its default. SpecError for unknown ones."""
     for name, value in given.items():
         option = next((option for option in options if option.name == name), None)
         if option is None or value not in option.values:
