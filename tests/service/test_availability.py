@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import uvicorn
-from service_home import axpy, children, until
+from service_home import axpy, children, run_async, until
 from sqlalchemy.engine import make_url
 
 from greenfast.app.routes.health import readyz
@@ -107,7 +106,7 @@ def test_readyz_does_not_wait_for_a_hanging_database_and_keeps_one_thread_only(t
         store.released.set()
         return await readyz(services)
 
-    assert asyncio.run(scene())["status"] == "ready"
+    assert run_async(scene())["status"] == "ready"
     services.close()
 
 
