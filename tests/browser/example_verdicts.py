@@ -100,7 +100,7 @@ class ExampleVerdicts:
     def suggested(self, number: int, candidate: Candidate) -> Verdict:
         """The verdict that the made-up figures of trial `number` suggest."""
         ptxas = self.ptxas(candidate)
-        if ptxas.reason is not None:
+        if isinstance(ptxas, Failed):
             return Rejected(Stage.PTXAS, ptxas.reason, ptxas.sentence, (ptxas, *skipped("ptxas")))
         if number > 6 and self.random.random() < 0.1:
             return self.wrong(candidate)

@@ -354,6 +354,6 @@ def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue
 def test_a_patch_has_one_place_in_all_files_of_its_template(old, tmp_path):
     entry = Entry("patch", "x", "attention", "mma", "mission", old=old, new="")
     with pytest.raises(
-        SpecError, match=r"attention-x: the text to change stands .* times in template mma"
+        SpecError, match=r"attention-x: template mma holds the text to change \d+ times"
     ):
         catalogue_of(entry, tmp_path)
