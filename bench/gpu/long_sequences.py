@@ -127,7 +127,7 @@ def compiled_figures(roots: Roots, entry: Entry) -> Row:
     if isinstance(cubin, CompileFailed):
         return {"excluded": cubin.sentence}
     template, first = context.kernel.template(candidate.template), cubin.entries[0]
-    point = resolve(template, candidate.parameters, context.compiled)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     occupied = occupancy(
         roots.target.device,
         first.registers,

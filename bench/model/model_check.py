@@ -83,7 +83,7 @@ def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource
         ]
     for candidate in dict.fromkeys(chosen):
         template = kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         yield (
             candidate,
@@ -322,7 +322,7 @@ def _still_made(candidate: Candidate, source: str) -> bool:
     template = kernel.template(candidate.template)
     try:
         compiled = kernel.workload(WORKLOAD).compile_time(kernel)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
     except GreenfastError:
         return False
     rendered = render(kernel, template, candidate, point, catalogue.include_dirs)

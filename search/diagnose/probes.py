@@ -110,7 +110,7 @@ def probe_candidate(
     case, or a kernel without probes.
     """
     template = context.kernel.template(candidate.template)
-    point = resolve(template, candidate.parameters, context.compiled)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     cases = _cases(context, point.tiles, case_names)
     context.target.prepare()
     stages: list[ProbeSpec | None] = [*context.kernel.probes, None]

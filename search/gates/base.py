@@ -70,7 +70,7 @@ class Subject:
 
     @cached_property
     def point(self) -> Resolved:
-        return resolve(self.template, self.candidate.parameters, self.compiled)
+        return resolve(self.template, self.candidate.parameters, self.compiled, self.target.device)
 
     @cached_property
     def program(self) -> Any:

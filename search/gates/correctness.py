@@ -117,7 +117,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     """The derived cases of another candidate of the subject's template, without empty ones."""
-    tiles = resolve(subject.template, parameters, subject.compiled).tiles
+    tiles = resolve(subject.template, parameters, subject.compiled, subject.target.device).tiles
     return [
         case
         for case in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)

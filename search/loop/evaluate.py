@@ -96,7 +96,7 @@ class EvaluationContext:
     def render(self, candidate: Candidate, probe: str = "") -> RenderedSource | RenderFailed:
         """The candidate's text; with a `probe` it also writes that stage's result."""
         template = self.kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, self.compiled)
+        point = resolve(template, candidate.parameters, self.compiled, self.target.device)
         return render(self.kernel, template, candidate, point, self.include_dirs, probe)
 
     def subject(self, candidate: Candidate, source: RenderedSource, cubin: Cubin | None) -> Subject:

@@ -77,7 +77,7 @@ def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, t
 
 def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, toolchain):
     class Unchecked:
-        name = "cuda:0"
+        name, device = "cuda:0", emulator.device
 
         def load(self, source, cubin):
             return None

@@ -50,7 +50,7 @@ def _render(kernel, template, candidate, compiled):
         kernel,
         template,
         candidate,
-        resolve(template, candidate.parameters, compiled),
+        resolve(template, candidate.parameters, compiled, device("h200")),
         CATALOGUE.include_dirs,
     )
 
@@ -147,7 +147,7 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
         for compiled in _compile_times(kernel, template):
             points = Space(template, compiled, device("h200")).points
             for point in random.Random(2).sample(points, count):
-                tiles = resolve(template, point, compiled).tiles
+                tiles = resolve(template, point, compiled, device("h200")).tiles
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
                 first_of = {

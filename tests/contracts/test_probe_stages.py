@@ -59,7 +59,7 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
     kernel, template, toolchain
 ):
     for _, compiled, candidate in _served(kernel, template)[:1]:
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         assert (
             "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
         )

@@ -149,7 +149,7 @@ def judge(artifacts, catalogue):
         )
         parameters = complete_parameters(template, {**SMALL, **changes}, compiled)
         candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
-        point = resolve(template, parameters, compiled)
+        point = resolve(template, parameters, compiled, target.device)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         assert isinstance(source, RenderedSource), source
         conditions = Conditions(kernel, compiled, (), target, GateLimits(), 0)

@@ -48,7 +48,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         complete_parameters(template, parameters, compiled),
         Origin(OriginKind.SEEDED),
     )
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
         body = source.unit.splitlines()

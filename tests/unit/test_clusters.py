@@ -35,7 +35,7 @@ def changed(tmp_path):
 
 def _launches(kernel, **given):
     template = kernel.template("right")
-    point = resolve(template, complete_parameters(template, given, ()), ())
+    point = resolve(template, complete_parameters(template, given, ()), (), device("h200"))
     return launches(
         template, {**workload_case(kernel.workload("rows"), 0).values(kernel), **point.values}
     )

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import POISON, lay_out
@@ -23,7 +24,12 @@ def attention(catalogue):
     template, preset = kernel.preset("wmma:stage2")
     compiled = kernel.workload("mission").compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
-    return kernel, template, resolve(template, candidate.parameters, compiled), compiled
+    return (
+        kernel,
+        template,
+        resolve(template, candidate.parameters, compiled, device("h200")),
+        compiled,
+    )
 
 
 def _problem(attention, layout):

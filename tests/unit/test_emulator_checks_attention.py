@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from emulator_harness import ORDERS, only_right, prepared
 
+from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import lay_out
@@ -121,7 +122,7 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     template = attention.template("wmma")
     preset = preset_candidate(template, "stage2", COMPILED)
     candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
-    point = resolve(template, candidate.parameters, COMPILED)
+    point = resolve(template, candidate.parameters, COMPILED, device("h200"))
     catalogue = Catalogue.from_environment()
     source = render(attention, template, candidate, point, catalogue.include_dirs)
     changed = change(source.unit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from test_toolchain import _source
 
+from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
@@ -225,7 +226,7 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
     timings = []
     for how in ("partitioned", "atomic"):
         candidate = preset_candidate(template, "stage2", compiled, {"pv_accumulate": how})
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         made = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
@@ -252,7 +253,7 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     shape = kernel.workload(workload)
     compiled = shape.compile_time(kernel)
     candidate = preset_candidate(template, preset, compiled)
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     cubin = toolchain.compile(source, "sm_90")
     case = workload_case(shape, 0)

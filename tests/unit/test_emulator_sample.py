@@ -113,7 +113,7 @@ def modelled_us(catalogue, toolchain, artifacts):
         template, shape = kernel.template(template_name), kernel.workload(workload)
         compiled, case = shape.compile_time(kernel), workload_case(shape, 0)
         candidate = preset_candidate(template, preset, compiled)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         made = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
@@ -188,6 +188,7 @@ def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):
             template,
             preset_candidate(template, template.presets[0].name, compiled).parameters,
             compiled,
+            device("h200"),
         )
         peaks[name] = tensor_peak(
             device_facts, lay_out(kernel, template, point, case, case_data(kernel, case))

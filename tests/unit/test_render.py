@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
@@ -20,7 +21,7 @@ def _render(catalogue, kernel_name, preset, workload=None):
         kernel,
         template,
         candidate,
-        resolve(template, candidate.parameters, compiled),
+        resolve(template, candidate.parameters, compiled, device("h200")),
         catalogue.include_dirs,
     )
 

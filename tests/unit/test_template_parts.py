@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.album import FOLDER, Entry, catalogue_of, entries, judge
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError
@@ -72,7 +73,7 @@ def a_point(kernel: KernelSpec) -> tuple[TemplateSpec, Candidate, Resolved]:
     template, preset = kernel.preset("right:plain")
     compiled = kernel.workloads[0].compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
-    return template, candidate, resolve(template, candidate.parameters, compiled)
+    return template, candidate, resolve(template, candidate.parameters, compiled, device("h200"))
 
 
 def rendered(catalogue: Catalogue) -> RenderedSource | RenderFailed:
