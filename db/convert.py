@@ -335,8 +335,8 @@ def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     if len(members) == 2 and members[1] is Ellipsis:
-        one = decoder(members[0])
-        return lambda value: tuple([one(item) for item in value])
+        decode_item = decoder(members[0])
+        return lambda value: tuple([decode_item(item) for item in value])
     decoders = [decoder(member) for member in members]
     return lambda value: tuple([decode(item) for decode, item in zip(decoders, value, strict=True)])
 

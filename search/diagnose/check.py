@@ -100,13 +100,15 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
 
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     """One finding for each kind and pair of lines, in the order in which they were first seen."""
-    found: dict[Hashable, SafetyFinding] = {}
+    by_place: dict[Hashable, SafetyFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.where, finding.other_where)
-        found[key] = (
-            replace(found[key], count=found[key].count + finding.count) if key in found else finding
+        by_place[key] = (
+            replace(by_place[key], count=by_place[key].count + finding.count)
+            if key in by_place
+            else finding
         )
-    return tuple(found.values())
+    return tuple(by_place.values())
 
 
 def _stops(findings: Iterable[SafetyFinding]) -> bool:

@@ -58,7 +58,7 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
     if "row" not in names or names[-1] not in ("key", "column"):
         return []
     row = names.index("row")
-    others = tuple(one for one in range(wrong.ndim - 1) if one != row)
+    others = tuple(axis for axis in range(wrong.ndim - 1) if axis != row)
     bad, there = wrong.sum(axis=others), compared.sum(axis=others)  # [rows, keys]
     for period in (8, 16, 32):
         if 2 * period > max(bad.shape):
@@ -83,9 +83,9 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
 def _groups(wrong: np.ndarray, period: int, name: str) -> list[str]:
     """Rows that are wrong at the same columns, together."""
     rows: dict[bytes, list[int]] = {}
-    for one, places in enumerate(wrong):
+    for row, places in enumerate(wrong):
         if places.any():
-            rows.setdefault(places.tobytes(), []).append(one)
+            rows.setdefault(places.tobytes(), []).append(row)
     if len(rows) > MOST_GROUPS:
         return []
     places = [
@@ -137,7 +137,9 @@ def _warps(bad: np.ndarray, positions: np.ndarray, tile: int, warp_rows: int) ->
     wrong = np.unique(warp[bad[positions]])
     if not (bad[positions] == np.isin(warp, wrong)).all():
         return []
-    rows = ", ".join(f"{one * warp_rows}..{one * warp_rows + warp_rows - 1}" for one in wrong)
+    rows = ", ".join(
+        f"{number * warp_rows}..{number * warp_rows + warp_rows - 1}" for number in wrong
+    )
     return [f"rows of warp {_ranges(wrong)} ({rows} of each {tile})"]
 
 
@@ -176,10 +178,10 @@ def _places(name: str, bad: np.ndarray, positions: np.ndarray) -> str:
 
 def _ranges(numbers: np.ndarray) -> str:
     """1, 4..7"""
-    found: list[list[int]] = []
-    for one in numbers.tolist():
-        if found and one == found[-1][1] + 1:
-            found[-1][1] = one
+    ranges: list[list[int]] = []
+    for number in numbers.tolist():
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([one, one])
-    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in found)
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in ranges)

@@ -255,8 +255,8 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
             dict(case.dims), dict(case.options), inputs, own, written
         )
     except Exception as error:  # the author's code: any of its errors is the author's
-        said = f"{where}: case {case.name}: {type(error).__name__}: {error}"
-        raise SpecError(said, code="reference_failed") from error
+        sentence = f"{where}: case {case.name}: {type(error).__name__}: {error}"
+        raise SpecError(sentence, code="reference_failed") from error
     got, value, bound = right.get("got", written), right["value"], right["bound"]
     compared = right.get("compared", np.ones(value.shape, bool))
     if not got.shape == value.shape == bound.shape == compared.shape:
@@ -351,7 +351,7 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     )
     first = next((check for check in checks if not check.passed), None)
     compared = sum(expected.value.size for expected in right.values())
-    found = ProbedCase(
+    probed = ProbedCase(
         case.name,
         _shape(case),
         case.seed,
@@ -366,9 +366,9 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
         "",
     )
     if reason is None or first is None:
-        return found
+        return probed
     return replace(
-        found,
+        probed,
         wrong=max(wrong, 1),
         max_abs_error=first.max_abs_error,
         worst_index=first.worst_index,

@@ -162,12 +162,14 @@ def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
 
 def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
     values = {name: number for name, text in row.items() if (number := _number(text)) is not None}
-    found = {
+    measured = {
         name: next((values[metric] for metric in metrics if metric in values), None)
         for name, metrics in METRICS.items()
     }
-    if found["duration_us"] is not None:
-        found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
+    if measured["duration_us"] is not None:
+        measured["duration_us"] *= TIME_UNITS_US.get(
+            units.get("gpu__time_duration.sum", "ns"), 1e-3
+        )
     conflicts = next(
         (
             sum(values[name] for name in names)
@@ -188,7 +190,7 @@ def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
         entry=row.get("Kernel Name", "").partition("(")[0],
         shared_bank_conflicts=conflicts,
         stalls=tuple(stalls[:TOP_STALLS]),
-        **found,
+        **measured,
     )
 
 
@@ -281,9 +283,10 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
         for line in text.splitlines()
     ]
     if not any(line and _SUMMARY.match(line) for line in body):
-        said = next((line for line in body if line and "rror" in line), "its log has no summary")
+        problem = next((line for line in body if line and "rror" in line), "its log has no summary")
         raise UsageError(
-            f"compute-sanitizer did not come to its end: {shortened(said)}", code="sanitizer_failed"
+            f"compute-sanitizer did not come to its end: {shortened(problem)}",
+            code="sanitizer_failed",
         )
     return tuple(_finding(report) for report in _reports(body))
 
@@ -365,11 +368,11 @@ def run_tool(command: Sequence[str], target: CudaTarget) -> str:
             text=True,
         )
         try:
-            said, _ = process.communicate(timeout=TOOL_DEADLINE_S)
+            output, _ = process.communicate(timeout=TOOL_DEADLINE_S)
         except subprocess.TimeoutExpired:
             raise Fault(
                 f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck"
             ) from None
         finally:
             kill_group(process)
-    return last_line(said)
+    return last_line(output)

@@ -140,19 +140,19 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
         ]
 
 
-def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
-    """Cases of `one`, its workloads included, in which the two candidates differ in any bit."""
+def differing_outputs(first: Subject, second: Subject) -> tuple[str, ...]:
+    """Cases of `first`, its workloads included, in which the two candidates differ in any bit."""
     cases = [
-        *_cases_of(one, one.candidate.parameters),
-        *(workload_case(workload, one.seed) for workload in one.workloads),
+        *_cases_of(first, first.candidate.parameters),
+        *(workload_case(workload, first.seed) for workload in first.workloads),
     ]
     places = []
     runs = (
         subject.target.execute(subject.program, _laid_out(subject, cases))
-        for subject in (one, other)
+        for subject in (first, second)
     )
-    for run, other_run in zip(*runs, strict=True):
-        failure = run.failure or other_run.failure
+    for run, second_run in zip(*runs, strict=True):
+        failure = run.failure or second_run.failure
         if failure is not None:
             places.append(f"{_place(run.problem.case, run.order)}: {failure.sentence}")
         for tensor in (
@@ -161,7 +161,7 @@ def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
             if not np.array_equal(
                 *(
                     tensor.view(execution.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
-                    for execution in (run, other_run)
+                    for execution in (run, second_run)
                 )
             ):
                 places.append(f"{_place(run.problem.case, run.order)}: {tensor.name}")

@@ -36,13 +36,12 @@ Settled = tuple[
 
 @dataclass(frozen=True)
 class Closing:
-    """`said` is the sentence for people: the results of the confirmations, or why there are
-    none."""
+    """`sentence` tells the user the results of the confirmations, or why there are none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts
     peers: tuple[Peer, ...]
-    said: str
+    sentence: str
 
 
 def closing(

@@ -265,7 +265,7 @@ class SearchRun:
             self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
-        return RunResult(result.ended, result.why, done.said)
+        return RunResult(result.ended, result.why, done.sentence)
 
     def _interrupt(self) -> None:
         self.stop.set()

@@ -243,9 +243,9 @@ class Sweep:
                     while (
                         len(flights) < 2 * width
                         and not late
-                        and (one := next(todo, None)) is not None
+                        and (entry := next(todo, None)) is not None
                     ):
-                        flights[pool.submit(self._row, *one, journal.run)] = one[0]
+                        flights[pool.submit(self._row, *entry, journal.run)] = entry[0]
                     if not flights:
                         return tuple(faults)
                     for future in wait(flights, return_when=FIRST_COMPLETED).done:
