@@ -111,9 +111,9 @@ def test_processes_that_contradict_each_other_decide_nothing():
 
 def test_the_interval_holds_that_of_every_process_and_shrinks_with_more_of_them():
     rng = random.Random(4)
-    interval = processes(rng, 1.0)
-    whole = across_processes(interval)[1]
-    assert all(whole.low <= interval.low and interval.high <= whole.high for interval in interval)
+    intervals = processes(rng, 1.0)
+    whole = across_processes(intervals)[1]
+    assert all(whole.low <= interval.low and interval.high <= whole.high for interval in intervals)
     halves = [mean_of_processes([0.0] * count)[1] for count in (3, 6, 12, 24)]
     assert halves == sorted(halves, reverse=True) and halves[0] < 1.4 * 0.01
 

@@ -312,7 +312,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
         (0, 10, ""),
     ],
 )
-def test_why_a_gpu_cannot_be_used(reason, count, sentence):
+def test_why_a_gpu_cannot_be_used(status, count, sentence):
     assert (sentence in driver.why_not(9, status, count)) and bool(
         driver.why_not(9, status, count)
     ) is bool(sentence)

@@ -130,7 +130,7 @@ def test_more_blocks_than_fit_take_turns():
 
 def test_launches_take_the_sum_of_their_times():
     both = [work(barriers=100.0), work(shared_wavefronts=1e5)]
-    alone = [model(device("h200"), [prediction], 0).time_us for prediction in both]
+    alone = [model(device("h200"), [launch], 0).time_us for launch in both]
     assert model(device("h200"), both, 0).time_us == pytest.approx(sum(alone))
 
 
@@ -148,8 +148,8 @@ def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
         for size in (2, 4)
     )
     costs = [
-        dict(model(device("h200"), [prediction], 0).limits)["cluster memory"]
-        for prediction in (alone, pair, four)
+        dict(model(device("h200"), [launch], 0).limits)["cluster memory"]
+        for launch in (alone, pair, four)
     ]
     assert costs[0] == 0 and costs[2] == pytest.approx(2 * costs[1])
     # two blocks an SM, 100 accesses each, 20 cycles for each of two blocks
@@ -177,7 +177,7 @@ def test_warps_wait_side_by_side_for_their_float_atomics_and_blocks_that_do_not_
 def test_float_atomics_by_generic_addresses_reach_shared_memory_in_clusters_only():
     alone = work(mix={"generic float atomic": 400.0})
     pair = dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(2, 1, 1)))
-    costs = [dict(model(device("h200"), [prediction], 0).limits) for prediction in (alone, pair)]
+    costs = [dict(model(device("h200"), [launch], 0).limits) for launch in (alone, pair)]
     assert costs[0]["float atomics"] == 0 and costs[1]["float atomics"] == pytest.approx(
         100 * 600 / 1980
     )
