@@ -58,7 +58,7 @@ def check_program(
 
 
 def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
-    """Check a person's kernel under each schedule, and its outputs where expected ones are
+    """Check a user's kernel under each schedule, and its outputs where expected ones are
     given."""
     program = target.load(brought.source, None)
     report = check_program(
@@ -76,7 +76,7 @@ def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
 
 
 def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | None:
-    """None when the output is within its tolerance; NaN never is, unless NaN is expected."""
+    """None when the output is within its tolerance. NaN passes only where NaN is expected."""
     if execution.failure is not None:
         return SafetyFinding(execution.failure.reason.value, execution.failure.sentence)
     tensor: Tensor = next(
@@ -112,7 +112,7 @@ def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
 
 
 def _stops(findings: Iterable[SafetyFinding]) -> bool:
-    """Whether a run would not come to its end: nothing is counted then."""
+    """Whether a finding stops the run early; nothing is counted then."""
     return any(
         finding.kind
         in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")

@@ -1,4 +1,4 @@
-"""Which elements are wrong, in a few words: `rows 8..15 of each 16, key tiles from 1 on`."""
+"""Describes the wrong elements in a few words: `rows 8..15 of each 16, key tiles from 1 on`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pattern(
     labels: Mapping[str, Sequence[str]],
     warp_rows: int = 0,
 ) -> str:
-    """Describe where `wrong` (bool, one axis a name) is set among the `compared` elements.
+    """Describe where `wrong` (bool, one axis per name) is set among the `compared` elements.
 
     "everywhere" when no pattern is narrower. `tiles`: elements of a tile along an axis. `labels`:
     names of an axis's positions. `warp_rows`: rows of a tile that a warp owns, in order.
@@ -54,7 +54,7 @@ def _diagonal(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list
 
 
 def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list[str]:
-    """Rows of each 8, 16 or 32 that are wrong in certain columns only: a wrong lane map."""
+    """The pattern of a wrong lane map: rows of each 8, 16 or 32, wrong in certain columns only."""
     if "row" not in names or names[-1] not in ("key", "column"):
         return []
     row = names.index("row")
@@ -81,7 +81,7 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
 
 
 def _groups(wrong: np.ndarray, period: int, name: str) -> list[str]:
-    """Rows that are wrong at the same columns, together."""
+    """Group the rows that are wrong in the same columns."""
     rows: dict[bytes, list[int]] = {}
     for row, places in enumerate(wrong):
         if places.any():
@@ -144,7 +144,7 @@ def _warps(bad: np.ndarray, positions: np.ndarray, tile: int, warp_rows: int) ->
 
 
 def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> list[str]:
-    """The places that are wrong in every 2, 4, 8 ... or in every tile, when no others are."""
+    """The positions modulo 2, 4, 8 ... or the tile size, when these alone are wrong."""
     wrong = positions[bad[positions]]
     span = positions[-1] - positions[0] + 1
     for period in sorted({*PERIODS, *([tile] if tile > 1 else [])}):
@@ -160,7 +160,7 @@ def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> l
 
 
 def _places(name: str, bad: np.ndarray, positions: np.ndarray) -> str:
-    """The wrong ones among `positions`: from, up to, or by number."""
+    """The wrong positions: `from 3 on`, `up to 7`, or listed."""
     wrong = positions[bad[positions]]
     if len(wrong) == 1 and len(positions) > 1:
         return f"{name} {wrong[0]}"

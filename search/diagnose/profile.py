@@ -1,4 +1,4 @@
-"""Second opinions of NVIDIA's tools on one bundle.
+"""Runs NVIDIA's tools on one bundle, for a second opinion.
 
 Nsight Compute's counters and compute-sanitizer's findings. Parsers are pure. Sources: Nsight
 Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
@@ -45,7 +45,7 @@ TIME_UNITS_US = {
     "s": 1e6,
     "second": 1e6,
 }
-# Field -> metrics that hold it, the first one present counts: names differ between GPU generations.
+# Field -> its metrics. The first that is present counts: names differ between GPU generations.
 METRICS = {
     "duration_us": ("gpu__time_duration.sum",),
     "sm_throughput_percent": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
@@ -80,13 +80,13 @@ _NO_STALLS = ("selected",)
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One launch under Nsight Compute; None: not among this GPU's counters."""
+    """One launch under Nsight Compute; None where the GPU has no such counter."""
 
     entry: str
     duration_us: float | None
     sm_throughput_percent: float | None
     dram_throughput_percent: float | None
-    occupancy_percent: float | None  # achieved: warps active of the most that fit an SM
+    occupancy_percent: float | None  # achieved: active warps / the most that fit an SM
     registers: float | None
     shared_bank_conflicts: float | None
     l2_hit_percent: float | None
@@ -94,12 +94,12 @@ class KernelProfile:
     issue_slots_percent: float | None
     stalls: tuple[
         tuple[str, float], ...
-    ]  # the largest: why warps wait, in cycles an issued instruction
+    ]  # the largest reasons for waiting, in cycles per issued instruction
 
 
 @dataclass(frozen=True)
 class SanitizerFinding:
-    """One report of compute-sanitizer, with lines of kernel.cu where it names any."""
+    """One report of compute-sanitizer, with lines of kernel.cu where it names them."""
 
     kind: str
     sentence: str
@@ -146,7 +146,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch in a log of `ncu --csv --page raw`; UsageError when it holds none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError when there is none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -202,7 +202,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _no_profile(text: str) -> UsageError:
-    """Why a log holds no launch, in one sentence."""
+    """The error for a log without launches."""
     if "ERR_NVGPUCTRPERM" in text:
         return UsageError(
             "the driver lets this user read no performance counters",
@@ -292,7 +292,7 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
 
 
 def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
-    """The lines of each report: a head at the margin and what is indented below it."""
+    """The lines of each report: a head at the margin and the indented lines below it."""
     report: list[str] = []
     for line in body:
         indented = line is not None and line.startswith("    ")
@@ -335,11 +335,11 @@ def _finding(report: list[str]) -> SanitizerFinding:
     )
 
 
-# ---- running them ----
+# ---- running the tools ----
 
 
 def require_tool(name: str) -> None:
-    """UsageError when the tool or a GPU is not there."""
+    """UsageError when the tool or a GPU is missing."""
     if not gpu_count():
         raise UsageError(
             f"{name} needs a CUDA device, and none is visible on this machine", code="no_gpu"
@@ -353,7 +353,7 @@ def require_tool(name: str) -> None:
 
 
 def run_tool(command: Sequence[str], target: CudaTarget) -> str:
-    """Run a tool to its end with the GPU to itself; what the profiled program said last."""
+    """Run a tool to its end, alone on the GPU; returns the last line of its output."""
     environment = child_environment(
         {"CUDA_VISIBLE_DEVICES": str(target.number), "HOME": os.path.expanduser("~")}
     )

@@ -32,10 +32,8 @@ from greenfast.search.verdict import (
 )
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
-ENOUGH_FAILURES = 6  # then the pattern is clear, and the rest would only cost time
-ENOUGH_CASES = (
-    3  # that siblings have in common, whose lengths follow from different tiles or depths
-)
+ENOUGH_FAILURES = 6  # by then the pattern is clear, and the rest would only cost time
+ENOUGH_CASES = 3  # shared by siblings, whose case lengths follow from different tiles or depths
 
 
 class CorrectnessGate:
@@ -103,7 +101,7 @@ def _problems(subject: Subject) -> list[Problem]:
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
-    """The sibling's smallest cases, as many as `cases` lacks for a comparison of the two."""
+    """The sibling's smallest cases, as many as `cases` lacks for comparing the two."""
     first = siblings.first(subject.candidate)
     if first is None:
         return []
@@ -196,7 +194,7 @@ def _compare_output(
     with np.errstate(invalid="ignore", over="ignore"):
         signed = got - expected.value
         if not expected.all_finite:
-            signed[got == expected.value] = 0.0  # equal infinities are right
+            signed[got == expected.value] = 0.0  # equal infinities are correct
         error = np.abs(signed)
         within = error <= expected.bound  # NaN is never within
     all_within, largest = bool(within.all()), float(error.max(initial=0.0))
@@ -250,7 +248,7 @@ def _why(
     frobenius: float | None,
     allowed: float | None,
 ) -> tuple[Reason | None, str]:
-    """The first thing that is wrong with an output, most telling first."""
+    """The most telling fault of an output."""
     outside = tensor.gaps_changed(image)
     if outside:
         return (

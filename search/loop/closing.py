@@ -27,11 +27,10 @@ from greenfast.search.loop.confirmation import (
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.verdict import Failed, GateResult
 
-CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
+CONTENDERS = 3  # contenders considered, and so the most confirmations of one search
 T = TypeVar("T")
-Settled = tuple[
-    int, GateResult
-]  # a trial's number, and what a gate found of it that was spared, or on new inputs
+# A trial's number, and the later result of a skipped gate or of a check on new inputs.
+Settled = tuple[int, GateResult]
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _confirmed(
 
 
 def _kept(work: Callable[[], T]) -> tuple[T | None, str]:
-    """What `work` gives, or None and what went wrong."""
+    """The result of `work`, or None and the reason for its failure."""
     try:
         return work(), ""
     except GreenfastError as error:
