@@ -229,7 +229,8 @@ class Sweep:
     ) -> tuple[str, ...]:
         done = {row.number for row in journal.rows}
         self._establish_baseline(journal, 0 in done)
-        todo = ((number, one) for number, one in enumerate(self._others(), 1) if number not in done)
+        others = enumerate(self._others(), 1)
+        todo = ((number, candidate) for number, candidate in others if number not in done)
         begin, before = time.monotonic(), len(journal.rows)
         flights: dict[Future[Row], int] = {}
         faults: list[str] = []

@@ -408,7 +408,7 @@ class FakeNvml:
     NVML_CLOCK_SM = 1
 
     def __init__(self):
-        self.users, self.asked = [1001], []
+        self.users, self.looks = [1001], []
         self.busy = dict
         self.nvmlInit = lambda: None
         self.nvmlDeviceGetHandleByPciBusId = lambda bus: "handle"
@@ -418,8 +418,8 @@ class FakeNvml:
         ]
 
     def nvmlDeviceGetProcessUtilization(self, handle, since_us):  # noqa: N802 - NVML's name
-        self.asked.append(time.time() - since_us / 1e6)
-        if self.asked[-1] < 0.5 or not self.busy():
+        self.looks.append(time.time() - since_us / 1e6)
+        if self.looks[-1] < 0.5 or not self.busy():
             raise self.NVMLError_NotFound
         return [SimpleNamespace(pid=pid, smUtil=share) for pid, share in self.busy().items()]
 
@@ -443,14 +443,14 @@ def test_a_process_that_never_pauses_is_waited_for_and_then_said(nvml):
     nvml.busy = lambda: {1001: 97, 2002: 3}
     begun = time.monotonic()
     assert health.quiet(0.6) == {"gpu_processes": 2.0, "foreign_busy_percent": 97.0}
-    assert time.monotonic() - begun >= 0.6 and min(nvml.asked) > 0.9  # each look at a whole second
+    assert time.monotonic() - begun >= 0.6 and min(nvml.looks) > 0.9  # each look at a whole second
 
 
 def test_a_process_that_has_ended_or_only_holds_memory_is_not_waited_for(nvml):
     health = Health(0)
     nvml.users = [1001, 2002]
-    nvml.busy = lambda: {1: {1001: 97}, 2: {1001: 60}}.get(len(nvml.asked), {})
+    nvml.busy = lambda: {1: {1001: 97}, 2: {1001: 60}}.get(len(nvml.looks), {})
     assert health.quiet(30.0) == {"gpu_processes": 2.0, "foreign_busy_percent": 0.0}
-    assert len(nvml.asked) == 3
+    assert len(nvml.looks) == 3
     nvml.users = [2002]
     assert Health(0).quiet(30.0) == {"gpu_processes": 1.0}
