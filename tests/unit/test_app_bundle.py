@@ -10,8 +10,8 @@ from greenfast.search.devices.facts import device
 
 
 def test_a_zip_has_the_same_bytes_whatever_the_order_and_the_time():
-    one, other = {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"2"}
-    assert zip_bytes(one) == zip_bytes(other) != zip_bytes({"a": b"1", "b": b"3"})
+    first, other = {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"2"}
+    assert zip_bytes(first) == zip_bytes(other) != zip_bytes({"a": b"1", "b": b"3"})
 
 
 def test_a_workload_is_laid_out_with_its_numbers_without_computing_its_reference(catalogue):

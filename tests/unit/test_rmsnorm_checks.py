@@ -22,9 +22,9 @@ def kernel(catalogue):
 
 
 def cases_of(kernel, preset):
-    template, found = kernel.preset(preset)
+    template, spec = kernel.preset(preset)
     compiled = kernel.workloads[0].compile_time(kernel)
-    point = resolve(template, found.parameters, compiled, device("h200"))
+    point = resolve(template, spec.parameters, compiled, device("h200"))
     return (
         template,
         point,
@@ -44,7 +44,7 @@ def cases_of(kernel, preset):
 )
 def test_lengths_sit_on_the_edges_of_a_candidates_own_tiles(kernel, preset, rows, columns, kept):
     _, _, cases = cases_of(kernel, preset)
-    sizes = {name: (dict(one.dims)["M"], dict(one.dims)["N"]) for name, one in cases.items()}
+    sizes = {name: (dict(case.dims)["M"], dict(case.dims)["N"]) for name, case in cases.items()}
     assert sizes["tile_exact"] == (rows, columns) and sizes["tile_plus_vector"] == (
         rows + 1,
         columns + 8,
