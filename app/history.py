@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from greenfast.db.rows import ChampionRow
 from greenfast.db.store import Store
+from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import (
@@ -20,6 +22,9 @@ from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import resolve
+from greenfast.search.targets import check_target_name
+
+UNSTORED_DEVICE = "h200"  # of a trial on a GPU of unknown model, for facts that are not stored
 
 
 def require_same_kernel(store: Store, search_id: str, catalogue: Catalogue) -> None:
@@ -71,11 +76,27 @@ def _renders_the_same(
         template = kernel.template(name)
         parameters = complete_parameters(template, trials[0].parameters, plan.compiled)
         candidate = Candidate(kernel.name, name, parameters, Origin(OriginKind.SEEDED))
-        point = resolve(template, parameters, plan.compiled)
+        environment = store.trial(search_id, trials[0].number).environment
+        ran_on = measured_device(plan.target, environment)
+        point = resolve(template, parameters, plan.compiled, ran_on)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
     except (GreenfastError, KeyError):
         return False
     return isinstance(source, RenderedSource) and source.digest == trials[0].source_digest
+
+
+def measured_device(target: str, environment: Mapping[str, str] | None) -> Device:
+    """The device that a trial ran on, from the search's target and the trial's environment.
+
+    For a GPU of unknown model only the number of SMs is its own, where it is stored.
+    """
+    family, which = check_target_name(target)
+    if family == "emulator":
+        return device(which)
+    stored = environment or {}
+    name = stored.get("device", "")
+    known = device(name if name in device_names() else UNSTORED_DEVICE)
+    return replace(known, multiprocessors=int(stored.get("multiprocessors", known.multiprocessors)))
 
 
 def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...] | None:

@@ -253,6 +253,7 @@ class Services:
         return {
             "device": context.target.device.name,
             "arch": context.target.device.arch,
+            "multiprocessors": str(context.target.device.multiprocessors),
             **entries,
             "greenfast": own_version(),
             "python": platform.python_version(),

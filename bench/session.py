@@ -100,6 +100,6 @@ def workload_problem(
 ) -> Problem:
     """A candidate's problem on `case`, by default on the context's first workload."""
     template = context.kernel.template(candidate.template)
-    point = resolve(template, candidate.parameters, context.compiled)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     case = case or workload_case(context.workloads[0], context.seed)
     return lay_out(context.kernel, template, point, case, reference, optional_outputs=False)

@@ -70,10 +70,10 @@ class Claims(Part):
     def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
         """Renew the lease; returns the request to the worker. LeaseLost when it lost the search."""
         with self._database.writing() as session:
-            (wanted,) = hold(session, claim, ("wanted",), lease_s=lease_s, spent_s=spent_s)
-            if wanted == "resume":
+            (request,) = hold(session, claim, ("wanted",), lease_s=lease_s, spent_s=spent_s)
+            if request == "resume":
                 hold(session, claim, wanted=None)
-        return _CONTROLS[wanted]
+        return _CONTROLS[request]
 
     def renew_lease(self, claim: Claim, lease_s: float) -> None:
         """Renew the lease only: requests to pause or resume stay for the run to read."""
@@ -113,19 +113,19 @@ class Claims(Part):
         """
         with self._database.writing() as session:
             status = SearchStatus(ended)
-            (wanted,) = hold(session, claim, ("wanted",))
-            if ended is Ended.PAUSED and wanted == "cancel":
+            (request,) = hold(session, claim, ("wanted",))
+            if ended is Ended.PAUSED and request == "cancel":
                 status = SearchStatus.CANCELLED
-            if ended is Ended.PAUSED and wanted == "resume":
+            if ended is Ended.PAUSED and request == "resume":
                 status = SearchStatus.QUEUED
             _leave(session, claim, status, why, closing)
 
     def release(self, claim: Claim) -> None:
         """Give the search back after a clean stop. A pause or cancel that arrived is obeyed."""
         with self._database.writing() as session:
-            (wanted,) = hold(session, claim, ("wanted",))
+            (request,) = hold(session, claim, ("wanted",))
             requested = {"pause": SearchStatus.PAUSED, "cancel": SearchStatus.CANCELLED}
-            status = requested.get(wanted, SearchStatus.QUEUED)
+            status = requested.get(request, SearchStatus.QUEUED)
             _leave(session, claim, status, "" if status == SearchStatus.QUEUED else status)
 
     def history(self, claim: Claim) -> History:

@@ -67,7 +67,7 @@ def candidate_json(candidate: Candidate) -> str:
 def candidate_of(document: str) -> Candidate:
     candidate: Candidate = _read(Candidate, _content(document, "candidate"))
     if candidate.origin.kind is OriginKind.MUTATED and not candidate.origin.parents:
-        # Before lineage was recorded, repaired candidates were stored as mutated, no parents.
+        # Before lineage was recorded, repaired candidates were stored as mutated, without parents.
         return replace(candidate, origin=replace(candidate.origin, kind=OriginKind.REPAIRED))
     return candidate
 
@@ -82,7 +82,7 @@ def sampler_of(document: str) -> dict[str, Any]:
 
 
 def pairs_json(name: str, pairs: tuple[tuple[Any, ...], ...]) -> str:
-    """Rows of scalars, such as an environment or what a candidate changed."""
+    """Named scalars, such as an environment or the parameters that a candidate changed."""
     return _document({name: encode(pairs)})
 
 
@@ -101,9 +101,9 @@ def value_of(name: str, cls: type[T], document: str) -> T:
 
 
 def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
-    """(the verdict, its details deflated).
+    """The verdict, and its details deflated.
 
-    Checks and counters by line take 90 KB a trial, and a single page needs them.
+    Checks and counters by line take 90 KB a trial, and only one page needs them.
     """
     details = Details(
         {
@@ -126,7 +126,7 @@ def verdict_json(verdict: Verdict) -> tuple[str, bytes]:
 
 
 def verdict_of(document: str, details: bytes | None = None) -> Verdict:
-    """The verdict; without `details` it lacks single checks, lines and a rejection's log."""
+    """The verdict. Without `details` it lacks single checks, lines and a rejection's log."""
     verdict: Verdict = _read(Verdict, _content(document, "verdict"))
     if details is None:
         return verdict
@@ -147,10 +147,10 @@ def verdict_of(document: str, details: bytes | None = None) -> Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Details:
-    """What a verdict's short form leaves out, by gate."""
+    """The parts that a verdict's short form leaves out, by gate."""
 
     checks: Mapping[str, tuple[CheckEvidence, ...]]
-    lines: Mapping[str, tuple[tuple[LineCost, ...], ...]]  # one of each timing
+    lines: Mapping[str, tuple[tuple[LineCost, ...], ...]]  # one entry per timing
     log: str
 
 
@@ -206,7 +206,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def storable(text: str) -> str:
-    """Text that every database and every reader takes: no NUL, no half of a surrogate pair."""
+    """Text that every database and reader accepts: no NUL, no half of a surrogate pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
@@ -244,7 +244,7 @@ def encode(value: Any) -> Any:
 
 
 def _encode_result(result: GateResult) -> dict[str, Any]:
-    """Stored under the name and with the keys that it had before results were tagged by class."""
+    """Encode with the name and keys in use before results were tagged by class."""
     return {
         "type": STORED_RESULT,
         "gate": encode(result.gate),
@@ -278,7 +278,7 @@ def _decode_result(value: Any) -> GateResult:
 
 @cache
 def decoder(hint: Any) -> Callable[[Any], Any]:
-    """What turns JSON data back into the annotated type."""
+    """A function that turns JSON data back into the annotated type."""
     if hint == GateResult:
         return _decode_result
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -335,8 +335,8 @@ def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     if len(members) == 2 and members[1] is Ellipsis:
-        one = decoder(members[0])
-        return lambda value: tuple([one(item) for item in value])
+        decode_item = decoder(members[0])
+        return lambda value: tuple([decode_item(item) for item in value])
     decoders = [decoder(member) for member in members]
     return lambda value: tuple([decode(item) for decode, item in zip(decoders, value, strict=True)])
 
@@ -372,7 +372,7 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 def _document(content: dict[str, Any]) -> str:
-    # ASCII only: not every database takes the NULs and broken surrogates of a compiler's log.
+    # ASCII only: not every database accepts the NULs and broken surrogates of a compiler's log.
     return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
 
 

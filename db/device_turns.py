@@ -108,14 +108,14 @@ class DeviceTurns:
     def _renew_or_let_go(self, uuid: str, lease: DeviceLease, now: float) -> None:
         in_use = self._uses[uuid] > 0
         try:
-            wanted = self._store.renew_device(lease, self._lease_s)
+            is_awaited = self._store.renew_device(lease, self._lease_s)
         except DeviceLost:
             if in_use:
                 raise
             del self._held[uuid]  # no turn was in progress, so it can be leased anew
             return
         self._held[uuid] = lease, now
-        if wanted and not in_use:
+        if is_awaited and not in_use:
             del self._held[uuid]
             self._store.release_device(lease)
             time.sleep(3 * POLL_S)  # the waiting worker looks sooner

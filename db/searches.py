@@ -101,19 +101,19 @@ class Searches(Part):
                 rows, limit, order, lambda row: (row[0].key,), lambda row: _search_row(*row)
             )
 
-    def request_control(self, search_id: str, wanted: Wanted) -> SearchRow:
+    def request_control(self, search_id: str, request: Wanted) -> SearchRow:
         """Pause, resume or cancel: at once when no worker holds the search, else by a flag for it.
 
         UsageError `bad_transition`, for example for resuming a completed search.
         """
-        check_name("control", wanted, WANTED)
+        check_name("control", request, WANTED)
         with self._database.writing() as session:
             record = search_record(session, search_id, lock=True)
             abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
             if record.status == SearchStatus.RUNNING and not abandoned:
-                record.wanted = _flag(record, wanted)
+                record.wanted = _flag(record, request)
             else:
-                _move(record, wanted)
+                _move(record, request)
             session.flush()
             return _row(session, search_id)
 
@@ -150,26 +150,26 @@ class Searches(Part):
             return _row(session, search_id)
 
 
-def _flag(record: SearchRecord, wanted: Wanted) -> str | None:
+def _flag(record: SearchRecord, request: Wanted) -> str | None:
     """The request for the worker to read; None for none."""
-    if wanted == "resume" and record.wanted is None:
+    if request == "resume" and record.wanted is None:
         return None
-    if wanted != "cancel" and record.wanted == "cancel":
+    if request != "cancel" and record.wanted == "cancel":
         raise UsageError(
-            f"search {record.id} is being cancelled, so it cannot {wanted}",
+            f"search {record.id} is being cancelled, so it cannot {request}",
             code="bad_transition",
             mend="start a new search",
         )
-    return wanted
+    return request
 
 
-def _move(record: SearchRecord, wanted: Wanted) -> None:
+def _move(record: SearchRecord, request: Wanted) -> None:
     before = SearchStatus(record.status)
-    status = _MOVES.get((wanted, before))
+    status = _MOVES.get((request, before))
     if status is None:
         allowed = [verb for verb in WANTED if _MOVES.get((verb, before), before) != before]
         raise UsageError(
-            f"search {record.id} is {record.status}, so it cannot {wanted}",
+            f"search {record.id} is {record.status}, so it cannot {request}",
             code="bad_transition",
             mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search",
         )

@@ -54,9 +54,9 @@ def artifacts(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def toolchain(artifacts):
-    made = Toolchain(artifacts, 2)
-    yield made
-    made.close()
+    toolchain = Toolchain(artifacts, 2)
+    yield toolchain
+    toolchain.close()
 
 
 @pytest.fixture

@@ -53,14 +53,14 @@ class DrawnGpu(Runner):
 
             raise Fault("the measuring child was lost", code="child_lost")
         self.measured.append(program.digest)
-        found = []
+        timings = []
         for problem in problems:
             slow = against is not None and law_us(program.digest) > 1.03 * law_us(
                 against.program.digest
             )
             count = 16 if slow else 80
             others = self._draw(against.program, count) if against is not None else ()
-            found.append(
+            timings.append(
                 Timing(
                     problem.case.name,
                     law_us(program.digest),
@@ -72,7 +72,7 @@ class DrawnGpu(Runner):
                     baseline_samples=others,
                 )
             )
-        return tuple(found)
+        return tuple(timings)
 
     def identity(self):
         return ("target", self.name), ("gpu", self.device.title), ("driver", "none")

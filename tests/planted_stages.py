@@ -112,22 +112,22 @@ def changed(
     folder: Path, old: str, new: str, file: str = "scalar.cu.j2", baseline: str = "vec"
 ) -> Catalogue:
     """attention with the template of `file` only, its parts put in, in which `old` is `new`."""
-    made, template = folder / "templates" / "attention", file.partition(".")[0]
-    made.mkdir(parents=True)
+    copy, template = folder / "templates" / "attention", file.partition(".")[0]
+    copy.mkdir(parents=True)
     for name in ("kernel.toml", "reference.py", f"{template}.toml"):
-        shutil.copy(REPOSITORY_TEMPLATES / "attention" / name, made / name)
+        shutil.copy(REPOSITORY_TEMPLATES / "attention" / name, copy / name)
     whole = read_template_text(REPOSITORY_TEMPLATES / "attention", template)
-    (made / f"{template}.cu.j2").write_text(whole.text)
+    (copy / f"{template}.cu.j2").write_text(whole.text)
     kernel = re.sub(
         r'^baseline = ".*"',
         f'baseline = "{template}:{baseline}"',
-        (made / "kernel.toml").read_text(),
+        (copy / "kernel.toml").read_text(),
         flags=re.M,
     )
-    (made / "kernel.toml").write_text(kernel)
-    text = (made / file).read_text()
+    (copy / "kernel.toml").write_text(kernel)
+    text = (copy / file).read_text()
     assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {file}"
-    (made / file).write_text(text.replace(old, new))
+    (copy / file).write_text(text.replace(old, new))
     return Catalogue([folder / "templates"])
 
 
@@ -142,10 +142,17 @@ def probed(
     **changes,
 ) -> tuple[ProbeReport, ...]:
     kernel = catalogue.kernel("attention")
-    chosen = kernel.workload(workload)
-    compiled = chosen.compile_time(kernel)
+    workload_spec = kernel.workload(workload)
+    compiled = workload_spec.compile_time(kernel)
     context = EvaluationContext(
-        kernel, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+        kernel,
+        compiled,
+        (workload_spec,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
     )
     return probe_candidate(
         context, preset_candidate(kernel.template(template), preset, compiled, changes), cases

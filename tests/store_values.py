@@ -133,7 +133,7 @@ def gates(
         Passed(
             "correctness",
             "within both bounds",
-            CorrectnessEvidence(tuple(check(one) for one in range(checks))),
+            CorrectnessEvidence(tuple(check(index) for index in range(checks))),
         ),
         result(
             "performance",
@@ -174,14 +174,14 @@ def faulted(code: str = "toolchain_missing") -> Faulted:
 
 
 def trial(number: int, verdict: Verdict | None = None, template: str = "wmma") -> Trial:
-    made = proposal(number, template)
+    proposed = proposal(number, template)
     return Trial(
         number,
-        made.candidate,
+        proposed.candidate,
         verdict or green(number, 100.0 - number),
         source(number).digest,
         0.25 + number,
-        made.sampler,
+        proposed.sampler,
     )
 
 
@@ -189,10 +189,10 @@ def run_trial(
     store, claim, number: int, verdict: Verdict | None = None, template: str = "wmma"
 ) -> Trial:
     """Begin and record one trial."""
-    made = trial(number, verdict, template)
-    store.begin(claim, number, Proposal(made.candidate, made.sampler))
-    store.record(claim, made, source(number))
-    return made
+    completed = trial(number, verdict, template)
+    store.begin(claim, number, Proposal(completed.candidate, completed.sampler))
+    store.record(claim, completed, source(number))
+    return completed
 
 
 def comparison(

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from greenfast.app.bundle.launch_header import launch_header
+from greenfast.app.history import measured_device
 from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.views.schemas import SearchOut, TrialDetailOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail
+from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
@@ -140,7 +142,9 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
     """The content of launch.json: entries, expressions, and the numbers of each workload."""
     template = kernel.template(trial.template)
     compiled = kernel.workload(row.workloads[0]).compile_time(kernel)
-    point = resolve(template, complete_parameters(template, trial.parameters, compiled), compiled)
+    ran_on = measured_device(row.target, trial.environment)
+    parameters = complete_parameters(template, trial.parameters, compiled)
+    point = resolve(template, parameters, compiled, ran_on)
     return {
         "schema": 1,
         "kernel": kernel.name,
@@ -148,6 +152,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "parameters": trial.parameters,
         "source_digest": trial.source_digest,
         "arch": measured_arch(row.target, trial.environment),
+        "sm_count": ran_on.multiprocessors,
         "launches": [
             {
                 "entry": launch.entry,
@@ -159,7 +164,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
             for launch in template.launched(point.values)
         ],
         "workloads": [
-            workload_description(kernel, template, kernel.workload(name), trial.parameters)
+            workload_description(kernel, template, kernel.workload(name), trial.parameters, ran_on)
             for name in row.workloads
         ],
     }
@@ -180,10 +185,14 @@ def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
 
 
 def workload_description(
-    kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    workload: Workload,
+    parameters: Mapping[str, Any],
+    device: Device,
 ) -> dict[str, Any]:
     """One workload of launch.json: dims, options, tiles, launches and arguments with layouts."""
-    laid_out = laid_out_workload(kernel, template, workload, parameters)
+    laid_out = laid_out_workload(kernel, template, workload, parameters, device)
     return {
         "name": workload.name,
         "dims": dict(workload.dims),
@@ -197,11 +206,19 @@ def workload_description(
 
 
 def laid_out_workload(
-    kernel: KernelSpec, template: TemplateSpec, workload: Workload, parameters: Mapping[str, Any]
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    workload: Workload,
+    parameters: Mapping[str, Any],
+    device: Device,
 ) -> Problem:
-    """The workload laid out for the candidate; its inputs are zeros, since only layouts count."""
+    """The workload laid out for the candidate on `device`.
+
+    Its inputs are zeros, since only layouts count.
+    """
     compiled = workload.compile_time(kernel)
-    point = resolve(template, complete_parameters(template, parameters, compiled), compiled)
+    complete = complete_parameters(template, parameters, compiled)
+    point = resolve(template, complete, compiled, device)
     case = workload_case(workload, 0)
     dims = dict(workload.dims)
     zeros = {

@@ -19,6 +19,7 @@ from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.services import opened_services
 from greenfast.app.wiring import Services
+from greenfast.search.devices.facts import Device
 from greenfast.search.diagnose.profile import (
     KernelProfile,
     SanitizerFinding,
@@ -99,10 +100,14 @@ def profile(
         opened_services() as services,
         tempfile.TemporaryDirectory(prefix="greenfast-profile-") as folder,
     ):
+        gpu = services.target(target)
+        assert isinstance(gpu, CudaTarget)
         launch = unpacked(services, search, trial, Path(folder))
         small = sanitizer is not None and not workload
         name = (
-            with_smallest(services, launch, Path(folder)) if small else _workload(launch, workload)
+            with_smallest(services, launch, Path(folder), gpu.device)
+            if small
+            else _workload(launch, workload)
         )
         log = Path(folder) / "tool.log"
         if sanitizer is None:
@@ -112,8 +117,6 @@ def profile(
             command = sanitizer_command(
                 sanitizer.value, sys.executable, _driver(), Path(folder), log, name
             )
-        gpu = services.target(target)
-        assert isinstance(gpu, CudaTarget)
         printed = run_tool(command, gpu)
         text = log.read_text("utf-8", "replace") if log.is_file() else printed
         source = (Path(folder) / "kernel.cu").read_text("utf-8").splitlines()
@@ -140,7 +143,7 @@ def unpacked(services: Services, search: str, trial: int | None, folder: Path) -
     return launch
 
 
-def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> str:
+def with_smallest(services: Services, launch: dict[str, Any], folder: Path, device: Device) -> str:
     """Put the kernel's smallest workload that runs the same cubin into launch.json of `folder`.
 
     Under compute-sanitizer an access takes a hundred times as long. Returns the workload's name.
@@ -149,7 +152,7 @@ def with_smallest(services: Services, launch: dict[str, Any], folder: Path) -> s
     compiled = kernel.workload(launch["workloads"][0]["name"]).compile_time(kernel)
     descriptions = [
         workload_description(
-            kernel, kernel.template(launch["template"]), workload, launch["parameters"]
+            kernel, kernel.template(launch["template"]), workload, launch["parameters"], device
         )
         for workload in kernel.workloads
         if workload.compile_time(kernel) == compiled

@@ -260,7 +260,7 @@ def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunRepo
     Returns a claim instead as soon as nobody else holds the search.
     """
     seen = -1
-    while not stop.asked:
+    while not stop.requested:
         row = services.store.search(search_id)
         if row.status in [ended.value for ended in Ended]:
             return RunReport(Left.ENDED, Ended(row.status), row.why)
@@ -272,7 +272,7 @@ def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunRepo
             )
         stop.wait(LOOK_S)
         if (
-            not stop.asked
+            not stop.requested
             and (claim := services.store.claim(name, services.settings.lease_s, search_id))
             is not None
         ):

@@ -42,11 +42,11 @@ class Stop:
 
     def __init__(self, drain_s: float, on_force: Callable[[], None] = lambda: None) -> None:
         self._drain_s, self._on_force = drain_s, on_force
-        self._asked, self._forced = threading.Event(), threading.Event()
+        self._requested, self._forced = threading.Event(), threading.Event()
 
     @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
+    def requested(self) -> bool:
+        return self._requested.is_set()
 
     @property
     def forced(self) -> bool:
@@ -54,22 +54,22 @@ class Stop:
 
     def ask(self) -> None:
         """Drain. A second request, or `drain_s` without an end, forces."""
-        if self._asked.is_set():
+        if self._requested.is_set():
             self.force()
             return
-        self._asked.set()
+        self._requested.set()
         timer = threading.Timer(self._drain_s, self.force)
         timer.daemon = True
         timer.start()
 
     def force(self) -> None:
-        self._asked.set()
+        self._requested.set()
         if not self._forced.is_set():
             self._forced.set()
             self._on_force()
 
     def wait(self, seconds: float) -> bool:
-        return self._asked.wait(seconds)
+        return self._requested.wait(seconds)
 
     def on_signals(self) -> None:
         """Ctrl-C and SIGTERM ask; a second one forces."""
@@ -106,11 +106,11 @@ class Patience:
 
 
 class StoppableSink:
-    """A sink whose control also obeys `stop`. `wanted` is the last request of the database."""
+    """A sink whose control also obeys `stop`. `request` is the last request of the database."""
 
     def __init__(self, sink: Sink, stop: Stop, patience: Patience | None = None) -> None:
         self._sink, self._stop, self._patience = sink, stop, patience or Patience(stop)
-        self.wanted = Control.RUN
+        self.request = Control.RUN
 
     def begin(self, number: int, proposal: Proposal) -> None:
         self._patience(self._sink.begin, number, proposal)
@@ -128,10 +128,10 @@ class StoppableSink:
         self._patience(self._sink.beside, peer)
 
     def control(self, spent_s: float) -> Control:
-        self.wanted = self._patience(self._sink.control, spent_s)
-        if self.wanted is Control.CANCEL or self._stop.forced:
+        self.request = self._patience(self._sink.control, spent_s)
+        if self.request is Control.CANCEL or self._stop.forced:
             return Control.CANCEL
-        return Control.PAUSE if self._stop.asked else self.wanted
+        return Control.PAUSE if self._stop.requested else self.request
 
 
 class Left(StrEnum):
@@ -174,7 +174,7 @@ def run_claim(
             return RunReport(Left.LOST, why=str(error))
         if error.code.startswith(("database_", "disk_")):
             raise
-        if stop.asked:  # our own stop may have made it fail
+        if stop.requested:  # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
     return _finished(services, claim, result, patience)
@@ -190,8 +190,8 @@ def _finished(services: Services, claim: Claim, result: RunResult, patience: Pat
 def _is_stopped(sink: StoppableSink, stop: Stop, result: RunResult) -> bool:
     """Whether the run ended because this process was told to stop."""
     return (
-        stop.asked
-        and sink.wanted is Control.RUN
+        stop.requested
+        and sink.request is Control.RUN
         and result.ended in (Ended.PAUSED, Ended.CANCELLED, Ended.FAILED)
     )
 
@@ -266,11 +266,11 @@ def _with_heartbeat(
             future.set_exception(error)
 
     threading.Thread(target=do, name=PREPARING, daemon=True).start()
-    while not stop.asked:
+    while not stop.requested:
         if wait((future,), HEARTBEAT_S).done:
             return future.result()
         control = sink.control(history.spent_s)
-        if control is not Control.RUN and not stop.asked:
+        if control is not Control.RUN and not stop.requested:
             interrupt()
             wait((future,), INTERRUPT_GRACE_S)  # so that it leaves nothing half built
             ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
@@ -306,7 +306,7 @@ class Worker:
             done.wait(ALIVE_EVERY_S)
 
     def _take_searches(self, pause_s: float, once: bool) -> None:
-        while not self._stop.asked:
+        while not self._stop.requested:
             try:
                 worked = self._run_next()
                 pause_s = self._services.settings.poll_s

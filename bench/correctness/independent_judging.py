@@ -21,6 +21,7 @@ from bench.correctness.independent_works import Work
 from bench.results import ROOT, Row
 from bench.session import Session
 from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import Device
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.spec import KernelSpec
@@ -61,7 +62,7 @@ def judge_all(works: list[Work], kernel: KernelSpec, session: Session) -> None:
         list(pool.map(gate, works))
         compiled = [work for work in works if work.cubin is not None]
         if target.measures:
-            on_gpu(compiled, kernel, session.folder)
+            on_gpu(compiled, kernel, target.device, session.folder)
         else:
             list(pool.map(lambda work: on_emulator(work, kernel, target), compiled))
         doubtful = [work for work in compiled if work.gate == "" and work.checker]
@@ -91,11 +92,11 @@ def _compiled(work: Work, session: Session) -> Cubin | None:
     return cubin if isinstance(cubin, Cubin) else None
 
 
-def cases_of(work: Work, kernel: KernelSpec, *, offsets: bool) -> list[Row]:
+def cases_of(work: Work, kernel: KernelSpec, device: Device, *, offsets: bool) -> list[Row]:
     """Drawn cases with their launches, the only thing that the candidate's template decides."""
     template, checker = kernel.template(work.candidate.template), CHECKERS[kernel.name]
     compiled = dict(work.compiled)
-    point = resolve(template, work.candidate.parameters, work.compiled)
+    point = resolve(template, work.candidate.parameters, work.compiled, device)
     cases, rng = [], np.random.default_rng(secrets.randbits(64))
     for _ in range(SEEDS):
         for case in checker.draw_cases(rng, dict(point.tiles), compiled, offsets):
@@ -120,7 +121,7 @@ def cases_of(work: Work, kernel: KernelSpec, *, offsets: bool) -> list[Row]:
     return cases
 
 
-def on_gpu(works: list[Work], kernel: KernelSpec, folder: Path) -> None:
+def on_gpu(works: list[Work], kernel: KernelSpec, device: Device, folder: Path) -> None:
     """Judge in several children. After a work that breaks its child, another takes the rest."""
 
     def child(number: int) -> None:
@@ -128,7 +129,7 @@ def on_gpu(works: list[Work], kernel: KernelSpec, folder: Path) -> None:
         while share:
             jobs = folder / f"jobs-{number}.jsonl"
             jobs.write_text(
-                "".join(json.dumps(_job(work, kernel, folder)) + "\n" for work in share)
+                "".join(json.dumps(_job(work, kernel, device, folder)) + "\n" for work in share)
             )
             share = _run_child(share, jobs)
 
@@ -136,14 +137,14 @@ def on_gpu(works: list[Work], kernel: KernelSpec, folder: Path) -> None:
         list(pool.map(child, range(CHILDREN)))
 
 
-def _job(work: Work, kernel: KernelSpec, folder: Path) -> Row:
+def _job(work: Work, kernel: KernelSpec, device: Device, folder: Path) -> Row:
     path = folder / f"{kernel.name}-{work.candidate.template}-{work.id}.cubin"
     path.write_bytes(work.cubin.code)
     return {
         "id": work.id,
         "kernel": kernel.name,
         "cubin": str(path),
-        "cases": cases_of(work, kernel, offsets=True),
+        "cases": cases_of(work, kernel, device, offsets=True),
     }
 
 
@@ -200,7 +201,7 @@ def _take_verdicts(
 def on_emulator(work: Work, kernel: KernelSpec, target: Target) -> None:
     """The same cases on the emulator, in the checker's layout and the target's memory."""
     program, checker = target.load(work.source, work.cubin), CHECKERS[kernel.name]
-    for case in cases_of(work, kernel, offsets=False):
+    for case in cases_of(work, kernel, target.device, offsets=False):
         before = checker.images(case)
         (execution,) = target.execute(program, [_problem(checker, case, before)])
         if execution.failure is not None:

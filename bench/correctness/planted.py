@@ -54,7 +54,7 @@ def album_row(judged: Judged) -> Row:
     }
 
 
-def album_rows(session: Session, chosen: list[Entry]) -> list[Row]:
+def album_rows(session: Session, selected: list[Entry]) -> list[Row]:
     """The entries' rows, on all cores."""
     settings = TargetSettings(session.folder, session.catalogue.include_dirs, 2, SHORT_DEADLINE_S)
     impatient = open_target("emulator:h200", settings)
@@ -74,7 +74,7 @@ def album_rows(session: Session, chosen: list[Entry]) -> list[Row]:
                 Path(folder) / f"patch{number}",
                 impatient if entry.impatient else session.target,
             )
-            for number, entry in enumerate(chosen)
+            for number, entry in enumerate(selected)
         ]
         return [job.result() for job in jobs]
 
@@ -100,9 +100,9 @@ def main() -> int:
     parser.add_argument("words", nargs="*", metavar="WORD")
     options = parser.parse_args()
     words, begin = options.words or [""], time.monotonic()
-    chosen = [entry for entry in entries() if any(word in entry.id for word in words)]
+    selected = [entry for entry in entries() if any(word in entry.id for word in words)]
     with open_session("emulator:h200", prefix="planted", workers=2) as session:
-        rows = album_rows(session, chosen)
+        rows = album_rows(session, selected)
     publish("planted", [summary(rows, time.monotonic() - begin), *rows], save=options.save)
     return 0 if all(row["as_expected"] for row in rows) else 1
 

@@ -101,8 +101,8 @@ class Plan:
         self.excluded = 0
         for name in options.kernels:
             kernel = session.catalogue.kernel(name)
-            chosen, excluded = works(kernel, session.target, options.seeds)
-            self.works += chosen
+            kernel_works, excluded = works(kernel, session.target, options.seeds)
+            self.works += kernel_works
             self.excluded += excluded
 
     def save(self, rows: list[Row]) -> Row:
@@ -141,7 +141,7 @@ def groups(kernel: KernelSpec) -> Iterator[dict[str, Value]]:
 
 def works(kernel: KernelSpec, target: Target, seeds: int) -> tuple[list[Work], int]:
     """Every preset in every group that it serves, and the number of excluded combinations."""
-    chosen, excluded = [], 0
+    included, excluded = [], 0
     for template in kernel.templates:
         supported = dict(template.supports)
         for preset in template.presets:
@@ -158,13 +158,13 @@ def works(kernel: KernelSpec, target: Target, seeds: int) -> tuple[list[Work], i
                 ):
                     excluded += 1
                     continue
-                chosen += [
+                included += [
                     Work(
                         kernel, template.name, preset.name, candidate, compiled, FIRST_SEED + number
                     )
                     for number in range(seeds)
                 ]
-    return chosen, excluded
+    return included, excluded
 
 
 def judged(left: list[Work], session: Session, end: float) -> Iterator[Row]:
@@ -187,11 +187,11 @@ def judged(left: list[Work], session: Session, end: float) -> Iterator[Row]:
         yield from (row for row in pool.map(judge, left) if row is not None)
 
 
-def stored_rows(out: Path, wanted: list[Work]) -> list[Row]:
+def stored_rows(out: Path, planned: list[Work]) -> list[Row]:
     """Rows of an earlier run that are part of this one."""
     if not out.is_file():
         return []
-    keys = {_key(work.row()) for work in wanted}
+    keys = {_key(work.row()) for work in planned}
     return [row for row in read_json(out)["rows"] if _key(row) in keys]
 
 

@@ -201,7 +201,7 @@ def _rendered(
     if Space(template, compiled, device(DEVICE)).why_not(parameters) is not None:
         return None
     candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED))
-    point = resolve(template, parameters, compiled)
+    point = resolve(template, parameters, compiled, device(DEVICE))
     source = render(kernel, template, candidate, point, kernels.include_dirs)
     if not isinstance(source, RenderedSource):
         raise RuntimeError(f"{kernel.name}/{template.name} does not render: {source.message}")

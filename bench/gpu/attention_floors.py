@@ -24,6 +24,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.results import ROOT, Row, read_json, write_json
 from greenfast.app.bundle import profile_driver
 from greenfast.app.bundle.download import STATIC_FILES, laid_out_workload, launch_description
+from greenfast.search.devices.facts import Device
 from greenfast.search.diagnose.profile import ncu_command, parse_ncu, require_tool, run_tool
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.spec import KernelSpec, Workload
@@ -74,11 +75,11 @@ extern "C" __global__ void load_only(const uint4* q, const uint4* k, const uint4
 """
 
 
-def floors(kernel: KernelSpec, candidate: Candidate, workload: Workload) -> Row:
+def floors(kernel: KernelSpec, candidate: Candidate, workload: Workload, device: Device) -> Row:
     """Microseconds of both floors with all samples; {"error": ...} if the child fails."""
     with tempfile.TemporaryDirectory(prefix="greenfast-floors-") as name:
         request, reply = Path(name) / "request.json", Path(name) / "reply.json"
-        write_json(request, shape_of(kernel, candidate, workload))
+        write_json(request, shape_of(kernel, candidate, workload, device))
         try:
             subprocess.run(
                 [sys.executable, "-m", "bench.gpu.attention_floors", str(request), str(reply)],
@@ -94,11 +95,12 @@ def floors(kernel: KernelSpec, candidate: Candidate, workload: Workload) -> Row:
         return read_json(reply)
 
 
-def shape_of(kernel: KernelSpec, candidate: Candidate, workload: Workload) -> Row:
+def shape_of(kernel: KernelSpec, candidate: Candidate, workload: Workload, device: Device) -> Row:
     """A candidate's parallelism on a workload, taken from its launch with the most blocks."""
     template, dims = kernel.template(candidate.template), dict(workload.dims)
-    tile = resolve(template, candidate.parameters, workload.compile_time(kernel)).tiles["tile_q"]
-    launches = laid_out_workload(kernel, template, workload, candidate.values()).launches
+    point = resolve(template, candidate.parameters, workload.compile_time(kernel), device)
+    tile = point.tiles["tile_q"]
+    launches = laid_out_workload(kernel, template, workload, candidate.values(), device).launches
     largest = max(launches, key=lambda launch: math.prod(launch.grid))
     blocks, heads = math.prod(largest.grid), dims["B"] * dims["H"]
     return {
@@ -171,7 +173,10 @@ def profiled(
         template=candidate.template,
         parameters=candidate.values(),
         source_digest=source.digest,
-        environment=dict(context.target.identity()),
+        environment={
+            **dict(context.target.identity()),
+            "multiprocessors": str(context.target.device.multiprocessors),
+        },
     )
     launch = launch_description(context.kernel, row, trial)
     files = {

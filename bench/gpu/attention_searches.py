@@ -157,8 +157,9 @@ def searched(name: str, services: Services, options: argparse.Namespace, stop: S
     template = kernel.template(row["winner"]["template"])
     parameters = complete_parameters(template, row["winner"]["parameters"], plan.compiled)
     winner = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
-    row["floor"] = floors(kernel, winner, workload)
-    row["profile"] = profiled(services.context(plan), winner, workload)
+    context = services.context(plan)
+    row["floor"] = floors(kernel, winner, workload, context.target.device)
+    row["profile"] = profiled(context, winner, workload)
     return row
 
 

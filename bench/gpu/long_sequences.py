@@ -127,7 +127,7 @@ def compiled_figures(roots: Roots, entry: Entry) -> Row:
     if isinstance(cubin, CompileFailed):
         return {"excluded": cubin.sentence}
     template, first = context.kernel.template(candidate.template), cubin.entries[0]
-    point = resolve(template, candidate.parameters, context.compiled)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     occupied = occupancy(
         roots.target.device,
         first.registers,
@@ -173,21 +173,21 @@ def main() -> None:
     parser.add_argument("lists", type=Path, nargs="*", metavar="LIST", default=[LIST])
     options = parser.parse_args()
     require_gpu()
-    wanted = entries(options.lists)
+    selected = entries(options.lists)
     with tempfile.TemporaryDirectory(prefix="greenfast-long-") as folder:
-        roots = Roots({entry.root for entry in wanted}, Path(folder))
+        roots = Roots({entry.root for entry in selected}, Path(folder))
         try:
-            measure(roots, wanted, options.out)
+            measure(roots, selected, options.out)
         finally:
             roots.close()
 
 
-def measure(roots: Roots, wanted: list[Entry], out: Path) -> None:
+def measure(roots: Roots, selected: list[Entry], out: Path) -> None:
     """Compile every entry on all cores, then time one after another."""
     environment, rows = target_environment(roots.toolchain, roots.target), []
     with ThreadPoolExecutor(usable_cores()) as pool:
-        figures = list(pool.map(lambda entry: compiled_figures(roots, entry), wanted))
-    for entry, compiled in zip(wanted, figures, strict=True):
+        figures = list(pool.map(lambda entry: compiled_figures(roots, entry), selected))
+    for entry, compiled in zip(selected, figures, strict=True):
         row = {"candidate": entry.text, **compiled}
         if "excluded" not in compiled:
             row |= timed(roots, entry, compiled["flop"])

@@ -139,7 +139,7 @@ def assembled(
             candidate = Candidate(
                 order.kernel.name, template.name, point, Origin(OriginKind.SEEDED)
             )
-            resolved = resolve(template, point, compiled)
+            resolved = resolve(template, point, compiled, device("h200"))
             source = render(order.kernel, template, candidate, resolved, catalogue.include_dirs)
             cubin = toolchain.compile(source, "sm_90")
             if isinstance(cubin, CompileFailed):

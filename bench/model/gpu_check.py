@@ -109,7 +109,7 @@ def on_gpu(out: Path) -> None:
     compiled = kernel.workload(WORKLOAD).compile_time(kernel)
     for candidate in candidates(kernel, compiled):
         template = kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         row = gpu_row(kernel, candidate, compiled, source)
         rows.append(row)
@@ -132,7 +132,7 @@ def gpu_row(
     """Comparisons of the outputs in every check, and the time. Errors go to `failed`."""
     row: Row = {"candidate": candidate.digest, "source": source.digest, "failed": [], "checks": 0}
     template, started = kernel.template(candidate.template), time.perf_counter()
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     workload = workload_case(kernel.workload(WORKLOAD), 0)
     try:
         for case in (*derived_cases(kernel, compiled, point.tiles, 0), workload):

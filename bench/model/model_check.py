@@ -72,18 +72,18 @@ def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource
     case = workload_case(kernel.workload(WORKLOAD), 0)
     reference, compiled = case_data(kernel, case), kernel.workload(WORKLOAD).compile_time(kernel)
     fitted = [row for row in read_result("gpu_check")["rows"] if "candidate" in row]
-    chosen = [sampled_candidate(kernel.name, row) for row in fitted[::FITTED_PERIOD]]
+    sample = [sampled_candidate(kernel.name, row) for row in fitted[::FITTED_PERIOD]]
     for name, count in FRESH.items():
         template = kernel.template(name)
         presets = [preset_candidate(template, preset.name, compiled) for preset in template.presets]
         space = Space(template, compiled, device("h200"))
         points = random.Random(31).sample(space.points, min(count, len(space.points)))
-        chosen += presets + [
+        sample += presets + [
             Candidate(kernel.name, name, point, Origin(OriginKind.SAMPLED)) for point in points
         ]
-    for candidate in dict.fromkeys(chosen):
+    for candidate in dict.fromkeys(sample):
         template = kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         yield (
             candidate,
@@ -322,7 +322,7 @@ def _still_made(candidate: Candidate, source: str) -> bool:
     template = kernel.template(candidate.template)
     try:
         compiled = kernel.workload(WORKLOAD).compile_time(kernel)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
     except GreenfastError:
         return False
     rendered = render(kernel, template, candidate, point, catalogue.include_dirs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.pages.sections import DOCS, run_page
+from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import preset_candidate
@@ -32,7 +33,7 @@ def source_of(preset: str) -> RenderedSource:
     template, point = kernel.preset(preset)
     compiled = kernel.workload(WORKLOAD).compile_time(kernel)
     candidate = preset_candidate(template, point.name, compiled)
-    values = resolve(template, candidate.parameters, compiled)
+    values = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(kernel, template, candidate, values, catalogue.include_dirs)
     if not isinstance(source, RenderedSource):
         raise SystemExit(f"{preset} cannot be rendered: {source.message}")

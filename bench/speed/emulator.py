@@ -14,6 +14,7 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
 from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
@@ -48,7 +49,7 @@ def measure(
     workload = kernel.workload(WORKLOAD)
     compiled = workload.compile_time(kernel)
     candidate = preset_candidate(template, named.name, compiled)
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     case = workload_case(workload, 0)
     laid_out = lay_out(kernel, template, point, case, case_data(kernel, case))

@@ -36,7 +36,11 @@ def sources(count: int, seed: int) -> Iterator[RenderedSource]:
     for point in random.Random(seed).sample(points, count):
         candidate = Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
         yield render(
-            kernel, template, candidate, resolve(template, point, compiled), catalogue.include_dirs
+            kernel,
+            template,
+            candidate,
+            resolve(template, point, compiled, device("h200")),
+            catalogue.include_dirs,
         )
 
 

@@ -64,9 +64,8 @@ class Entry:
     old: str = ""  # of a patch
     new: str = ""
     preset: str = ""
-    sibling: Mapping[str, Value] = field(
-        default_factory=dict
-    )  # changes that make another candidate, which came first
+    # The parameters in which an earlier sibling differs.
+    sibling: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -78,7 +77,7 @@ class Entry:
 
     @property
     def impatient(self) -> bool:
-        """A kernel that does not end: waiting long for it proves nothing more."""
+        """Short time limits for a kernel that never ends."""
         return "timeout" in self.reasons
 
 
@@ -115,7 +114,7 @@ def _entry(kind: str, table: dict[str, Any], workloads: Mapping[str, str]) -> En
 
 
 def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
-    """Where the entry's kernel is found; a patch gets a changed copy of its kernel in `folder`."""
+    """A catalogue with the entry's kernel; a patch changes a copy of its kernel in `folder`."""
     if entry.kind != "patch":
         return _unpatched()
     shipped, target = KERNEL_TEMPLATES / entry.kernel, folder / entry.kernel
@@ -135,19 +134,19 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
 
 @cache
 def _unpatched() -> Catalogue:
-    """One catalogue for all entries, so that they share the answers of a kernel's reference."""
+    """One catalogue for all entries, so that they share each kernel's reference results."""
     return Catalogue([KERNEL_TEMPLATES, FOLDER])
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of an entry; `sentence` names the expected result, and is empty if it came."""
+    """The result of an entry; `sentence` names the expected result, and is empty if it occurred."""
 
     entry: Entry
     evaluated: Evaluated
     findings: tuple[
         SafetyFinding, ...
-    ]  # of the safety gate, or of a checked run of what failed before it
+    ]  # of the safety gate, or of a checked run if an earlier gate failed
     sentence: str
 
     @property
@@ -234,7 +233,7 @@ def _findings_in(verdict: Verdict) -> tuple[SafetyFinding, ...]:
 
 
 def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFinding, ...]:
-    """The findings of the first checked run that has any."""
+    """The findings of the first checked run that has some."""
     subject = prepare(candidate, context, with_cubin=False)
     assert isinstance(subject, Subject)
     for run in subject.target.check(subject.program, checked_problems(subject)) or ():
@@ -244,7 +243,7 @@ def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFi
 
 
 def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFinding]) -> str:
-    """Empty when a finding names a line that holds `at`."""
+    """Empty when a finding names a line that contains `at`."""
     right = {
         (line.file, line.number)
         for text, line in zip(template.text.split("\n"), template.lines, strict=True)

@@ -1,4 +1,4 @@
-"""launch.toml: buffers, launches and expected outputs of a person's kernel, beside its .cu file.
+"""launch.toml: buffers, launches and expected outputs of a user's kernel, beside its .cu file.
 
 [[buffers]]
 name = "x"
@@ -66,7 +66,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}\Z")
 
 @dataclass(frozen=True, eq=False)
 class ExpectedOutput:
-    """What an output must hold: |got - value| <= absolute + relative * |value|."""
+    """The expected values of an output: |got - value| <= absolute + relative * |value|."""
 
     output: str
     value: np.ndarray
@@ -76,7 +76,7 @@ class ExpectedOutput:
 
 @dataclass(frozen=True, eq=False)
 class BroughtKernel:
-    """A person's kernel, ready for a target; `files` maps names in reports to paths."""
+    """A user's kernel, ready for a target; `files` maps names in reports to paths."""
 
     source: RenderedSource
     problem: Problem
@@ -152,7 +152,7 @@ def shown_name(path: Path) -> str:
         name = path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
         name = path.name
-    return re.sub(r'["\\\s]', "_", name)  # it stands in #line markers
+    return re.sub(r'["\\\s]', "_", name)  # it is written into #line markers
 
 
 def _buffer(table: Table, folder: Path, random: np.random.Generator) -> Tensor:
@@ -203,7 +203,7 @@ def _filled(
     random: np.random.Generator,
     where: str,
 ) -> np.ndarray | None:
-    """The first contents; None: poison, which counts as never written."""
+    """The initial contents; None: poison, which counts as never written."""
     match fill:
         case "poison":
             return None

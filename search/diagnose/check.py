@@ -58,7 +58,7 @@ def check_program(
 
 
 def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
-    """Check a person's kernel under each schedule, and its outputs where expected ones are
+    """Check a user's kernel under each schedule, and its outputs where expected ones are
     given."""
     program = target.load(brought.source, None)
     report = check_program(
@@ -76,7 +76,7 @@ def check_brought(target: Runner, brought: BroughtKernel) -> CheckReport:
 
 
 def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | None:
-    """None when the output is within its tolerance; NaN never is, unless NaN is expected."""
+    """None when the output is within its tolerance. NaN passes only where NaN is expected."""
     if execution.failure is not None:
         return SafetyFinding(execution.failure.reason.value, execution.failure.sentence)
     tensor: Tensor = next(
@@ -100,17 +100,19 @@ def compare(execution: Execution, expected: ExpectedOutput) -> SafetyFinding | N
 
 def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     """One finding for each kind and pair of lines, in the order in which they were first seen."""
-    found: dict[Hashable, SafetyFinding] = {}
+    by_place: dict[Hashable, SafetyFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.where, finding.other_where)
-        found[key] = (
-            replace(found[key], count=found[key].count + finding.count) if key in found else finding
+        by_place[key] = (
+            replace(by_place[key], count=by_place[key].count + finding.count)
+            if key in by_place
+            else finding
         )
-    return tuple(found.values())
+    return tuple(by_place.values())
 
 
 def _stops(findings: Iterable[SafetyFinding]) -> bool:
-    """Whether a run would not come to its end: nothing is counted then."""
+    """Whether a finding stops the run early; nothing is counted then."""
     return any(
         finding.kind
         in ("deadlock", "divergence", "timeout", "misaligned", "device_fault", "out_of_memory")

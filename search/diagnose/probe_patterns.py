@@ -1,4 +1,4 @@
-"""Which elements are wrong, in a few words: `rows 8..15 of each 16, key tiles from 1 on`."""
+"""Describes the wrong elements in a few words: `rows 8..15 of each 16, key tiles from 1 on`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pattern(
     labels: Mapping[str, Sequence[str]],
     warp_rows: int = 0,
 ) -> str:
-    """Describe where `wrong` (bool, one axis a name) is set among the `compared` elements.
+    """Describe where `wrong` (bool, one axis per name) is set among the `compared` elements.
 
     "everywhere" when no pattern is narrower. `tiles`: elements of a tile along an axis. `labels`:
     names of an axis's positions. `warp_rows`: rows of a tile that a warp owns, in order.
@@ -54,11 +54,11 @@ def _diagonal(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list
 
 
 def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> list[str]:
-    """Rows of each 8, 16 or 32 that are wrong in certain columns only: a wrong lane map."""
+    """The pattern of a wrong lane map: rows of each 8, 16 or 32, wrong in certain columns only."""
     if "row" not in names or names[-1] not in ("key", "column"):
         return []
     row = names.index("row")
-    others = tuple(one for one in range(wrong.ndim - 1) if one != row)
+    others = tuple(axis for axis in range(wrong.ndim - 1) if axis != row)
     bad, there = wrong.sum(axis=others), compared.sum(axis=others)  # [rows, keys]
     for period in (8, 16, 32):
         if 2 * period > max(bad.shape):
@@ -81,11 +81,11 @@ def _checkered(wrong: np.ndarray, compared: np.ndarray, names: list[str]) -> lis
 
 
 def _groups(wrong: np.ndarray, period: int, name: str) -> list[str]:
-    """Rows that are wrong at the same columns, together."""
+    """Group the rows that are wrong in the same columns."""
     rows: dict[bytes, list[int]] = {}
-    for one, places in enumerate(wrong):
+    for row, places in enumerate(wrong):
         if places.any():
-            rows.setdefault(places.tobytes(), []).append(one)
+            rows.setdefault(places.tobytes(), []).append(row)
     if len(rows) > MOST_GROUPS:
         return []
     places = [
@@ -137,12 +137,14 @@ def _warps(bad: np.ndarray, positions: np.ndarray, tile: int, warp_rows: int) ->
     wrong = np.unique(warp[bad[positions]])
     if not (bad[positions] == np.isin(warp, wrong)).all():
         return []
-    rows = ", ".join(f"{one * warp_rows}..{one * warp_rows + warp_rows - 1}" for one in wrong)
+    rows = ", ".join(
+        f"{number * warp_rows}..{number * warp_rows + warp_rows - 1}" for number in wrong
+    )
     return [f"rows of warp {_ranges(wrong)} ({rows} of each {tile})"]
 
 
 def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> list[str]:
-    """The places that are wrong in every 2, 4, 8 ... or in every tile, when no others are."""
+    """The positions modulo 2, 4, 8 ... or the tile size, when these alone are wrong."""
     wrong = positions[bad[positions]]
     span = positions[-1] - positions[0] + 1
     for period in sorted({*PERIODS, *([tile] if tile > 1 else [])}):
@@ -158,7 +160,7 @@ def _periodic(name: str, bad: np.ndarray, positions: np.ndarray, tile: int) -> l
 
 
 def _places(name: str, bad: np.ndarray, positions: np.ndarray) -> str:
-    """The wrong ones among `positions`: from, up to, or by number."""
+    """The wrong positions: `from 3 on`, `up to 7`, or listed."""
     wrong = positions[bad[positions]]
     if len(wrong) == 1 and len(positions) > 1:
         return f"{name} {wrong[0]}"
@@ -176,10 +178,10 @@ def _places(name: str, bad: np.ndarray, positions: np.ndarray) -> str:
 
 def _ranges(numbers: np.ndarray) -> str:
     """1, 4..7"""
-    found: list[list[int]] = []
-    for one in numbers.tolist():
-        if found and one == found[-1][1] + 1:
-            found[-1][1] = one
+    ranges: list[list[int]] = []
+    for number in numbers.tolist():
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([one, one])
-    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in found)
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in ranges)

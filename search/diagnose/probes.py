@@ -34,7 +34,7 @@ BETWEEN = (
     "what lies between the stages, since each is right by itself: what one tile leaves to the "
     "next, the ring of tiles, parts that are brought together, the end"
 )
-AT_ONCE = 4  # sources compiled side by side
+AT_ONCE = 4  # sources compiled at the same time
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class ProbedCase:
     compared: int  # elements
     wrong: int
     max_abs_error: float | None  # None: nothing to compare, or not finite
-    worst_index: tuple[int, ...]  # the element furthest beyond its bound; empty when none is
+    worst_index: tuple[int, ...]  # the element furthest beyond its bound; empty when all are within
     worst_value: str
     worst_expected: str
     worst_bound: str
-    where: str  # which elements are wrong, in a few words
+    where: str  # a description of the wrong elements
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ProbeReport:
 
 
 def first_wrong(reports: Sequence[ProbeReport]) -> ProbeReport | None:
-    """The stage where it begins: later ones work on what it left."""
+    """The first wrong stage; later stages compute from its result."""
     return next((report for report in reports if report.outcome in ("wrong", "failed")), None)
 
 
@@ -110,7 +110,7 @@ def probe_candidate(
     case, or a kernel without probes.
     """
     template = context.kernel.template(candidate.template)
-    point = resolve(template, candidate.parameters, context.compiled)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     cases = _cases(context, point.tiles, case_names)
     context.target.prepare()
     stages: list[ProbeSpec | None] = [*context.kernel.probes, None]
@@ -129,7 +129,7 @@ def probe_candidate(
     try:
         reports = tuple(pool.map(work, stages))
     except BaseException:
-        context.target.interrupt()  # Ctrl-C does not wait for what runs
+        context.target.interrupt()  # Ctrl-C does not wait for running probes
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -161,7 +161,7 @@ def _cases(
 def _stage(
     context: EvaluationContext, candidate: Candidate, stage: ProbeSpec | None, on: Sequence[Case]
 ) -> ProbeReport:
-    """Render, compile, run and compare one stage; None: the candidate as it is."""
+    """Render, compile, run and compare one stage; None: the candidate without a probe."""
     probe = stage.name if stage else ""
     with_cubin = context.target.measures  # no other target runs cubins
     subject = prepare(candidate, context, probe=probe, with_cubin=with_cubin)
@@ -217,7 +217,7 @@ def _values(subject: Subject, stage: ProbeSpec, case: Case) -> dict[str, Value]:
 
 
 def _tiles(subject: Subject, case: Case) -> dict[str, int]:
-    """By every name that a template of this kernel gives a tile; 1 where this one gives none."""
+    """Tile sizes by every tile name of the kernel; 1 where this template has no such tile."""
     return {**dict.fromkeys(tile_names(subject.kernel.templates), 1), **dict(case.tiles)}
 
 
@@ -239,7 +239,7 @@ def _problem(subject: Subject, stage: ProbeSpec | None, case: Case) -> Problem:
 
 
 def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> ProbedCase:
-    """What the stage wrote, beside its reference."""
+    """Compare the output of the stage with its reference."""
     case, name = execution.problem.case, stage.of or "probe_out"
     tensor = next(output for output in execution.problem.tensors if output.name == name)
     values = _values(subject, stage, case)
@@ -254,16 +254,16 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
         right = getattr(module, stage.reference)(
             dict(case.dims), dict(case.options), inputs, own, written
         )
-    except Exception as error:  # the author's code: any of its errors is the author's
-        said = f"{where}: case {case.name}: {type(error).__name__}: {error}"
-        raise SpecError(said, code="reference_failed") from error
+    except Exception as error:  # the author's code can raise anything
+        sentence = f"{where}: case {case.name}: {type(error).__name__}: {error}"
+        raise SpecError(sentence, code="reference_failed") from error
     got, value, bound = right.get("got", written), right["value"], right["bound"]
     compared = right.get("compared", np.ones(value.shape, bool))
     if not got.shape == value.shape == bound.shape == compared.shape:
         raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(got - value)
-        difference[got == value] = 0.0  # equal infinities are right
+        difference[got == value] = 0.0  # equal infinities are correct
         wrong = compared & ~(difference <= bound)  # NaN is never within
     tiles = {axis: int(size(values)) for axis, size in stage.tiles}
     warp_rows = int(subject.template.warp_rows(values)) if subject.template.warp_rows else 0
@@ -290,7 +290,7 @@ def _where(
 
 
 def _written(tensor: Tensor, image: np.ndarray) -> np.ndarray:
-    """float64: NaN where nothing was written, infinity for a NaN that was."""
+    """The output as float64: NaN where nothing was written, infinity for a written NaN."""
     values = np.ascontiguousarray(tensor.view(image))
     width = tensor.dtype.itemsize
     unwritten = values.view(f"u{width}") == int.from_bytes(bytes([POISON]) * width)
@@ -307,7 +307,7 @@ def _probed(
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray],
     where: Callable[[], str],
 ) -> ProbedCase:
-    """`arrays`: what was written, what is expected, the bound."""
+    """`arrays`: the written values, the expected values and the bounds."""
     largest = float(error[compared].max()) if compared.any() else 0.0
     case = ProbedCase(
         execution.problem.case.name,
@@ -351,7 +351,7 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     )
     first = next((check for check in checks if not check.passed), None)
     compared = sum(expected.value.size for expected in right.values())
-    found = ProbedCase(
+    probed = ProbedCase(
         case.name,
         _shape(case),
         case.seed,
@@ -366,9 +366,9 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
         "",
     )
     if reason is None or first is None:
-        return found
+        return probed
     return replace(
-        found,
+        probed,
         wrong=max(wrong, 1),
         max_abs_error=first.max_abs_error,
         worst_index=first.worst_index,

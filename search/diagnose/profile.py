@@ -1,4 +1,4 @@
-"""Second opinions of NVIDIA's tools on one bundle.
+"""Runs NVIDIA's tools on one bundle, for a second opinion.
 
 Nsight Compute's counters and compute-sanitizer's findings. Parsers are pure. Sources: Nsight
 Compute CLI documentation (page raw, CSV), Compute Sanitizer documentation.
@@ -45,7 +45,7 @@ TIME_UNITS_US = {
     "s": 1e6,
     "second": 1e6,
 }
-# Field -> metrics that hold it, the first one present counts: names differ between GPU generations.
+# Field -> its metrics. The first that is present counts: names differ between GPU generations.
 METRICS = {
     "duration_us": ("gpu__time_duration.sum",),
     "sm_throughput_percent": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
@@ -80,13 +80,13 @@ _NO_STALLS = ("selected",)
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One launch under Nsight Compute; None: not among this GPU's counters."""
+    """One launch under Nsight Compute; None where the GPU has no such counter."""
 
     entry: str
     duration_us: float | None
     sm_throughput_percent: float | None
     dram_throughput_percent: float | None
-    occupancy_percent: float | None  # achieved: warps active of the most that fit an SM
+    occupancy_percent: float | None  # achieved: active warps / the most that fit an SM
     registers: float | None
     shared_bank_conflicts: float | None
     l2_hit_percent: float | None
@@ -94,12 +94,12 @@ class KernelProfile:
     issue_slots_percent: float | None
     stalls: tuple[
         tuple[str, float], ...
-    ]  # the largest: why warps wait, in cycles an issued instruction
+    ]  # the largest reasons for waiting, in cycles per issued instruction
 
 
 @dataclass(frozen=True)
 class SanitizerFinding:
-    """One report of compute-sanitizer, with lines of kernel.cu where it names any."""
+    """One report of compute-sanitizer, with lines of kernel.cu where it names them."""
 
     kind: str
     sentence: str
@@ -146,7 +146,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch in a log of `ncu --csv --page raw`; UsageError when it holds none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError when there is none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -162,12 +162,14 @@ def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
 
 def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
     values = {name: number for name, text in row.items() if (number := _number(text)) is not None}
-    found = {
+    measured = {
         name: next((values[metric] for metric in metrics if metric in values), None)
         for name, metrics in METRICS.items()
     }
-    if found["duration_us"] is not None:
-        found["duration_us"] *= TIME_UNITS_US.get(units.get("gpu__time_duration.sum", "ns"), 1e-3)
+    if measured["duration_us"] is not None:
+        measured["duration_us"] *= TIME_UNITS_US.get(
+            units.get("gpu__time_duration.sum", "ns"), 1e-3
+        )
     conflicts = next(
         (
             sum(values[name] for name in names)
@@ -188,7 +190,7 @@ def _kernel(row: dict[str, str], units: dict[str, str]) -> KernelProfile:
         entry=row.get("Kernel Name", "").partition("(")[0],
         shared_bank_conflicts=conflicts,
         stalls=tuple(stalls[:TOP_STALLS]),
-        **found,
+        **measured,
     )
 
 
@@ -200,7 +202,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _no_profile(text: str) -> UsageError:
-    """Why a log holds no launch, in one sentence."""
+    """The error for a log without launches."""
     if "ERR_NVGPUCTRPERM" in text:
         return UsageError(
             "the driver lets this user read no performance counters",
@@ -281,15 +283,16 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
         for line in text.splitlines()
     ]
     if not any(line and _SUMMARY.match(line) for line in body):
-        said = next((line for line in body if line and "rror" in line), "its log has no summary")
+        problem = next((line for line in body if line and "rror" in line), "its log has no summary")
         raise UsageError(
-            f"compute-sanitizer did not come to its end: {shortened(said)}", code="sanitizer_failed"
+            f"compute-sanitizer did not come to its end: {shortened(problem)}",
+            code="sanitizer_failed",
         )
     return tuple(_finding(report) for report in _reports(body))
 
 
 def _reports(body: Iterable[str | None]) -> Iterator[list[str]]:
-    """The lines of each report: a head at the margin and what is indented below it."""
+    """The lines of each report: a head at the margin and the indented lines below it."""
     report: list[str] = []
     for line in body:
         indented = line is not None and line.startswith("    ")
@@ -332,11 +335,11 @@ def _finding(report: list[str]) -> SanitizerFinding:
     )
 
 
-# ---- running them ----
+# ---- running the tools ----
 
 
 def require_tool(name: str) -> None:
-    """UsageError when the tool or a GPU is not there."""
+    """UsageError when the tool or a GPU is missing."""
     if not gpu_count():
         raise UsageError(
             f"{name} needs a CUDA device, and none is visible on this machine", code="no_gpu"
@@ -350,7 +353,7 @@ def require_tool(name: str) -> None:
 
 
 def run_tool(command: Sequence[str], target: CudaTarget) -> str:
-    """Run a tool to its end with the GPU to itself; what the profiled program said last."""
+    """Run a tool to its end, alone on the GPU; returns the last line of its output."""
     environment = child_environment(
         {"CUDA_VISIBLE_DEVICES": str(target.number), "HOME": os.path.expanduser("~")}
     )
@@ -365,11 +368,11 @@ def run_tool(command: Sequence[str], target: CudaTarget) -> str:
             text=True,
         )
         try:
-            said, _ = process.communicate(timeout=TOOL_DEADLINE_S)
+            output, _ = process.communicate(timeout=TOOL_DEADLINE_S)
         except subprocess.TimeoutExpired:
             raise Fault(
                 f"{command[0]} did not end within {TOOL_DEADLINE_S:g} s", code="tool_stuck"
             ) from None
         finally:
             kill_group(process)
-    return last_line(said)
+    return last_line(output)

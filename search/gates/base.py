@@ -20,7 +20,7 @@ from greenfast.search.verdict import GateResult, Timing
 
 @dataclass(frozen=True)
 class Conditions:
-    """Everything that all candidates of one search are judged under."""
+    """The conditions under which all candidates of a search are judged."""
 
     kernel: KernelSpec
     compiled: Items  # compile-time dims and options
@@ -30,7 +30,7 @@ class Conditions:
     seed: int
     min_gain: float = 0.0  # a share of the baseline's time
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
-    checker: Runner | None = None  # looks for races where the target itself does not
+    checker: Runner | None = None  # finds races where the target itself cannot
     siblings: Siblings | None = None  # outputs to match bit for bit; None: nothing is compared
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
@@ -70,7 +70,7 @@ class Subject:
 
     @cached_property
     def point(self) -> Resolved:
-        return resolve(self.template, self.candidate.parameters, self.compiled)
+        return resolve(self.template, self.candidate.parameters, self.compiled, self.target.device)
 
     @cached_property
     def program(self) -> Any:
@@ -100,7 +100,7 @@ class Baseline:
 class Gate(Protocol):
     """Judges one property. A candidate's fault is a failed result; a fault of ours is raised.
 
-    A gate works on values alone: whatever it needs of the rest of a search is in its arguments.
+    A gate works on values alone: its arguments hold everything that it needs of the search.
     """
 
     name: str

@@ -32,10 +32,8 @@ from greenfast.search.verdict import (
 )
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
-ENOUGH_FAILURES = 6  # then the pattern is clear, and the rest would only cost time
-ENOUGH_CASES = (
-    3  # that siblings have in common, whose lengths follow from different tiles or depths
-)
+ENOUGH_FAILURES = 6  # by then the pattern is clear, and the rest would only cost time
+ENOUGH_CASES = 3  # shared by siblings, whose case lengths follow from different tiles or depths
 
 
 class CorrectnessGate:
@@ -103,7 +101,7 @@ def _problems(subject: Subject) -> list[Problem]:
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
-    """The sibling's smallest cases, as many as `cases` lacks for a comparison of the two."""
+    """The sibling's smallest cases, as many as `cases` lacks for comparing the two."""
     first = siblings.first(subject.candidate)
     if first is None:
         return []
@@ -117,7 +115,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     """The derived cases of another candidate of the subject's template, without empty ones."""
-    tiles = resolve(subject.template, parameters, subject.compiled).tiles
+    tiles = resolve(subject.template, parameters, subject.compiled, subject.target.device).tiles
     return [
         case
         for case in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
@@ -140,19 +138,19 @@ def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
         ]
 
 
-def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
-    """Cases of `one`, its workloads included, in which the two candidates differ in any bit."""
+def differing_outputs(first: Subject, second: Subject) -> tuple[str, ...]:
+    """Cases of `first`, its workloads included, in which the two candidates differ in any bit."""
     cases = [
-        *_cases_of(one, one.candidate.parameters),
-        *(workload_case(workload, one.seed) for workload in one.workloads),
+        *_cases_of(first, first.candidate.parameters),
+        *(workload_case(workload, first.seed) for workload in first.workloads),
     ]
     places = []
     runs = (
         subject.target.execute(subject.program, _laid_out(subject, cases))
-        for subject in (one, other)
+        for subject in (first, second)
     )
-    for run, other_run in zip(*runs, strict=True):
-        failure = run.failure or other_run.failure
+    for run, second_run in zip(*runs, strict=True):
+        failure = run.failure or second_run.failure
         if failure is not None:
             places.append(f"{_place(run.problem.case, run.order)}: {failure.sentence}")
         for tensor in (
@@ -161,7 +159,7 @@ def differing_outputs(one: Subject, other: Subject) -> tuple[str, ...]:
             if not np.array_equal(
                 *(
                     tensor.view(execution.outputs[tensor.name]).view(f"u{tensor.dtype.itemsize}")
-                    for execution in (run, other_run)
+                    for execution in (run, second_run)
                 )
             ):
                 places.append(f"{_place(run.problem.case, run.order)}: {tensor.name}")
@@ -196,7 +194,7 @@ def _compare_output(
     with np.errstate(invalid="ignore", over="ignore"):
         signed = got - expected.value
         if not expected.all_finite:
-            signed[got == expected.value] = 0.0  # equal infinities are right
+            signed[got == expected.value] = 0.0  # equal infinities are correct
         error = np.abs(signed)
         within = error <= expected.bound  # NaN is never within
     all_within, largest = bool(within.all()), float(error.max(initial=0.0))
@@ -250,7 +248,7 @@ def _why(
     frobenius: float | None,
     allowed: float | None,
 ) -> tuple[Reason | None, str]:
-    """The first thing that is wrong with an output, most telling first."""
+    """The most telling fault of an output."""
     outside = tensor.gaps_changed(image)
     if outside:
         return (

@@ -44,9 +44,8 @@ class _Family:
 
     first: Candidate
     left: dict[Hashable, tuple[str, int, Candidate]] = field(default_factory=dict)
-    unread: list[Trial] = field(
-        default_factory=list
-    )  # of before the search went on, without their checks
+    # From before the search was resumed, without their checks.
+    unread: list[Trial] = field(default_factory=list)
 
 
 class Siblings:
@@ -62,10 +61,10 @@ class Siblings:
     ) -> None:
         self._kernel, self._checks_of = kernel, checks_of
         self._families: dict[Hashable, _Family] = {}
-        self._lock = threading.Lock()  # gates ask while the search learns
+        self._lock = threading.Lock()  # gates read while the search learns
 
     def first(self, candidate: Candidate) -> Candidate | None:
-        """The first right sibling."""
+        """The first correct sibling."""
         with self._lock:
             family = self._families.get(self._key(candidate))
         return family.first if family is not None else None
@@ -161,7 +160,7 @@ class Siblings:
 def with_broken_promise(
     evidence: CorrectnessEvidence, broken: CheckEvidence
 ) -> Failed[CorrectnessEvidence]:
-    """The correctness gate's result for outputs within bounds of which one breaks a promise."""
+    """The correctness gate's result when outputs are within bounds but one breaks a promise."""
     whole = replace(broken, passed=True, sentence="")
     checks = tuple(broken if check == whole else check for check in evidence.checks)
     return Failed(
@@ -181,7 +180,7 @@ def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) ->
 
 
 def promised(template: TemplateSpec) -> frozenset[str]:
-    """The parameters that must not change results; none where two runs may differ anyway."""
+    """The parameters that must not change results; empty where two runs may differ anyway."""
     return frozenset(
         parameter.name
         for parameter in template.parameters
@@ -190,7 +189,7 @@ def promised(template: TemplateSpec) -> frozenset[str]:
 
 
 def input_digest(laid_out: Problem) -> str:
-    """Names the inputs of a run, layout and all."""
+    """A digest of the inputs of a run, including their layout."""
     digests = "".join(tensor.digest for tensor in laid_out.tensors if tensor.role == "input")
     return hashlib.sha256(digests.encode()).hexdigest()[:INPUT_DIGITS]
 

@@ -42,7 +42,7 @@ LACKING = (
 OF_THE_HOST = (
     "timeout",
     "out_of_memory",
-)  # findings that may be the doing of a host busy with other candidates
+)  # findings that a host busy with other candidates may cause
 
 
 SafetyResult = Passed[SafetyEvidence] | Failed[SafetyEvidence] | Unavailable[SafetyEvidence]

@@ -17,6 +17,7 @@ from typing import Any
 from greenfast.search.errors import SpecError
 
 Value = int | float | bool | str
+SM_COUNT = "sm_count"  # the target device's multiprocessors, for a template's expressions
 LARGEST_POWER = 64
 LARGEST_CONSTANT = 2**63
 LONGEST_EXPRESSION = 1000

@@ -20,7 +20,7 @@ from greenfast.search.kernels.spec import (
     Workload,
     tile_names,
 )
-from greenfast.search.kernels.tables import Table, checked_name
+from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_file import read_template
 from greenfast.search.kernels.template_text import read_text
 from greenfast.search.shipped import KERNEL_TEMPLATES
@@ -98,7 +98,9 @@ def _options(table: Table) -> tuple[Option, ...]:
         entry = Table(data, f"{table.where} {name}")
         values = entry.strings("values")
         default = entry.one_of("default", values)
-        options.append(Option(checked_name(name, entry.where), values, default))
+        options.append(
+            Option(unreserved(checked_name(name, entry.where), entry.where), values, default)
+        )
         entry.finish()
     return tuple(options)
 
@@ -109,7 +111,7 @@ def _dims(table: Table) -> tuple[Dim, ...]:
         entry = Table(data, f"{table.where} {name}")
         dims.append(
             Dim(
-                name,
+                unreserved(name, entry.where),
                 entry.one_of("time", ("compile", "run")),
                 entry.get("doc", str, ""),
                 entry.optional_expression("default"),
@@ -121,7 +123,10 @@ def _dims(table: Table) -> tuple[Dim, ...]:
 
 
 def _constants(table: Table) -> tuple[tuple[str, Expression], ...]:
-    return tuple((key, expression(text, f"{table.where} {key}")) for key, text in table.items())
+    return tuple(
+        (unreserved(key, table.where), expression(text, f"{table.where} {key}"))
+        for key, text in table.items()
+    )
 
 
 def _work(table: Table, known: set[str]) -> tuple[Expression, Expression]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, expression, require_names
-from greenfast.search.kernels.tables import Table
+from greenfast.search.kernels.tables import Table, unreserved
 
 Named = tuple[tuple[str, Expression], ...]
 
@@ -90,7 +90,10 @@ def _probe(name: str, table: Table, known: Set[str]) -> ProbeSpec:
 
 
 def _named(table: Table) -> Named:
-    return tuple((key, expression(text, f"{table.where} {key}")) for key, text in table.items())
+    return tuple(
+        (unreserved(key, table.where), expression(text, f"{table.where} {key}"))
+        for key, text in table.items()
+    )
 
 
 def read_template_probes(

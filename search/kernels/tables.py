@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import Expression, expression
+from greenfast.search.kernels.expressions import SM_COUNT, Expression, expression
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _REQUIRED = object()
@@ -19,6 +19,17 @@ def checked_name(text: str, where: str) -> str:
     if not _NAME.match(text):
         raise SpecError(
             f"{where}: the name {text!r}; names are small letters, digits and _", code="bad_spec"
+        )
+    return text
+
+
+def unreserved(text: str, where: str) -> str:
+    """`text` if it is not a name that expressions get from the device; else SpecError."""
+    if text == SM_COUNT:
+        raise SpecError(
+            f"{where}: the name {text!r} is reserved for the device's number of SMs",
+            code="bad_spec",
+            mend="choose another name",
         )
     return text
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import Expression, Value, expression, require_names
+from greenfast.search.kernels.expressions import (
+    SM_COUNT,
+    Expression,
+    Value,
+    expression,
+    require_names,
+)
 from greenfast.search.kernels.probe_spec import read_template_probes
 from greenfast.search.kernels.spec import (
     Constraint,
@@ -17,7 +23,7 @@ from greenfast.search.kernels.spec import (
     TemplateSpec,
     Workspace,
 )
-from greenfast.search.kernels.tables import Table, checked_name
+from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_text import read_template_text
 
 
@@ -36,9 +42,9 @@ def read_template(
     compiled = {dim.name for dim in dims if dim.time == "compile"} | option_names
     parameters = _parameters(table, compiled)
     own_names = {parameter.name for parameter in parameters}
-    local = _locals(table.table("locals"), own_names | compiled)
+    local = _locals(table.table("locals"), own_names | compiled | {SM_COUNT})
     # Names that are known when a candidate is rendered, and those known when it is launched.
-    known = own_names | compiled | {key for key, _ in local}
+    known = own_names | compiled | {SM_COUNT} | {key for key, _ in local}
     run_known = known | dim_names
     text = read_template_text(folder, name)
     tiles = _tiles(table.table("tiles"), known)
@@ -86,7 +92,7 @@ def _optional(table: Table, key: str, known: set[str]) -> Expression | None:
 
 def _tiles(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]:
     return tuple(
-        (key, _known(expression(text, f"{table.where} {key}"), known))
+        (unreserved(key, table.where), _known(expression(text, f"{table.where} {key}"), known))
         for key, text in table.items()
     )
 
@@ -130,7 +136,7 @@ def _parameter(name: str, table: Table) -> Parameter:
         )
     numerics = table.one_of("numerics", ("same", "own"), "own")
     parameter = Parameter(
-        checked_name(name, table.where),
+        unreserved(checked_name(name, table.where), table.where),
         kind,
         values,
         default,
@@ -146,6 +152,7 @@ def _locals(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]
     """Each may use the locals before it."""
     local: list[tuple[str, Expression]] = []
     for name, text in table.items():
+        unreserved(name, table.where)
         earlier = {key for key, _ in local}
         local.append((name, _known(expression(text, f"{table.where} {name}"), known | earlier)))
     return tuple(local)

@@ -27,22 +27,20 @@ from greenfast.search.loop.confirmation import (
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.verdict import Failed, GateResult
 
-CONTENDERS = 3  # that are looked at, and so the most confirmations that a search ends with
+CONTENDERS = 3  # contenders considered, and so the most confirmations of one search
 T = TypeVar("T")
-Settled = tuple[
-    int, GateResult
-]  # a trial's number, and what a gate found of it that was spared, or on new inputs
+# A trial's number, and the later result of a skipped gate or of a check on new inputs.
+Settled = tuple[int, GateResult]
 
 
 @dataclass(frozen=True)
 class Closing:
-    """`said` is the sentence for people: the results of the confirmations, or why there are
-    none."""
+    """`sentence` tells the user the results of the confirmations, or why there are none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts
     peers: tuple[Peer, ...]
-    said: str
+    sentence: str
 
 
 def closing(
@@ -120,7 +118,7 @@ def _confirmed(
 
 
 def _kept(work: Callable[[], T]) -> tuple[T | None, str]:
-    """What `work` gives, or None and what went wrong."""
+    """The result of `work`, or None and the reason for its failure."""
     try:
         return work(), ""
     except GreenfastError as error:

@@ -17,7 +17,7 @@ class ProcessTimes:
     """One fresh process on one secret seed; each timing holds the samples of both programs."""
 
     seed: int
-    timings: tuple[Timing, ...]  # one a workload
+    timings: tuple[Timing, ...]  # one per workload
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Confirmation:
     """The winner of a search, timed again against the baseline and the runner-up."""
 
     trial: int
-    confirmed: bool  # faster than the baseline in fresh processes, and right on the new seeds
+    confirmed: bool  # faster than the baseline in fresh processes, and correct on the new seeds
     sentence: str
     comparisons: tuple[Comparison, ...]
     checks: tuple[tuple[str, str], ...] | None = (
-        None  # name and digest of each that it was held to; None: not recorded
+        None  # name and digest of each check that it passed; None: not recorded
     )
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Somebody else's kernel on one workload, or why it was not compared."""
+    """Another library's kernel on one workload, or why it was not compared."""
 
     name: str  # torch-flash, torch-cudnn, torch-efficient, flash-attention-4 ...
     version: str
@@ -56,4 +56,4 @@ class Peer:
     outcome: str  # "timed" | "wrong" | "not_comparable" | "unavailable"
     sentence: str
     time_median_us: float | None = None
-    comparison: Comparison | None = None  # the winner against it, timed in turns
+    comparison: Comparison | None = None  # the winner against the peer, timed in turns

@@ -47,12 +47,12 @@ LARGEST_SEED = 2**31
 
 @dataclass(frozen=True)
 class Contender:
-    """A right candidate with a measured time."""
+    """A correct candidate with a measured time."""
 
     number: int
     candidate: Candidate
     time_us: float  # geometric mean over the workloads
-    spared: bool = False  # its safety was not looked at, because a faster one was accepted already
+    spared: bool = False  # safety was skipped, because a faster candidate was already accepted
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Finalists:
 
 Settle = Callable[
     [int, GateResult], None
-]  # hears of a trial's number, and what a gate found of it since
+]  # called with a trial's number and the later result of a gate
 
 
 class _Wrong(Exception):
-    """The winner, or what it is compared with, did not hold on new inputs."""
+    """The winner or its opponent failed on new inputs."""
 
 
 def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
@@ -101,12 +101,12 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
 
 
 def fastest(contenders: Iterable[Contender], count: int) -> list[Contender]:
-    """By the times of the search that found them; of equals the first."""
+    """The fastest contenders by their times in the search; the earlier wins a tie."""
     return sorted(contenders, key=lambda contender: (contender.time_us, contender.number))[:count]
 
 
 def finalists_of(baseline: Contender, contenders: Iterable[Contender]) -> Finalists | None:
-    """The fastest two; None while nothing was faster than the baseline."""
+    """The fastest two; None when nothing was faster than the baseline."""
     ranked = fastest(contenders, 2)
     if not ranked:
         return None
@@ -170,12 +170,12 @@ def confirm(
 
 
 def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
-    """The decision over the stored samples of several processes; anybody can compute it again."""
+    """The decision from the stored samples of several processes, which anyone can recompute."""
     return accept_processes(process.timings for process in processes)
 
 
 def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
-    """A candidate that was right before, compiled and ready to be checked and timed."""
+    """A candidate that passed before, compiled again and ready to be checked and timed."""
     subject = prepare(candidate, context)
     if isinstance(subject, Rejected):
         raise Fault(
@@ -192,7 +192,7 @@ def _process_or_another(
     new_seed: Callable[[], int],
     settle: Settle,
 ) -> dict[str, ProcessTimes | str]:
-    """A process, and another in its place when a fault of ours ended it."""
+    """Run a process; repeat it once when it ended in a fault of ours."""
     try:
         return _process(context, finalists, roles, new_seed(), settle)
     except Fault:

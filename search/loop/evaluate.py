@@ -1,4 +1,4 @@
-"""One candidate's way: render -> compile -> gates, cheap first -> a verdict."""
+"""Evaluates one candidate: render, compile, gates with the cheapest first, verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from greenfast.search.verdict import (
     rejection,
 )
 
-# The baseline's times for a candidate that is compared with it; None: no right baseline.
+# The baseline's times, for the comparison; None: no correct baseline.
 BaselineTimes = Callable[[], "tuple[Timing, ...] | None"]
 
 
@@ -66,7 +66,7 @@ class EvaluationContext:
     seed: int
     baseline: Candidate | None = None  # timed by a measuring target in turns with the others
     min_gain: float = 0.0
-    checker: Runner | None = None  # looks for races where the target itself does not
+    checker: Runner | None = None  # finds races where the target itself cannot
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
@@ -96,11 +96,11 @@ class EvaluationContext:
     def render(self, candidate: Candidate, probe: str = "") -> RenderedSource | RenderFailed:
         """The candidate's text; with a `probe` it also writes that stage's result."""
         template = self.kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, self.compiled)
+        point = resolve(template, candidate.parameters, self.compiled, self.target.device)
         return render(self.kernel, template, candidate, point, self.include_dirs, probe)
 
     def subject(self, candidate: Candidate, source: RenderedSource, cubin: Cubin | None) -> Subject:
-        """A candidate whose text and cubin the caller has already."""
+        """A candidate whose text and cubin the caller already has."""
         return Subject(self.conditions, candidate, source, cubin)
 
     def question(
@@ -138,7 +138,7 @@ def prepare(
     probe: str = "",
     with_cubin: bool = True,
 ) -> Subject | Rejected:
-    """Render and compile `candidate`. Fault for everything that is not its own doing.
+    """Render and compile `candidate`. Fault for failures that the candidate did not cause.
 
     `rendered` is its text where the caller has it. Without a cubin only a target that compiles
     the source itself can run it.
@@ -234,7 +234,7 @@ def _through_gates(
 
 
 def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) -> Baseline | None:
-    """The baseline as the gates compare with it; None without times of a right baseline."""
+    """The baseline for the gates' comparison; None without times of a correct baseline."""
     if timings is None:
         return None
     measures = context.target.measures

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class LocalExecutor:
-    """`width` evaluations at a time."""
+    """Runs `width` evaluations at a time."""
 
     def __init__(self, width: int) -> None:
         self._pool = ThreadPoolExecutor(width, thread_name_prefix="evaluate")

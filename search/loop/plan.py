@@ -31,7 +31,7 @@ NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
-CHAMPION = "champion"  # the baseline is what was promoted in the search's scope
+CHAMPION = "champion"  # the baseline is the champion of the search's scope
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
 
 
@@ -57,7 +57,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A request with nothing left open. Past app/, nobody handles a missing setting."""
+    """A complete request. Code outside app/ never handles a missing setting."""
 
     name: str
     kernel: str
@@ -177,7 +177,7 @@ def _against_champion(
 
 
 def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
-    """The kernel's first workload, when nobody names one."""
+    """The kernel's first workload, for a request that names none."""
     if not kernel.workloads:
         raise UsageError(f"kernel {kernel.name} has no workloads", code="no_workloads")
     return (kernel.workloads[0].name,)
@@ -212,7 +212,7 @@ def target_device(target: str) -> Device:
 
 
 def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
-    """The points that can be asked for on a target, before it is opened."""
+    """The points that a search on the target can try, before the target is opened."""
     family, which = check_target_name(target)
     if family == "replay":
         return RecordedSpace(template, compiled, find_recording(which))
@@ -260,7 +260,7 @@ def _require_walkable(template: TemplateSpec, compiled: Items, device: Device) -
 
 
 def _why_defaults_fail(space: Space) -> str:
-    """Why the defaults are outside the space: one sentence to start from."""
+    """One sentence on why the defaults are outside the space."""
     defaults = tuple((parameter.name, parameter.default) for parameter in space.template.parameters)
     return space.why_not(defaults) or "unknown"
 

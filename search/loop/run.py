@@ -65,7 +65,7 @@ from greenfast.search.verdict import (
 
 CONTROL_INTERVAL_S = 0.25
 FAILED = "The search failed"
-FAULTS_IN_A_ROW = 5  # then the machine is broken, not the candidates
+FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
 
@@ -96,7 +96,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class History:
-    """What is stored of a search that goes on."""
+    """The stored part of a search that is resumed."""
 
     trials: tuple[Trial, ...] = ()
     pending: tuple[Pending, ...] = ()
@@ -174,7 +174,7 @@ class SearchRun:
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
         self.best_time_us = math.inf  # of those that were accepted
-        self.sources: dict[str, Told | None] = {}  # source digest -> what it came to
+        self.sources: dict[str, Told | None] = {}  # source digest -> its result
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
         self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
@@ -193,7 +193,7 @@ class SearchRun:
                 result = self._loop(executor, flights)
                 return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
             finally:
-                if flights:  # cancelled, interrupted or broken: nobody waits for these any more
+                if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
 
     def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
@@ -265,7 +265,7 @@ class SearchRun:
             self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
-        return RunResult(result.ended, result.why, done.said)
+        return RunResult(result.ended, result.why, done.sentence)
 
     def _interrupt(self) -> None:
         self.stop.set()
@@ -303,7 +303,7 @@ class SearchRun:
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
 
     def _hear_baseline(self, result: GateResult) -> None:
-        """Publish the baseline's times; nobody needs to wait for its safety, which takes longer."""
+        """Publish the baseline's times before its safety check, which takes longer."""
         if isinstance(result.evidence, PerformanceEvidence):
             self.baseline = result.evidence.timings
             self._baseline_known.set()
@@ -321,7 +321,7 @@ class SearchRun:
             if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
                 told = self.sources[
                     rendered.digest
-                ]  # another spelling of a source that was tried: no new trial
+                ]  # renders to a source that was tried: no new trial
                 if told is not None:
                     self.strategy.tell(proposal, told)
                 continue
@@ -431,7 +431,7 @@ class SearchRun:
 
 
 def failure_sentence(why: str) -> str:
-    """What is said of a search that failed: its own sentence, or the reason as one."""
+    """The sentence for a failed search: its own, or one made from the reason."""
     return why if why.startswith(FAILED) else f"{FAILED}: {why}"
 
 
@@ -481,5 +481,5 @@ def _objective(verdict: Verdict) -> Objective | None:
         return Objective(math.log(evidence.ratio_to_baseline))
     logs = [
         math.log(timing.time_median_us) for timing in evidence.timings
-    ]  # no right baseline: plain times
+    ]  # no correct baseline: plain times
     return Objective(sum(logs) / len(logs))

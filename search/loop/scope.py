@@ -24,12 +24,13 @@ class Scope:
 
     kernel: str
     kernel_digest: str
-    workloads: tuple[str, ...]  # in the order of their names: a geometric mean has no order
+    workloads: tuple[str, ...]  # sorted by name: a geometric mean has no order
     values: Items  # compile-time dims and options (D, dtype, mask)
     device: str
     toolchain: str
-    mode: str = "auto"  # of timing: hot and cold are never compared
-    shapes: tuple[Items, ...] = ()  # dims and options of each workload, in an order of their own
+    mode: str = "auto"  # the cache mode: hot and cold are never compared
+    # Dims and options of each workload, sorted independently of `workloads`.
+    shapes: tuple[Items, ...] = ()
 
     DIGEST_WHEN_SET = frozenset({"shapes"})
 

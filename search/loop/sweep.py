@@ -53,19 +53,17 @@ from greenfast.search.verdict import (
     evidence_of,
 )
 
-# Safety is nothing to be replayed: the emulator tells it.
+# Safety is not replayed: the emulator checks it.
 GATES = (PtxasGate(), CorrectnessGate(), PerformanceGate())
-PROTOCOL_DETAIL = (
-    "sets",
-    "nodes",
-)  # of a timing's details, what its note says too; the others are health
+# The timing details that the row's note repeats; the others are health.
+PROTOCOL_DETAIL = ("sets", "nodes")
 FAULT_TRIES = 3
 FAULTS_IN_A_ROW = 5
 
 
 @dataclass(frozen=True)
 class SweepOrder:
-    """What is to be swept, names resolved."""
+    """A requested sweep, with its names resolved."""
 
     name: str
     kernel: KernelSpec
@@ -90,7 +88,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Sweeping:
-    """How a sweep was left."""
+    """The result of a sweep."""
 
     recording: Recording | None  # None: not complete; the same order goes on with the journal
     done: int
@@ -99,7 +97,7 @@ class Sweeping:
 
 
 class Sweep:
-    """One order on one target.
+    """One sweep order on one target.
 
     `run` may be called again after it was stopped, and repeats no row.
     """
@@ -231,7 +229,8 @@ class Sweep:
     ) -> tuple[str, ...]:
         done = {row.number for row in journal.rows}
         self._establish_baseline(journal, 0 in done)
-        todo = ((number, one) for number, one in enumerate(self._others(), 1) if number not in done)
+        others = enumerate(self._others(), 1)
+        todo = ((number, candidate) for number, candidate in others if number not in done)
         begin, before = time.monotonic(), len(journal.rows)
         flights: dict[Future[Row], int] = {}
         faults: list[str] = []
@@ -243,9 +242,9 @@ class Sweep:
                     while (
                         len(flights) < 2 * width
                         and not late
-                        and (one := next(todo, None)) is not None
+                        and (entry := next(todo, None)) is not None
                     ):
-                        flights[pool.submit(self._row, *one, journal.run)] = one[0]
+                        flights[pool.submit(self._row, *entry, journal.run)] = entry[0]
                     if not flights:
                         return tuple(faults)
                     for future in wait(flights, return_when=FIRST_COMPLETED).done:
@@ -260,7 +259,7 @@ class Sweep:
                                 raise
                     on_progress(self._progress(journal, before, begin))
             finally:
-                if flights:  # interrupted, or broken: nobody waits for these
+                if flights:  # interrupted or broken: their results are no longer needed
                     self.stopping.set()
                     pool.shutdown(wait=False, cancel_futures=True)
                     self._context.toolchain.interrupt()

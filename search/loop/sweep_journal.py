@@ -24,7 +24,7 @@ class Journal:
         try:
             self._file = path.open("w" if not self.rows else "r+", encoding="utf-8")
             self._file.write("\n".join([_first_line(heading), *map(row_json, self.rows)]) + "\n")
-            self._file.truncate()  # what a killed process left half written
+            self._file.truncate()  # a row that a killed process left half written
             self._file.flush()
         except OSError as error:
             raise UsageError(
@@ -34,7 +34,7 @@ class Journal:
             ) from error
 
     def add(self, row: Row) -> None:
-        """Handed to the system when this returns: a killed process loses nothing."""
+        """Append a row and flush it to the system, so that a killed process loses nothing."""
         try:
             self._file.write(row_json(row) + "\n")
             self._file.flush()
@@ -86,7 +86,7 @@ def _first_line(heading: Heading) -> str:
 
 
 def _read(path: Path, heading: Heading) -> list[Row]:
-    """The rows that are there; UsageError when they are of another sweep."""
+    """The rows already written; UsageError when they belong to another sweep."""
     if not path.exists():
         return []
     lines = path.read_text("utf-8", "replace").split("\n")
@@ -105,7 +105,7 @@ def _read(path: Path, heading: Heading) -> list[Row]:
 
 
 def _rows(lines: list[str]) -> list[Row]:
-    """By number; the last line of a process that was killed may be no row."""
+    """Rows by number. The last line may be incomplete after a kill."""
     rows: dict[int, Row] = {}
     for line in lines[1:]:
         try:

@@ -38,14 +38,14 @@ Columns = dict[str, Column]
 
 
 def encoded_points(
-    template: TemplateSpec, compiled: Items, fits: Rule, fits_needs: frozenset[str]
+    template: TemplateSpec, known: Items, fits: Rule, fits_needs: frozenset[str]
 ) -> np.ndarray:
     """[points, parameters]: positions of values, in the order of `combinations`.
 
-    No `when` may look ahead. `fits` judges the launches by the names in `fits_needs`. Raises
-    SpecError when the walk is too long.
+    `known` has the values that no parameter decides. No `when` may look ahead. `fits` judges the
+    launches by the names in `fits_needs`. Raises SpecError when the walk is too long.
     """
-    columns: Columns = {name: Column(np.zeros(1, np.uint8), (value,)) for name, value in compiled}
+    columns: Columns = {name: Column(np.zeros(1, np.uint8), (value,)) for name, value in known}
     tried, levels = 0, levels_of(template)
     for number, level in enumerate(levels):
         columns = _with_parameter(columns, level)

@@ -24,15 +24,16 @@ class Level:
     launches_are_known: bool
 
 
-def combinations(template: TemplateSpec, compiled: Items, fits: Fits) -> Iterator[Items]:
+def combinations(template: TemplateSpec, known: Items, fits: Fits) -> Iterator[Items]:
     """Values of all parameters in a fixed order, for which the constraints and `fits` hold.
 
-    `fits` judges the launches. It is called once for all points that differ only in values that no
-    launch uses. If some `when` looks ahead (`looks_ahead`), a rule may still fail for a point, and
-    a point may occur twice. Raises SpecError when the walk is too long.
+    `known` has the values that no parameter decides. `fits` judges the launches. It is called once
+    for all points that differ only in values that no launch uses. If some `when` looks ahead
+    (`looks_ahead`), a rule may still fail for a point, and a point may occur twice. Raises
+    SpecError when the walk is too long.
     """
     budget = iter(range(LARGEST_WALK))
-    yield from _below(levels_of(template), 0, dict(compiled), fits, budget)
+    yield from _below(levels_of(template), 0, dict(known), fits, budget)
     if next(budget, None) is None:
         raise too_large(template)
 
@@ -133,5 +134,5 @@ class _Known:
             self.level[name] = self.at(local.names)
 
     def at(self, names: frozenset[str]) -> int:
-        """The level at which all these names are final; 0 for compile-time values."""
+        """The level at which all these names are final; 0 for values that no parameter decides."""
         return max((self.level.get(name, 0) for name in names), default=0)

@@ -13,7 +13,7 @@ import numpy as np
 from greenfast.search.devices.clusters import Shape, device_lacks
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.kernels.spec import Items, TemplateSpec
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
@@ -26,22 +26,27 @@ class Resolved:
     """A point with the values that rendering and launching use."""
 
     parameters: Items
-    values: Mapping[str, Value]  # compile-time values, parameters, locals
+    values: Mapping[str, Value]  # compile-time values, parameters, locals, `sm_count`
     tiles: Mapping[str, int]
     threads_per_block: int
     smem_dynamic_bytes: int
     clusters: tuple[tuple[str, Shape], ...] = ()  # by entry, in blocks
 
 
-def resolve(template: TemplateSpec, parameters: Items, compiled: Items) -> Resolved:
-    """A point with its locals, tiles and block; it may be invalid."""
-    values: dict[str, Value] = {**dict(compiled), **dict(parameters)}
+def resolve(template: TemplateSpec, parameters: Items, compiled: Items, device: Device) -> Resolved:
+    """A point with its locals, tiles and block on `device`; it may be invalid."""
+    values: dict[str, Value] = {**dict(_known_before(compiled, device)), **dict(parameters)}
     for name, local in template.locals:
         values[name] = local(values)
     figures = _figures(template, values)
     return Resolved(
         parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures
     )
+
+
+def _known_before(compiled: Items, device: Device) -> Items:
+    """The values that a template's expressions may use before any parameter has one."""
+    return (*compiled, (SM_COUNT, device.multiprocessors))
 
 
 def _figures(
@@ -74,7 +79,7 @@ class Space:
                 f"template {template.name} needs sm_{template.minimum_sm}, and {device.name} is "
                 f"{device.arch}"
             )
-        point = resolve(template, parameters, self.compiled)
+        point = resolve(template, parameters, self.compiled, device)
         for constraint in template.constraints:
             if not constraint.expression(point.values):
                 return _because(constraint.because, point.values)
@@ -107,23 +112,25 @@ class Space:
                 + f": {reason}",
                 code="invalid_candidate",
             )
-        return resolve(self.template, parameters, self.compiled)
+        return resolve(self.template, parameters, self.compiled, self.device)
 
     @cached_property
     def points(self) -> Points:
         """Every valid point once, in a fixed order; SpecError when the space is too large."""
         if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
             return Points(self.template.parameters, self.each_point())
+        known = _known_before(self.compiled, self.device)
         return Points(
             self.template.parameters,
-            encoded_points(self.template, self.compiled, self._fits, launch_names(self.template)),
+            encoded_points(self.template, known, self._fits, launch_names(self.template)),
         )
 
     def each_point(self) -> Iterator[Items]:
         """Yields the valid points; the first one costs little."""
         if self.device.sm < self.template.minimum_sm:
             return
-        walk = combinations(self.template, self.compiled, self._fits)
+        known = _known_before(self.compiled, self.device)
+        walk = combinations(self.template, known, self._fits)
         if not looks_ahead(self.template):
             yield from walk
             return

@@ -58,16 +58,16 @@ class Strategy(ABC):
         self._seeds = deque(seeds)
         self._unseen = {name: np.ones(len(space.points), bool) for name, space in spaces.items()}
         self._best: dict[str, float] = {}
-        self._asked = 0
+        self._proposal_count = 0
 
     def ask(self) -> Proposal | None:
         """The next candidate, always a new one; None when no valid point is left."""
-        self._asked += 1
+        self._proposal_count += 1
         while self._seeds:
             candidate = self._seeds.popleft()
             if self._is_new(candidate):
                 return self._take(Proposal(candidate))
-        rng = random.Random(f"{self.seed}/{self._asked}")
+        rng = random.Random(f"{self.seed}/{self._proposal_count}")
         open_templates = [name for name, unseen in self._unseen.items() if unseen.any()]
         if not open_templates:
             return None
@@ -82,7 +82,7 @@ class Strategy(ABC):
     def restore(self, past: Sequence[Past]) -> None:
         """Rebuild the strategy from stored trials, in order."""
         for trial in past:
-            self._asked += 1
+            self._proposal_count += 1
             self._mark(trial.candidate)
             if trial.told is not None:
                 self._note(trial.candidate, trial.told)

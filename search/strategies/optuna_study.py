@@ -88,7 +88,7 @@ class OptunaStrategy(Strategy):
         if template not in self._studies:
             # The seed includes the number of known trials, so that a resumed search does not repeat
             # its first draws.
-            seed = crc32(f"{self.seed}/{template}/{self._asked}".encode())
+            seed = crc32(f"{self.seed}/{template}/{self._proposal_count}".encode())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 self._studies[template] = optuna.create_study(sampler=self.sampler(seed))

@@ -60,7 +60,7 @@ class ExampleVerdicts:
 
     def source(self, candidate: Candidate) -> RenderedSource:
         template = self.kernel.template(candidate.template)
-        point = resolve(template, candidate.parameters, self.compiled)
+        point = resolve(template, candidate.parameters, self.compiled, self.device)
         source = render(self.kernel, template, candidate, point, self.catalogue.include_dirs)
         assert isinstance(source, RenderedSource)
         return source
@@ -162,7 +162,10 @@ class ExampleVerdicts:
 
     def ptxas(self, candidate: Candidate) -> GateResult:
         point = resolve(
-            self.kernel.template(candidate.template), candidate.parameters, self.compiled
+            self.kernel.template(candidate.template),
+            candidate.parameters,
+            self.compiled,
+            self.device,
         )
         registers = min(
             255, 24 + int(32 * self.random.random()) + 4096 * 2 // max(32, point.threads_per_block)
@@ -191,7 +194,10 @@ class ExampleVerdicts:
 
     def cases(self, candidate: Candidate) -> list[Case]:
         point = resolve(
-            self.kernel.template(candidate.template), candidate.parameters, self.compiled
+            self.kernel.template(candidate.template),
+            candidate.parameters,
+            self.compiled,
+            self.device,
         )
         return [
             *derived_cases(self.kernel, self.compiled, point.tiles, self.plan.seed),

@@ -26,7 +26,7 @@ def axpy_subject(
         for parameter in template.parameters
     )
     candidate = Candidate("axpy", template_name, parameters, Origin(OriginKind.SEEDED))
-    point = resolve(template, parameters, compiled)
+    point = resolve(template, parameters, compiled, target.device)
     source = render(kernel, template, candidate, point, album.include_dirs)
     cubin = toolchain.compile(source, target.device.arch)
     conditions = Conditions(kernel, compiled, (workload,), target, limits, 0)

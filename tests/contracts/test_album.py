@@ -49,10 +49,10 @@ def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory)
     )
 
     def work(entry: Entry):
-        made = catalogue_of(entry, tmp_path_factory.mktemp("album"))
-        return judge(entry, made, impatient if entry.impatient else emulator, toolchain)
+        catalogue = catalogue_of(entry, tmp_path_factory.mktemp("album"))
+        return judge(entry, catalogue, impatient if entry.impatient else emulator, toolchain)
 
-    wanted = [
+    entries = [
         item.callspec.params["entry"]
         for item in request.session.items
         if item.module is request.module
@@ -62,10 +62,10 @@ def judged(request, artifacts, catalogue, emulator, toolchain, tmp_path_factory)
     futures: dict[str, Future[Judged]] = {}
 
     def result(entry: Entry) -> Judged:
-        place = wanted.index(entry)
-        for one in wanted[place : place + 1 + AHEAD]:
-            if one.id not in futures:
-                futures[one.id] = pool.submit(work, one)
+        place = entries.index(entry)
+        for following in entries[place : place + 1 + AHEAD]:
+            if following.id not in futures:
+                futures[following.id] = pool.submit(work, following)
         return futures[entry.id].result()
 
     yield result
@@ -144,13 +144,13 @@ def test_the_short_suite_has_every_kernel_gate_and_reason():
 
 @pytest.mark.parametrize("entry", list(marked_entries()))
 def test_the_album_says_what_becomes_of_a_kernel(entry, judged, recorded):
-    found = judged(entry)
-    assert not found.sentence, found.sentence
-    verdict = found.evaluated.verdict
+    judgement = judged(entry)
+    assert not judgement.sentence, judgement.sentence
+    verdict = judgement.evaluated.verdict
     if isinstance(verdict, Rejected) and verdict.stage == "correctness":
         failed = [check for check in verdict.gates[1].evidence.checks if not check.passed]
-        assert failed and all(one.sentence for one in failed)
-    report = strictly_read(json_text(evaluated_report(found.evaluated)))
+        assert failed and all(judgement.sentence for judgement in failed)
+    report = strictly_read(json_text(evaluated_report(judgement.evaluated)))
     answer = strictly_read(recorded(ENTRIES.index(entry), verdict))
     assert report["verdict"] == answer["verdict"]
     for gate, data in answer[
@@ -192,11 +192,11 @@ SHIPPED += [
 def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emulator, toolchain):
     kernel = catalogue.kernel("attention")
     template, point = kernel.preset(preset)
-    chosen = kernel.workload(workload)
+    workload_spec = kernel.workload(workload)
     context = EvaluationContext(
         kernel,
-        chosen.compile_time(kernel),
-        (chosen,),
+        workload_spec.compile_time(kernel),
+        (workload_spec,),
         emulator,
         toolchain,
         catalogue.include_dirs,

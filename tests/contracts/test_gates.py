@@ -46,7 +46,7 @@ def test_the_order_is_cheap_first():
     assert [gate.name for gate in GATES] == ["ptxas", "correctness", "performance", "safety"]
 
 
-@pytest.mark.parametrize("gate", GATES, ids=lambda one: one.name)
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
 def test_a_gate_names_itself_and_says_one_sentence(gate, album, emulator, toolchain):
     result = gate.judge(axpy_subject(album, emulator, toolchain))
     assert result.gate == gate.name == Stage(gate.name).value
@@ -55,7 +55,7 @@ def test_a_gate_names_itself_and_says_one_sentence(gate, album, emulator, toolch
     json.dumps(canonical(result))
 
 
-@pytest.mark.parametrize("gate", GATES, ids=lambda one: one.name)
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
 def test_a_gate_says_the_same_twice(gate, album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
     assert gate.judge(subject) == gate.judge(subject)
@@ -77,7 +77,7 @@ def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, t
 
 def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, toolchain):
     class Unchecked:
-        name = "cuda:0"
+        name, device = "cuda:0", emulator.device
 
         def load(self, source, cubin):
             return None
@@ -112,8 +112,8 @@ class Unchecking:
 @pytest.fixture
 def on_a_gpu(album, emulator, toolchain):
     def subject(*args, checker=emulator, facts=None, **values):
-        made = axpy_subject(album, emulator, toolchain, *args, **values)
-        return on(made, Unchecking(facts or emulator.device), checker)
+        subject = axpy_subject(album, emulator, toolchain, *args, **values)
+        return on(subject, Unchecking(facts or emulator.device), checker)
 
     return subject
 
@@ -188,14 +188,16 @@ def test_what_is_right_by_luck_is_found_with_both_lines(album, emulator, toolcha
         "if (mirror < N) y[mirror] = tile[threads - 1 - threadIdx.x]",
     }
     assert race.thread != race.other_thread and race.memory == "shared"
-    assert all(f"{one[0]}:{one[1]}" in race.sentence for one in (race.where, race.other_where))
+    assert all(
+        f"{place[0]}:{place[1]}" in race.sentence for place in (race.where, race.other_where)
+    )
 
 
 def test_safety_runs_every_check_once_and_each_order(album, emulator, toolchain):
     subject = axpy_subject(album, emulator, toolchain)
     result = SafetyGate().judge(subject)
     assert [run.workload for run in result.evidence.runs] == [
-        one.name for one in subject.kernel.checks
+        check.name for check in subject.kernel.checks
     ]
     assert [run.order for run in result.evidence.runs] == ["forward", "reverse", "seeded:1"]
     assert result.evidence.looked_for and not result.evidence.findings
@@ -237,5 +239,5 @@ def test_only_a_failed_gate_has_a_reason_and_each_gate_its_own_evidence():
 def test_occupancy_agrees_with_the_programming_guides_rules(
     registers, threads, smem, blocks, limited_by
 ):
-    found = occupancy(device("h200"), registers, threads, smem)
-    assert (found.blocks_per_sm, found.limited_by) == (blocks, limited_by)
+    limit = occupancy(device("h200"), registers, threads, smem)
+    assert (limit.blocks_per_sm, limit.limited_by) == (blocks, limited_by)

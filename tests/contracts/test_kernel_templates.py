@@ -31,7 +31,7 @@ def _name(value) -> str:
 
 def _compile_times(kernel, template):
     """Bindings of workloads that the template supports, enough to cover every value."""
-    found, met = [], set()
+    bindings, met = [], set()
     for workload in kernel.workloads:
         values, compiled = (
             {**dict(workload.dims), **dict(workload.options)},
@@ -40,9 +40,9 @@ def _compile_times(kernel, template):
         if all(
             values[name] in allowed for name, allowed in template.supports
         ) and not met.issuperset(compiled):
-            found.append(compiled)
+            bindings.append(compiled)
             met.update(compiled)
-    return found
+    return bindings
 
 
 def _render(kernel, template, candidate, compiled):
@@ -50,7 +50,7 @@ def _render(kernel, template, candidate, compiled):
         kernel,
         template,
         candidate,
-        resolve(template, candidate.parameters, compiled),
+        resolve(template, candidate.parameters, compiled, device("h200")),
         CATALOGUE.include_dirs,
     )
 
@@ -61,7 +61,7 @@ def test_there_are_kernels_templates_and_presets():
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
-    expressions = [one for _, one in template.locals] + [
+    expressions = [local for _, local in template.locals] + [
         constraint.expression for constraint in template.constraints
     ]
     expressions += [
@@ -116,8 +116,8 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
     for compiled in _compile_times(kernel, template):
         space = Space(template, compiled, device(on))
         assert any(
-            space.why_not(preset_candidate(template, one.name, compiled).parameters) is None
-            for one in template.presets
+            space.why_not(preset_candidate(template, preset.name, compiled).parameters) is None
+            for preset in template.presets
         ), (compiled, on)
 
 
@@ -143,15 +143,16 @@ def test_random_points_render_to_sources_of_their_own(kernel, template):
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
-    for _, template in [one for one in TEMPLATES if one[0] is kernel]:
+    for _, template in [served for served in TEMPLATES if served[0] is kernel]:
         for compiled in _compile_times(kernel, template):
             points = Space(template, compiled, device("h200")).points
             for point in random.Random(2).sample(points, count):
-                tiles = resolve(template, point, compiled).tiles
+                tiles = resolve(template, point, compiled, device("h200")).tiles
                 cases = derived_cases(kernel, compiled, tiles, 0)
                 assert cases
                 first_of = {
-                    (one.dims, one.options, one.inputs, one.layout): one for one in reversed(cases)
+                    (case.dims, case.options, case.inputs, case.layout): case
+                    for case in reversed(cases)
                 }
                 for case in cases:
                     # A check covers a tile or two, and the largest tile has 8 MFLOP at D = 64.

@@ -33,7 +33,7 @@ def emulator(artifacts):
 
 def _served(kernel, template):
     """The first and the last preset, each on the first workload that it can serve."""
-    found = []
+    served = []
     for preset in dict.fromkeys((template.presets[0], template.presets[-1])):
         for workload in kernel.workloads:
             values = {**dict(workload.dims), **dict(workload.options)}
@@ -42,9 +42,9 @@ def _served(kernel, template):
                 continue
             candidate = preset_candidate(template, preset.name, compiled)
             if Space(template, compiled, device("h200")).why_not(candidate.parameters) is None:
-                found.append((workload, compiled, candidate))
+                served.append((workload, compiled, candidate))
                 break
-    return found
+    return served
 
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
@@ -59,7 +59,7 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
     kernel, template, toolchain
 ):
     for _, compiled, candidate in _served(kernel, template)[:1]:
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         assert (
             "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
         )
@@ -68,8 +68,8 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
                 continue
             source = render(kernel, template, candidate, point, CATALOGUE.include_dirs, probe.name)
             assert isinstance(source, RenderedSource), source
-            found = toolchain.compile(source, "sm_90")
-            assert isinstance(found, Cubin), found
+            cubin = toolchain.compile(source, "sm_90")
+            assert isinstance(cubin, Cubin), cubin
 
 
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)

@@ -35,11 +35,11 @@ def searched(
     claim = store.claim("worker", values.LEASE_S, search.id)
     store.describe(claim, ENVIRONMENT)
     for number, candidate in enumerate((baseline, winner)):
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             values.trial(candidate, values.accepted(candidate, 100.0 - candidate)), number=number
         )
-        store.begin(claim, number, values.Proposal(made.candidate, made.sampler))
-        store.record(claim, made, values.source(candidate))
+        store.begin(claim, number, values.Proposal(trial.candidate, trial.sampler))
+        store.record(claim, trial, values.source(candidate))
     if confirmed is not None:
         store.record_confirmation(claim, values.confirmation(1, confirmed))
     store.finish(claim, Ended.COMPLETED, "the budget is spent")
@@ -89,12 +89,12 @@ class TestConfirmations:
 
     def test_peers_are_kept_by_workload_and_name_and_the_last_word_counts(self, store, claim):
         sink = StoreSink(store, claim, values.LEASE_S)
-        for one in (
+        for peer in (
             values.peer("torch-flash", "unavailable"),
             values.peer("flash-attention-4", "wrong"),
             values.peer("torch-flash"),
         ):
-            sink.beside(one)
+            sink.beside(peer)
         rows = store.peers(claim.search_id)
         assert [row.peer.name for row in rows] == ["flash-attention-4", "torch-flash"]
         assert rows[1].peer == values.peer("torch-flash") and rows[1].recorded_at.endswith("Z")
@@ -133,7 +133,7 @@ class TestWhatFreshProcessesSayCounts:
 
         for number in (1, 2, 3):
             values.run_trial(store, claim, number, spared(number))
-        said = Passed("safety", "nothing found", SafetyEvidence((), (), (), ("races",)))
+        passed = Passed("safety", "nothing found", SafetyEvidence((), (), (), ("races",)))
         race = Failed("safety", "a race", Reason.RACE, SafetyEvidence())
         sink = StoreSink(store, claim, values.LEASE_S)
         wrong = Failed(
@@ -143,7 +143,7 @@ class TestWhatFreshProcessesSayCounts:
             CorrectnessEvidence((values.check(9, False),)),
         )
         values.run_trial(store, claim, 4, values.accepted(4, 80.0))
-        for number, result in ((1, said), (2, race), (2, said), (4, wrong), (4, wrong)):
+        for number, result in ((1, passed), (2, race), (2, passed), (4, wrong), (4, wrong)):
             sink.settle(number, result)
         assert store.best(claim.search_id).number == 1
         rejected = store.trial(claim.search_id, 4)
@@ -166,15 +166,15 @@ class TestWhatFreshProcessesSayCounts:
             "green": 1,
             "rejected": 2,
         }
-        found = store.recorded(claim.search_id, 1)
-        assert found.verdict.gates[3] == said and found.verdict.gates[:3] == spared(1).gates[:3]
+        trial = store.recorded(claim.search_id, 1)
+        assert trial.verdict.gates[3] == passed and trial.verdict.gates[:3] == spared(1).gates[:3]
         with pytest.raises(Fault) as refused:
-            sink.settle(9, said)
+            sink.settle(9, passed)
         assert refused.value.code == "trial_not_recorded"
         values.expire(store, claim)
         store.claim("second", values.LEASE_S)
         with pytest.raises(LeaseLost):
-            sink.settle(3, said)
+            sink.settle(3, passed)
 
 
 class TestConfirmingAgain:
@@ -236,7 +236,7 @@ class TestPromotion:
             {"toolchain": "nvrtc 12.9"},
             {"mode": "cold"},
         ],
-        ids=lambda one: next(iter(one)),
+        ids=lambda value: next(iter(value)),
     )
     def test_another_scope_has_another_champion(self, store, changes):
         store.promote(searched(store), 1)
@@ -307,7 +307,7 @@ class TestPromotion:
             except GreenfastError as error:
                 refused.append(error.code)
 
-        threads = [threading.Thread(target=promote, args=(one,)) for one in (first, second) * 3]
+        threads = [threading.Thread(target=promote, args=(trial,)) for trial in (first, second) * 3]
         for thread in threads:
             thread.start()
         for thread in threads:

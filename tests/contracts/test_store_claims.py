@@ -97,11 +97,11 @@ class TestClaims:
         assert store.history(claim).pending[0].attempts == 3, "the fourth worker did not die"
 
     def test_a_released_search_is_queued_or_what_was_asked_meanwhile(self, store):
-        for wanted, status in ((None, "queued"), ("pause", "paused"), ("cancel", "cancelled")):
+        for control, status in ((None, "queued"), ("pause", "paused"), ("cancel", "cancelled")):
             search = store.submit(values.plan())
             claim = store.claim("worker", values.LEASE_S, search.id)
-            if wanted:
-                store.request_control(search.id, wanted)
+            if control:
+                store.request_control(search.id, control)
             store.release(claim)
             assert (store.search(search.id).status, store.search(search.id).worker) == (
                 status,

@@ -114,7 +114,7 @@ class TestTurns:
             while time.monotonic() < end:
                 with mine.turn(GPU):
                     with lock:
-                        overlaps.extend(one for one in using if one != name)
+                        overlaps.extend(user for user in using if user != name)
                         using.append(name)
                         turns[name] += 1
                     time.sleep(0.005)
@@ -123,16 +123,17 @@ class TestTurns:
             mine.give_back()
 
         threads = [
-            threading.Thread(target=work, args=one) for one in (("one", store), ("two", second))
+            threading.Thread(target=work, args=arguments)
+            for arguments in (("one", store), ("two", second))
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert overlaps == [] and min(turns.values()) > 10, turns
-        for one in set(threading.enumerate()) - before:
-            one.join(10)
-            assert not one.is_alive(), "what was started ends with giving back"
+        for started in set(threading.enumerate()) - before:
+            started.join(10)
+            assert not started.is_alive(), "what was started ends with giving back"
 
     def test_what_is_given_back_is_free_at_once(self, store, second):
         turns = DeviceTurns(store, "one")

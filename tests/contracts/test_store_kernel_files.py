@@ -36,7 +36,7 @@ class TestFiles:
 
     def test_each_text_is_kept_once(self, store):
         changed = KernelFiles((("axpy/kernel.toml", "another"), *FILES.files[1:]))
-        searches = [store.submit(values.plan(), one).id for one in (FILES, changed, FILES)]
+        searches = [store.submit(values.plan(), files).id for files in (FILES, changed, FILES)]
         with store._database.reading() as session:
             assert session.scalar(select(func.count()).select_from(KernelFileRecord)) == 4
             assert session.scalar(select(func.count()).select_from(ManifestRecord)) == 2
@@ -107,9 +107,10 @@ class TestSilence:
         search = store.submit(values.plan())
         assert store.silence(search.id) is None
         claim = store.claim("worker", 30.0, search.id)
-        found = store.silence(search.id)
-        assert found.worker == "worker" and found.seconds + found.lease_left_s == pytest.approx(
-            30.0
+        silence = store.silence(search.id)
+        assert (
+            silence.worker == "worker"
+            and silence.seconds + silence.lease_left_s == pytest.approx(30.0)
         )
         values.expire(store, claim)
         assert store.silence(search.id).lease_left_s == 0.0

@@ -27,10 +27,10 @@ class TestReading:
                 if (cursor := page.next_cursor) is None:
                     break
             assert sorted(row.number for row in rows) == list(range(16)), (sort, descending, limit)
-            found = [getattr(row, sort) for row in rows]
-            known = [one for one in found if one is not None]
+            values_read = [getattr(row, sort) for row in rows]
+            known = [value for value in values_read if value is not None]
             assert known == sorted(known, reverse=descending), (sort, descending)
-            assert None not in found[: len(known)], (sort, descending)
+            assert None not in values_read[: len(known)], (sort, descending)
 
     @pytest.mark.parametrize(
         ("modes", "says"), [(("hot",), "hot"), (("cold", "hot"), "hot and cold"), (("",), None)]
@@ -145,11 +145,11 @@ class TestReading:
     def test_negatives_are_rejections_only_newest_first_with_their_scope(self, store, mixed):
         rows = store.negatives(limit=2)
         rest = store.negatives(limit=2, cursor=rows.next_cursor)
-        found = [*rows.items, *rest.items]
-        assert [row.number for row in found] == [14, 8, 5] and rest.next_cursor is None
-        assert found[2].changed == "tile_m 16 -> 96, padding false -> true"
-        assert (found[0].kernel, found[0].workloads) == ("attention", ("mission",))
-        assert found[0].baseline == values.BASELINE
+        trials = [*rows.items, *rest.items]
+        assert [row.number for row in trials] == [14, 8, 5] and rest.next_cursor is None
+        assert trials[2].changed == "tile_m 16 -> 96, padding false -> true"
+        assert (trials[0].kernel, trials[0].workloads) == ("attention", ("mission",))
+        assert trials[0].baseline == values.BASELINE
         assert [row.number for row in store.negatives(reason="slower").items] == [14]
         assert store.negatives(kernel="other").items == ()
         assert len(store.negatives(search_id=mixed, kernel="attention").items) == 3

@@ -21,26 +21,26 @@ class TestRecording:
             values.rejected(Stage.COMPILE, Reason.COMPILE_ERROR, log="\x1b[31m\0 \udcff </pre>"),
             values.rejected(Stage.PERFORMANCE, Reason.SLOWER),
         ],
-        ids=lambda one: type(one).__name__,
+        ids=lambda verdict: type(verdict).__name__,
     )
     def test_what_was_recorded_is_read_back_without_a_difference(self, store, claim, verdict):
-        made = values.run_trial(store, claim, 0, verdict)
-        assert store.recorded(claim.search_id, 0) == made
-        assert store.source(made.source_digest).text == values.source(0).text
+        trial = values.run_trial(store, claim, 0, verdict)
+        assert store.recorded(claim.search_id, 0) == trial
+        assert store.source(trial.source_digest).text == values.source(0).text
 
     def test_history_has_the_verdicts_but_not_the_single_checks(self, store, claim):
-        made = values.run_trial(store, claim, 0, values.rejected(log="long"))
+        trial = values.run_trial(store, claim, 0, values.rejected(log="long"))
         (back,) = store.history(claim).trials
-        assert gate_result(back.verdict, "ptxas") == gate_result(made.verdict, "ptxas")
+        assert gate_result(back.verdict, "ptxas") == gate_result(trial.verdict, "ptxas")
         assert gate_result(back.verdict, "correctness").evidence.checks == ()
         assert (back.verdict.stage, back.verdict.reason) == (
-            made.verdict.stage,
-            made.verdict.reason,
+            trial.verdict.stage,
+            trial.verdict.reason,
         )
 
     def test_recording_twice_is_recording_once(self, store, claim):
-        made = values.run_trial(store, claim, 0)
-        store.record(claim, made, values.source(0))
+        trial = values.run_trial(store, claim, 0)
+        store.record(claim, trial, values.source(0))
         assert store.search(claim.search_id).trials_done == 1 == store.counts(claim.search_id).total
 
     def test_a_recorded_trial_is_never_begun_again(self, store, claim):
@@ -59,8 +59,8 @@ class TestRecording:
 
     def test_a_source_is_stored_once_and_is_what_its_digest_names(self, store, claim):
         for number in (0, 1):
-            made = values.trial(number)
-            store.begin(claim, number, Proposal(made.candidate, made.sampler))
+            trial = values.trial(number)
+            store.begin(claim, number, Proposal(trial.candidate, trial.sampler))
         shared = values.source(0)
         store.record(claim, values.trial(0), shared)
         with pytest.raises(Fault) as refused:

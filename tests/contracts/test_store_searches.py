@@ -51,9 +51,9 @@ class TestSearches:
             store.best,
             store.counts,
             store.best_so_far,
-            lambda one: store.trial(one, 0),
-            lambda one: store.request_control(one, "pause"),
-            lambda one: store.negatives(search_id=one),
+            lambda search_id: store.trial(search_id, 0),
+            lambda search_id: store.request_control(search_id, "pause"),
+            lambda search_id: store.negatives(search_id=search_id),
         )
         for search_id, call in itertools.product(ids, calls):
             with pytest.raises(UsageError) as refused:
@@ -102,20 +102,20 @@ class TestSearches:
 
 
 class TestControl:
-    @pytest.mark.parametrize("wanted, status", [("pause", "paused"), ("cancel", "cancelled")])
-    def test_a_queued_search_obeys_at_once(self, store, wanted, status):
+    @pytest.mark.parametrize("verb, status", [("pause", "paused"), ("cancel", "cancelled")])
+    def test_a_queued_search_obeys_at_once(self, store, verb, status):
         search = store.submit(values.plan())
-        assert store.request_control(search.id, wanted).status == status
+        assert store.request_control(search.id, verb).status == status
         assert store.claim("worker", values.LEASE_S) is None
-        assert store.request_control(search.id, wanted).status == status, "asking again is no error"
+        assert store.request_control(search.id, verb).status == status, "asking again is no error"
 
     @pytest.mark.parametrize(
-        "wanted, control", [("pause", Control.PAUSE), ("cancel", Control.CANCEL)]
+        "verb, control", [("pause", Control.PAUSE), ("cancel", Control.CANCEL)]
     )
-    def test_a_running_search_is_told_through_its_lease(self, store, claim, wanted, control):
+    def test_a_running_search_is_told_through_its_lease(self, store, claim, verb, control):
         assert store.renew(claim, values.LEASE_S, 1.5) is Control.RUN
-        row = store.request_control(claim.search_id, wanted)
-        assert (row.status, row.wanted) == ("running", wanted)
+        row = store.request_control(claim.search_id, verb)
+        assert (row.status, row.wanted) == ("running", verb)
         assert store.renew(claim, values.LEASE_S, 2.5) is control
         assert store.search(claim.search_id).spent_s == 2.5
 
@@ -150,17 +150,17 @@ class TestControl:
         ],
     )
     def test_what_an_ended_search_refuses(self, store, claim, ended, refused):
-        for wanted in ("pause", "resume", "cancel"):
+        for verb in ("pause", "resume", "cancel"):
             search = store.submit(values.plan())
             held = store.claim("worker", values.LEASE_S, search.id)
             store.finish(held, ended, "over")
-            if wanted in refused:
+            if verb in refused:
                 with pytest.raises(UsageError) as error:
-                    store.request_control(search.id, wanted)
+                    store.request_control(search.id, verb)
                 assert error.value.code == "bad_transition"
                 assert store.search(search.id).status == ended
             else:
-                store.request_control(search.id, wanted)
+                store.request_control(search.id, verb)
 
     def test_a_resumed_search_is_claimed_again_with_its_history(self, store, claim):
         done = values.run_trial(store, claim, 0)
@@ -179,8 +179,8 @@ class TestControl:
 def test_a_store_that_is_opened_again_has_everything(url):
     first = Store.open(url)
     search = first.submit(values.plan())
-    made = values.run_trial(first, first.claim("worker", values.LEASE_S), 0)
+    trial = values.run_trial(first, first.claim("worker", values.LEASE_S), 0)
     first.close()
     second = Store.open(url)
-    assert second.recorded(search.id, 0) == made and second.search(search.id).trials_done == 1
+    assert second.recorded(search.id, 0) == trial and second.search(search.id).trials_done == 1
     second.close()

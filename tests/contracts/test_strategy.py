@@ -44,14 +44,14 @@ def _told(candidate):
 
 
 def _drive(strategy, count):
-    asked = []
+    proposals = []
     for _ in range(count):
         proposal = strategy.ask()
         if proposal is None:
             break
-        asked.append(proposal)
+        proposals.append(proposal)
         strategy.tell(proposal, _told(proposal.candidate))
-    return asked
+    return proposals
 
 
 def test_the_registry_is_not_empty():
@@ -59,26 +59,26 @@ def test_the_registry_is_not_empty():
 
 
 def test_a_small_space_is_exhausted_without_repetition(strategy_type, small_spaces):
-    asked = _drive(strategy_type("axpy", small_spaces, [], 3), 100)
-    points = [one.candidate.parameters for one in asked]
+    proposals = _drive(strategy_type("axpy", small_spaces, [], 3), 100)
+    points = [proposal.candidate.parameters for proposal in proposals]
     assert sorted(points) == sorted(small_spaces["right"].points)
 
 
 def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces):
-    asked = _drive(strategy_type("attention", large_spaces, [], 11), 120)
-    assert len({one.candidate.digest for one in asked}) == 120
+    proposals = _drive(strategy_type("attention", large_spaces, [], 11), 120)
+    assert len({proposal.candidate.digest for proposal in proposals}) == 120
     assert all(
-        large_spaces[one.candidate.template].why_not(one.candidate.parameters) is None
-        for one in asked
+        large_spaces[proposal.candidate.template].why_not(proposal.candidate.parameters) is None
+        for proposal in proposals
     )
-    assert {one.candidate.template for one in asked} == set(large_spaces)
+    assert {proposal.candidate.template for proposal in proposals} == set(large_spaces)
 
 
 def test_the_same_seed_makes_the_same_choices_and_another_seed_others(strategy_type, large_spaces):
     runs = [
         [
-            one.candidate.digest
-            for one in _drive(strategy_type("attention", large_spaces, [], seed), 40)
+            proposal.candidate.digest
+            for proposal in _drive(strategy_type("attention", large_spaces, [], seed), 40)
         ]
         for seed in (5, 5, 6)
     ]
@@ -91,25 +91,28 @@ def test_seeds_come_first_and_once(strategy_type, large_spaces):
         preset_candidate(space.template, name, space.compiled)
         for name in ("flashcore_a", "flashcore_a64")
     ]
-    asked = _drive(strategy_type("attention", large_spaces, seeds, 1), 60)
-    digests = [one.candidate.digest for one in asked]
+    proposals = _drive(strategy_type("attention", large_spaces, seeds, 1), 60)
+    digests = [proposal.candidate.digest for proposal in proposals]
     assert digests[:2] == [seed.digest for seed in seeds]
     assert len(set(digests)) == len(digests)
 
 
 def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_type, large_spaces):
     first = _drive(strategy_type("attention", large_spaces, [], 2), 50)
-    past = [Past(one.candidate, one.sampler, _told(one.candidate)) for one in first[:48]]
+    past = [
+        Past(proposal.candidate, proposal.sampler, _told(proposal.candidate))
+        for proposal in first[:48]
+    ]
     past += [
-        Past(one.candidate, one.sampler, None) for one in first[48:]
+        Past(proposal.candidate, proposal.sampler, None) for proposal in first[48:]
     ]  # faults are known, not told
     restored = []
     for _ in range(2):
         strategy = strategy_type("attention", large_spaces, [], 2)
         strategy.restore(past)
-        restored.append([one.candidate.digest for one in _drive(strategy, 30)])
+        restored.append([proposal.candidate.digest for proposal in _drive(strategy, 30)])
     assert restored[0] == restored[1]
-    assert not set(restored[0]) & {one.candidate.digest for one in first}
+    assert not set(restored[0]) & {proposal.candidate.digest for proposal in first}
 
 
 def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(
@@ -123,7 +126,7 @@ def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(
     )
     strategy.tell(baseline, Objective(0.0))
     restored.restore([Past(baseline.candidate, {}, Objective(0.0))])
-    assert all(len(_drive(one, 5)) == 5 for one in (strategy, restored))
+    assert all(len(_drive(each_strategy, 5)) == 5 for each_strategy in (strategy, restored))
 
 
 def test_several_may_be_in_flight(strategy_type, large_spaces):
@@ -137,16 +140,16 @@ def test_several_may_be_in_flight(strategy_type, large_spaces):
 def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
     import json
 
-    asked = _drive(strategy_type("attention", large_spaces, [], 9), 40)
-    for one in asked:
-        assert json.loads(json.dumps(one.sampler)) == one.sampler
+    proposals = _drive(strategy_type("attention", large_spaces, [], 9), 40)
+    for proposal in proposals:
+        assert json.loads(json.dumps(proposal.sampler)) == proposal.sampler
 
 
 @pytest.mark.parametrize("name", ["tpe", "nsga2"])
 def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     strategy = STRATEGIES[name]("attention", {"wmma": large_spaces["wmma"]}, [], 1)
-    asked = _drive(strategy, 150)
-    wrong = [isinstance(_told(one.candidate), Infeasible) for one in asked[75:]]
+    proposals = _drive(strategy, 150)
+    wrong = [isinstance(_told(proposal.candidate), Infeasible) for proposal in proposals[75:]]
     everywhere = [dict(point)["k_layout"] == "transposed" for point in large_spaces["wmma"].points]
     assert sum(wrong) / len(wrong) < 0.7 * sum(everywhere) / len(everywhere)
 
@@ -154,19 +157,27 @@ def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
 def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(
     strategy_type, large_spaces
 ):
-    asked = _drive(strategy_type("attention", large_spaces, [], 11), 80)
-    repaired = [one.candidate for one in asked if one.candidate.origin.kind is OriginKind.REPAIRED]
+    proposals = _drive(strategy_type("attention", large_spaces, [], 11), 80)
+    repaired = [
+        proposal.candidate
+        for proposal in proposals
+        if proposal.candidate.origin.kind is OriginKind.REPAIRED
+    ]
     assert repaired or strategy_type is STRATEGIES["random"]
     for candidate in repaired:
         replaced, values = dict(candidate.origin.wanted), candidate.values()
         assert all(values[name] != value for name, value in replaced.items())
-        wanted = tuple({**values, **replaced}.items())
-        tried = {one.candidate.parameters for one in asked}
-        assert wanted in tried or large_spaces[candidate.template].why_not(wanted) is not None
-    assert all(not one.candidate.origin.wanted for one in asked if one.candidate not in repaired)
+        sampled = tuple({**values, **replaced}.items())
+        tried = {proposal.candidate.parameters for proposal in proposals}
+        assert sampled in tried or large_spaces[candidate.template].why_not(sampled) is not None
+    assert all(
+        not proposal.candidate.origin.wanted
+        for proposal in proposals
+        if proposal.candidate not in repaired
+    )
 
 
-def _check_lineage(asked, known):
+def _check_lineage(proposals, known):
     """Parents were tried before, are of the same template, and left their values to the child."""
     parents_of = {
         OriginKind.SAMPLED: (0,),
@@ -175,7 +186,7 @@ def _check_lineage(asked, known):
         OriginKind.REPAIRED: (0, 1, 2),
     }
     inherited, counted = 0, 0
-    for proposal in asked:
+    for proposal in proposals:
         candidate = proposal.candidate
         origin = candidate.origin
         assert (
@@ -196,9 +207,9 @@ def _check_lineage(asked, known):
 
 def test_nsga2_names_the_parents_of_its_children(large_spaces):
     spaces = {"wmma": large_spaces["wmma"]}
-    asked = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 120)
-    _check_lineage(asked, {})
-    kinds = {one.candidate.origin.kind for one in asked}
+    proposals = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 120)
+    _check_lineage(proposals, {})
+    kinds = {proposal.candidate.origin.kind for proposal in proposals}
     assert {OriginKind.SAMPLED, OriginKind.CROSSED, OriginKind.REPAIRED} <= kinds
 
 
@@ -207,15 +218,21 @@ def test_nsga2_names_parents_from_before_it_was_restored(large_spaces):
     first = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 5), 60)
     restored = STRATEGIES["nsga2"]("attention", spaces, [], 5)
     stored = [
-        Past(candidate_of(candidate_json(one.candidate)), one.sampler, _told(one.candidate))
-        for one in first
+        Past(
+            candidate_of(candidate_json(proposal.candidate)),
+            proposal.sampler,
+            _told(proposal.candidate),
+        )
+        for proposal in first
     ]
-    assert [one.candidate.origin for one in stored] == [one.candidate.origin for one in first]
+    assert [proposal.candidate.origin for proposal in stored] == [
+        proposal.candidate.origin for proposal in first
+    ]
     restored.restore(stored)
-    before = {one.candidate.digest: one.candidate for one in stored}
-    asked = _drive(restored, 40)
-    assert any(set(one.candidate.origin.parents) & set(before) for one in asked)
-    _check_lineage(asked, before)
+    before = {proposal.candidate.digest: proposal.candidate for proposal in stored}
+    proposals = _drive(restored, 40)
+    assert any(set(proposal.candidate.origin.parents) & set(before) for proposal in proposals)
+    _check_lineage(proposals, before)
 
 
 def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
@@ -228,5 +245,5 @@ def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
     )
     optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
     assert [proposal.candidate.digest for proposal in ours] == [
-        one.candidate.digest for one in optunas
+        proposal.candidate.digest for proposal in optunas
     ]

@@ -84,8 +84,11 @@ def test_the_same_program_gives_the_same_bits_again(target, album, toolchain):
     subject = axpy_subject(album, target, toolchain)
     problems = problems_of(subject)
     first, again = (list(target.execute(subject.program, problems)) for _ in range(2))
-    for one, other in zip(first, again, strict=True):
-        assert all(np.array_equal(one.outputs[name], other.outputs[name]) for name in one.outputs)
+    for execution, other in zip(first, again, strict=True):
+        assert all(
+            np.array_equal(execution.outputs[name], other.outputs[name])
+            for name in execution.outputs
+        )
 
 
 def test_a_candidate_that_breaks_is_a_failure_and_harms_no_other(target, album, toolchain):
@@ -94,7 +97,9 @@ def test_a_candidate_that_breaks_is_a_failure_and_harms_no_other(target, album, 
     assert isinstance(first.failure, Failure) and first.failure.sentence
     assert first.failure.reason in (Reason.DEVICE_FAULT, Reason.OUT_OF_BOUNDS)
     right = axpy_subject(album, target, toolchain)
-    assert all(one.failure is None for one in target.execute(right.program, problems_of(right)))
+    assert all(
+        execution.failure is None for execution in target.execute(right.program, problems_of(right))
+    )
 
 
 def test_a_consumer_may_stop_early(target, album, toolchain):
@@ -135,10 +140,12 @@ def test_its_checks_are_silent_on_a_right_kernel_and_name_a_planted_defect(
         pytest.skip(f"{target.name} has no safety checks")
     checked = list(target.check(right.program, problems_of(right)))
     assert len(checked) == len(problems_of(right))
-    assert all(one.findings == () for one in checked)
+    assert all(result.findings == () for result in checked)
     broken = axpy_subject(album, target, toolchain, "broken", defect="no_barrier")
     findings = [
-        found for one in target.check(broken.program, problems_of(broken)) for found in one.findings
+        finding
+        for result in target.check(broken.program, problems_of(broken))
+        for finding in result.findings
     ]
     assert {"race"} <= {finding.kind for finding in findings} and all(
         finding.where and finding.source_line for finding in findings
@@ -158,7 +165,10 @@ def test_costs_by_line_add_up_and_point_into_the_source(target, album, toolchain
 def test_an_interrupted_target_works_again(target, album, toolchain):
     subject = axpy_subject(album, target, toolchain)
     target.interrupt()
-    assert all(one.failure is None for one in target.execute(subject.program, problems_of(subject)))
+    assert all(
+        execution.failure is None
+        for execution in target.execute(subject.program, problems_of(subject))
+    )
 
 
 def test_its_identity_names_what_results_depend_on(target):

@@ -50,11 +50,11 @@ def bench_of(gpu, watches, toolchain):
 
     def make(workload="small", baseline_cycles=100000, min_gain=0.0, seed=0) -> EvaluationContext:
         kernel = watches.kernel("stopwatch")
-        chosen = kernel.workload(workload)
+        workload_spec = kernel.workload(workload)
         return EvaluationContext(
             kernel,
-            chosen.compile_time(kernel),
-            (chosen,),
+            workload_spec.compile_time(kernel),
+            (workload_spec,),
             gpu,
             toolchain,
             watches.include_dirs,

@@ -56,12 +56,12 @@ def timing_of(bench_of, monkeypatch):
 
     def timing(quiet_s: float):
         monkeypatch.setattr(cuda, "QUIET_S", quiet_s)
-        (found,) = performance_of(evaluate(spin(100000), bench_of()).verdict).timings
-        if dict(found.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(
-            found.detail
+        (timing,) = performance_of(evaluate(spin(100000), bench_of()).verdict).timings
+        if dict(timing.detail).get("gpu_processes", 0) > 1 and "foreign_busy_percent" not in dict(
+            timing.detail
         ):
-            pytest.skip(f"NVML does not tell processes apart here: {dict(found.detail)}")
-        return found
+            pytest.skip(f"NVML does not tell processes apart here: {dict(timing.detail)}")
+        return timing
 
     return timing
 

@@ -11,10 +11,10 @@ from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.verdict import Outcome
 
-RIGHT = [one for one in entries() if one.kind == "right"]
+RIGHT = [entry for entry in entries() if entry.kind == "right"]
 
 
-@pytest.mark.parametrize("entry", RIGHT, ids=lambda one: one.id)
+@pytest.mark.parametrize("entry", RIGHT, ids=lambda entry: entry.id)
 def test_a_right_kernel_of_the_album_is_right_here(entry: Entry, gpu, toolchain, tmp_path):
     catalogue = catalogue_of(entry, tmp_path)
     kernel = catalogue.kernel(entry.kernel)

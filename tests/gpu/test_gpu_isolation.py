@@ -26,11 +26,15 @@ def test_a_candidate_that_breaks_is_rejected_for_its_own_reason_and_the_next_one
 ):
     broken = axpy_subject(album, gpu, toolchain, "broken", defect=defect)
     failures = [
-        one.failure for one in gpu.execute(broken.program, problems_of(broken)) if one.failure
+        execution.failure
+        for execution in gpu.execute(broken.program, problems_of(broken))
+        if execution.failure
     ]
     assert failures and failures[0].reason is BREAKS[defect] and failures[0].sentence
     right = axpy_subject(album, gpu, toolchain)
-    assert all(one.failure is None for one in gpu.execute(right.program, problems_of(right)))
+    assert all(
+        execution.failure is None for execution in gpu.execute(right.program, problems_of(right))
+    )
 
 
 def test_a_candidate_that_does_not_end_is_rejected_and_the_next_one_runs(gpu, bench_of):
@@ -67,5 +71,8 @@ def test_who_times_has_the_gpu_alone(gpu, artifacts, catalogue, album, toolchain
         pytest.raises(Fault, match=r"another process has used cuda:0 for 0\.2 s"),
     ):
         list(other.execute(subject.program, problems_of(subject)))
-    assert all(one.failure is None for one in other.execute(subject.program, problems_of(subject)))
+    assert all(
+        execution.failure is None
+        for execution in other.execute(subject.program, problems_of(subject))
+    )
     other.close()

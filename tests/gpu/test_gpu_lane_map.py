@@ -19,8 +19,8 @@ def launch(catalogue, toolchain, tmp_path):
     def run(text: str, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
         capability = cupy.cuda.Device().compute_capability
         body = [
-            (one, Line("lane_kernels.py", number))
-            for number, one in enumerate(text.splitlines(), 1)
+            (line, Line("lane_kernels.py", number))
+            for number, line in enumerate(text.splitlines(), 1)
         ]
         cubin = toolchain.compile(
             assemble(body, ("k",), catalogue.include_dirs), f"sm_{capability}"

@@ -57,25 +57,25 @@ def winner(gpu, catalogue, toolchain):
 def test_each_peer_gets_what_it_deserves(winner, tmp_path):
     (tmp_path / "peers.py").write_text(PEERS)
     kernel = replace(winner.kernel, folder=tmp_path)
-    found = compare_peers(
+    peers = compare_peers(
         replace(winner, conditions=replace(winner.conditions, kernel=kernel)), processes=1
     )
-    outcomes = {one.name: one.outcome for one in found}
+    outcomes = {peer.name: peer.outcome for peer in peers}
     assert outcomes == {
         "right": "timed",
         "crash": "unavailable",
         "wrong": "wrong",
         "other": "not_comparable",
         "refuses": "unavailable",
-    }, [one.sentence for one in found]
-    sentences = {one.name: one.sentence for one in found}
+    }, [peer.sentence for peer in peers]
+    sentences = {peer.name: peer.sentence for peer in peers}
     assert "exit code 7" in sentences["crash"] and "no kernel for this" in sentences["refuses"]
 
 
 def test_pytorchs_back_ends_are_timed_in_turns_with_ours(winner):
-    found = {one.name: one for one in compare_peers(winner, processes=1)}
+    peers = {peer.name: peer for peer in compare_peers(winner, processes=1)}
     for name in ("torch-flash", "torch-efficient"):
-        peer = found[name]
+        peer = peers[name]
         assert peer.outcome == "timed", peer.sentence
         (process,) = peer.comparison.processes
         assert len(process.timings[0].samples) == len(process.timings[0].baseline_samples) == 80

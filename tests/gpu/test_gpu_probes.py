@@ -20,5 +20,5 @@ def test_every_stage_of_scalar_is_right_here(preset, workload, catalogue, gpu, t
     "name", ["the mask is one key too wide", "the sum is not rescaled", "O is not rescaled"]
 )
 def test_a_planted_fault_is_named_by_its_stage_here_too(name, tmp_path, gpu, toolchain):
-    found = first_wrong(probed_fault(PLANTED[name], tmp_path, gpu, toolchain))
-    assert found is not None and (found.probe, found.outcome) == (PLANTED[name].stage, "wrong")
+    report = first_wrong(probed_fault(PLANTED[name], tmp_path, gpu, toolchain))
+    assert report is not None and (report.probe, report.outcome) == (PLANTED[name].stage, "wrong")

@@ -24,11 +24,11 @@ PRESETS = (
 
 def bench_on(gpu, catalogue, toolchain, workload) -> EvaluationContext:
     kernel = catalogue.kernel("rmsnorm")
-    chosen = kernel.workload(workload)
+    workload_spec = kernel.workload(workload)
     return EvaluationContext(
         kernel,
-        chosen.compile_time(kernel),
-        (chosen,),
+        workload_spec.compile_time(kernel),
+        (workload_spec,),
         gpu,
         toolchain,
         catalogue.include_dirs,
@@ -57,15 +57,15 @@ def test_pytorchs_two_operations_are_right_and_timed_and_what_works_in_place_is_
     template, point = context.kernel.preset("row:plain")
     candidate = preset_candidate(template, point.name, context.compiled)
     subject = prepare(candidate, context)
-    found = {peer.name: peer for peer in compare_peers(subject, processes=1)}
+    peers = {peer.name: peer for peer in compare_peers(subject, processes=1)}
     assert (
-        found["torch-rms-norm"].outcome == "timed"
-        and "two operations" in found["torch-rms-norm"].version
+        peers["torch-rms-norm"].outcome == "timed"
+        and "two operations" in peers["torch-rms-norm"].version
     )
-    assert found["torch-compile"].outcome in ("timed", "unavailable"), found[
+    assert peers["torch-compile"].outcome in ("timed", "unavailable"), peers[
         "torch-compile"
     ].sentence
     assert (
-        found["flashinfer"].outcome == "not_comparable"
-        and "writes y over x" in found["flashinfer"].sentence
+        peers["flashinfer"].outcome == "not_comparable"
+        and "writes y over x" in peers["flashinfer"].sentence
     )

@@ -27,12 +27,14 @@ def test_a_reference_from_the_gpu_agrees_with_numpys(workload, gpu, catalogue, m
         catalogue.kernel("attention")
     )  # another object, so that nothing is taken from memory
     case = workload_case(kernel.workload(workload), 11)
-    found = gpu.case_data(kernel, case)
+    computed = gpu.case_data(kernel, case)
     assert gpu._references[id(kernel), case.options][1], (
         "NumPy did it: the GPU's reference was not trusted"
     )
     right = case_data(replace(kernel), case)
-    fields = [{name: vars_of(one) for name, one in each.outputs.items()} for each in (found, right)]
+    fields = [
+        {name: vars_of(array) for name, array in each.outputs.items()} for each in (computed, right)
+    ]
     assert close(*fields)
 
 
@@ -73,29 +75,34 @@ def test_batches_more_than_2_31_elements_apart_are_read_and_written_where_they_a
     right = case_data(kernel, case)
     near = lay_out(kernel, template, subject.point, case, right)
     far = with_far_batches(near, {"q": right.inputs["q"], "o": None}, kernel)
-    (one,) = gpu.execute(subject.program, [far])
-    assert one.failure is None, one.failure
+    (execution,) = gpu.execute(subject.program, [far])
+    assert execution.failure is None, execution.failure
     o = next(each for each in far.tensors if each.name == "o")
     expected = right.outputs["o"]
     assert (
-        np.abs(o.view(one.outputs["o"]).astype(np.float64) - expected.value) <= expected.bound
+        np.abs(o.view(execution.outputs["o"]).astype(np.float64) - expected.value) <= expected.bound
     ).all()
 
 
 def with_far_batches(near: Problem, names: dict, kernel) -> Problem:
     """The same problem with the batches of some tensors `FAR` elements apart."""
     moved: dict[int, Tensor] = {}
-    for one in near.tensors:
-        if one.name in names:
-            strides = (FAR, *one.strides[1:])
+    for near_tensor in near.tensors:
+        if near_tensor.name in names:
+            strides = (FAR, *near_tensor.strides[1:])
             image = np.full(
-                (FAR + one.image.size // one.dtype.itemsize) * one.dtype.itemsize, POISON, np.uint8
+                (FAR + near_tensor.image.size // near_tensor.dtype.itemsize)
+                * near_tensor.dtype.itemsize,
+                POISON,
+                np.uint8,
             )
-            tensor = replace(one, strides=strides, image=image)
-            if names[one.name] is not None:
-                tensor.view(image)[...] = names[one.name]
-            vars(tensor)["digest"] = f"far {one.name}"  # of so many bytes, seconds of hashing
-            moved[id(one)] = tensor
+            tensor = replace(near_tensor, strides=strides, image=image)
+            if names[near_tensor.name] is not None:
+                tensor.view(image)[...] = names[near_tensor.name]
+            vars(tensor)["digest"] = (
+                f"far {near_tensor.name}"  # of so many bytes, seconds of hashing
+            )
+            moved[id(near_tensor)] = tensor
     arguments = []
     for argument, spec in zip(near.arguments, (*kernel.arguments, *near.workspaces), strict=True):
         if isinstance(argument, Scalar) and spec.stride_of in [(name, 0) for name in names]:
@@ -104,6 +111,6 @@ def with_far_batches(near: Problem, names: dict, kernel) -> Problem:
             arguments.append(moved.get(id(argument), argument))
     return replace(
         near,
-        tensors=tuple(moved.get(id(one), one) for one in near.tensors),
+        tensors=tuple(moved.get(id(tensor), tensor) for tensor in near.tensors),
         arguments=tuple(arguments),
     )

@@ -93,4 +93,4 @@ def test_a_faster_one_passes_the_gate_and_stays_green_until_safety_is_known(benc
 def test_a_faster_one_below_the_asked_gain_does_not_pass(bench_of):
     verdict = compared(bench_of(baseline_cycles=103000, min_gain=0.1), spin(100000))
     assert isinstance(verdict, Rejected) and verdict.reason is Reason.SAME
-    assert "less than the 10.0% that was asked for" in verdict.sentence
+    assert "by less than the required 10.0%" in verdict.sentence

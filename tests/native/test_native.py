@@ -50,7 +50,7 @@ def _text(path: Path) -> str:
     """A program's text with the programs that it includes."""
     return re.sub(
         r'^#include "(\w+\.cpp)"$',
-        lambda found: _text(HERE / found.group(1)),
+        lambda match: _text(HERE / match.group(1)),
         path.read_text(),
         flags=re.M,
     )
@@ -79,7 +79,9 @@ class Programs:
         self._folder = cache / f"native-tests-{self._digest()[:16]}"
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
-        sources = sorted(one.name for one in NATIVE.glob("*.cpp") if one.name != "main.cpp")
+        sources = sorted(
+            source.name for source in NATIVE.glob("*.cpp") if source.name != "main.cpp"
+        )
         write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())
         self._runtime = self._pool.submit(self._object, runtime)
@@ -123,27 +125,27 @@ class Programs:
         return path
 
     def _compile(self, path: Path, *words: str) -> None:
-        made = path.with_name(f".{path.name}.{os.getpid()}")
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
         done = subprocess.run(
-            [self._compiler.path, *self._flags, *words, "-o", made],
+            [self._compiler.path, *self._flags, *words, "-o", partial],
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        made.replace(path)
+        partial.replace(path)
 
 
 @pytest.fixture(scope="module")
 def programs(request, artifacts):
-    wanted = {
+    selected = {
         item.callspec.params["program"]
         for item in request.session.items
         if item.module is request.module and hasattr(item, "callspec")
     }
-    made = Programs(artifacts, sorted(wanted))
-    yield made
-    made.close()
+    programs = Programs(artifacts, sorted(selected))
+    yield programs
+    programs.close()
 
 
 @pytest.mark.parametrize(

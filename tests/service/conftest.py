@@ -13,15 +13,15 @@ from greenfast.client import Client
 
 @pytest.fixture
 def home(tmp_path, artifacts) -> Iterator[Home]:
-    made = Home(tmp_path / "data", artifacts)
-    yield made
-    made.end_all()
+    home = Home(tmp_path / "data", artifacts)
+    yield home
+    home.end_all()
 
 
 @pytest.fixture
 def here(home, monkeypatch) -> Home:
     """The home's environment in this process, so that a refusal does not cost a process each."""
-    for name in [one for one in os.environ if one.startswith("GREENFAST_")]:
+    for name in [variable for variable in os.environ if variable.startswith("GREENFAST_")]:
         monkeypatch.delenv(name)
     for name, value in home.environment.items():
         monkeypatch.setenv(name, value)
@@ -32,9 +32,9 @@ def here(home, monkeypatch) -> Home:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory, artifacts) -> Iterator[Client]:
     """One service with one worker for a whole file."""
-    made = Home(tmp_path_factory.mktemp("service") / "data", artifacts)
-    _, url = made.serve()
+    home = Home(tmp_path_factory.mktemp("service") / "data", artifacts)
+    _, url = home.serve()
     with Client(url) as client:
-        client.url, client.home = url, made
+        client.url, client.home = url, home
         yield client
-    made.end_all()
+    home.end_all()

@@ -109,8 +109,8 @@ def until(is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -
     """The first true answer; fails with `what` when none comes."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
-        if found := is_so():
-            return found
+        if answer := is_so():
+            return answer
         time.sleep(0.05)
     raise AssertionError(f"not within {deadline_s} s: {what}")
 

@@ -32,7 +32,7 @@ REFUSED = {
         "per_thread, threads",
     ),
     "an unknown value": ((*TRIAL, "--set", "threads=7"), "unknown_value", "128, 256, 32, 64"),
-    "a parameter without a value": ((*TRIAL, "--set", "threads"), "bad_setting_text", "name=value"),
+    "a parameter without a value": ((*TRIAL, "--set", "threads"), "bad_setting_text", "NAME=VALUE"),
     "a parameter named twice": (
         (*TRIAL, "--set", "threads=64", "--set", "threads=32"),
         "repeated_parameter",

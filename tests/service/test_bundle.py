@@ -128,7 +128,10 @@ def test_launch_json_describes_what_the_reference_takes_and_gives(folder):
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop("reference", None)
-    for name, value in {**inputs, **{name: one["value"] for name, one in expected.items()}}.items():
+    for name, value in {
+        **inputs,
+        **{name: item["value"] for name, item in expected.items()},
+    }.items():
         assert list(value.shape) == arguments[name]["shape"]
     assert arguments["scale"]["value"] == pytest.approx(workload["dims"]["D"] ** -0.5)
     assert arguments["q_row_stride"]["value"] == workload["dims"]["D"]

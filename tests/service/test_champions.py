@@ -28,19 +28,19 @@ def record(url: str, *, confirmed: bool | None = True, winner: int = 1, **plan) 
     claim = store.claim("worker", values.LEASE_S, search.id)
     store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13.0"})
     for number, candidate in enumerate((0, winner)):
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             values.trial(candidate, values.accepted(candidate, 100.0 - candidate)), number=number
         )
-        store.begin(claim, number, values.Proposal(made.candidate, made.sampler))
-        store.record(claim, made, values.source(candidate))
+        store.begin(claim, number, values.Proposal(trial.candidate, trial.sampler))
+        store.record(claim, trial, values.source(candidate))
     if confirmed is not None:
         store.record_confirmation(claim, values.confirmation(1, confirmed))
-    for one in (
+    for peer in (
         values.peer(),
         values.peer("torch-cudnn", ratio=0.95),
         values.peer("flash-attention-4", "unavailable"),
     ):
-        store.record_peer(claim, one)
+        store.record_peer(claim, peer)
     store.finish(claim, Ended.COMPLETED, "the budget is spent")
     store.close()
     return search.id
@@ -57,8 +57,8 @@ def search(service) -> str:
 
 class TestRest:
     def test_a_search_shows_its_confirmation_and_peers_without_samples(self, service, search):
-        found = service.search(search)
-        confirmation = found["confirmation"]
+        search_row = service.search(search)
+        confirmation = search_row["confirmation"]
         assert (
             confirmation["confirmed"]
             and confirmation["trial"] == 1
@@ -79,18 +79,22 @@ class TestRest:
             process["timings"][0]["samples"] is None
             and process["timings"][0]["other_median_us"] == 100.05
         )
-        assert [peer["name"] for peer in found["peers"]] == [
+        assert [peer["name"] for peer in search_row["peers"]] == [
             "flash-attention-4",
             "torch-cudnn",
             "torch-flash",
         ]
-        assert [peer["outcome"] for peer in found["peers"]] == ["unavailable", "timed", "timed"]
+        assert [peer["outcome"] for peer in search_row["peers"]] == [
+            "unavailable",
+            "timed",
+            "timed",
+        ]
 
     def test_every_sample_can_be_had(self, service, search):
-        found = service._json("GET", f"/api/v1/searches/{search}/confirmation")
-        times = found["confirmation"]["comparisons"][0]["processes"][0]["timings"][0]
+        confirmation = service._json("GET", f"/api/v1/searches/{search}/confirmation")
+        times = confirmation["confirmation"]["comparisons"][0]["processes"][0]["timings"][0]
         assert times["samples"] == [90.0, 90.125, 89.9, 90.2] and len(times["other_samples"]) == 4
-        assert found["peers"][1]["comparison"]["processes"][0]["timings"][0]["samples"]
+        assert confirmation["peers"][1]["comparison"]["processes"][0]["timings"][0]["samples"]
 
     def test_a_winner_is_promoted_and_listed_until_another_replaces_it(self, service):
         url = database(service.home)
@@ -108,14 +112,18 @@ class TestRest:
             service.promote(stranger, 1)
         assert (refused.value.status, refused.value.code) == (409, "not_compared")
         assert service.promote(stranger, 1, replace=True)["trial"]["search_id"] == stranger
-        mine = [one for one in service.champions() if one["scope"]["workloads"] == ["long"]]
-        assert [one["trial"]["search_id"] for one in mine] == [stranger]
-        both = [
-            one
-            for one in service.champions(replaced=True, kernel="attention")
-            if one["scope"]["workloads"] == ["long"]
+        mine = [
+            champion
+            for champion in service.champions()
+            if champion["scope"]["workloads"] == ["long"]
         ]
-        assert [one["replaced_at"] is None for one in both] == [True, False]
+        assert [champion["trial"]["search_id"] for champion in mine] == [stranger]
+        both = [
+            champion
+            for champion in service.champions(replaced=True, kernel="attention")
+            if champion["scope"]["workloads"] == ["long"]
+        ]
+        assert [champion["replaced_at"] is None for champion in both] == [True, False]
 
     def test_refusals(self, service, search):
         unconfirmed = record(database(service.home), confirmed=None, workloads=("small",))
@@ -133,11 +141,11 @@ class TestRest:
 
     def test_a_winner_is_confirmed_again_only_where_that_can_be(self, service, search):
         modelled = service.wait(service.submit(**axpy(budget={"trials": 1}))["id"])
-        for wanted, code in ((modelled["id"], "not_measured"), (search, "kernel_changed")):
+        for search_id, code in ((modelled["id"], "not_measured"), (search, "kernel_changed")):
             with pytest.raises(ServiceError) as refused:
-                service.control(wanted, "confirm")
+                service.control(search_id, "confirm")
             assert (refused.value.status, refused.value.code) == (409, code)
-            assert service.search(wanted)["status"] == "completed"
+            assert service.search(search_id)["status"] == "completed"
 
     def test_openapi_describes_it(self, service):
         paths = service._json("GET", "/api/v1/openapi.json")["paths"]
@@ -228,18 +236,18 @@ class TestBaseline:
         monkeypatch.setattr(
             plans, "target_device", lambda target: device("h200")
         )  # there may be no GPU here
-        asked = []
+        requests = []
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1),
             album,
-            champion_of=asked.append,
+            champion_of=requests.append,
         )
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1, baseline="none"),
             album,
-            champion_of=asked.append,
+            champion_of=requests.append,
         )
-        assert len(asked) == 1 and asked[0].compiled
+        assert len(requests) == 1 and requests[0].compiled
 
 
 def services_toolchain(services: Services) -> str:
@@ -257,8 +265,8 @@ def points(services: Services, plan):
     kernel = services.catalogue.kernel(plan.kernel)
     space = Space(kernel.template("right"), plan.compiled, device("h200"))
     return [
-        Candidate(kernel.name, "right", one, Origin(OriginKind.SAMPLED))
-        for one in space.each_point()
+        Candidate(kernel.name, "right", point, Origin(OriginKind.SAMPLED))
+        for point in space.each_point()
     ]
 
 
@@ -267,11 +275,11 @@ def promote(store: Store, plan, candidate, environment) -> str:
     claim = store.claim("worker", values.LEASE_S, search.id)
     store.describe(claim, environment)
     for number in (0, 1):
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             values.trial(number, values.accepted(number, 100.0 - number)), candidate=candidate
         )
         store.begin(claim, number, values.Proposal(candidate, {}))
-        store.record(claim, made, values.source(number))
+        store.record(claim, trial, values.source(number))
     store.record_confirmation(claim, values.confirmation(1))
     store.finish(claim, Ended.COMPLETED, "")
     store.promote(search.id, 1)

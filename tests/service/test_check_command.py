@@ -165,9 +165,9 @@ def test_a_report_can_be_written_to_a_file(home, own):
 )
 def test_a_candidate_of_a_template(home, template, settings, code, kind):
     ended = home.run("check", "axpy", "--template", template, "--set", settings, "--json")
-    found = {finding["kind"] for finding in ended.json["findings"]}
+    kinds = {finding["kind"] for finding in ended.json["findings"]}
     assert ended.code == code, ended.err
-    assert kind in found if kind else not found
+    assert kind in kinds if kind else not kinds
     assert all(
         finding["where"][0] == f"axpy/{template}.cu.j2"
         for finding in ended.json["findings"]

@@ -151,8 +151,8 @@ def test_a_worker_that_was_stopped_past_its_lease_cannot_record(store, start):
     child.send_signal(signal.SIGSTOP)
     claim = eventually(lambda: store.claim("second", 30.0))
     child.send_signal(signal.SIGCONT)
-    said, _ = child.communicate("go on\n")
-    assert said == "LeaseLost lease_lost\n"
+    output, _ = child.communicate("go on\n")
+    assert output == "LeaseLost lease_lost\n"
     assert store.trial(search.id, 3).state == "running" and store.search(search.id).trials_done == 3
     assert store.search(search.id).worker == "second"
     values.run_trial(store, claim, 3)

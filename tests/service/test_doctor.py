@@ -21,11 +21,11 @@ needs_no_gpu = pytest.mark.skipif(
 def examined(home, **environment) -> dict[str, dict]:
     ended = home.run("doctor", "--json", **environment)
     assert ended.code == 0, ended.err
-    return {one["name"]: one for one in ended.json}
+    return {check["name"]: check for check in ended.json}
 
 
 def test_everything_is_looked_at_and_what_is_missing_has_a_mend(home):
-    found = examined(home)
+    checks = examined(home)
     assert {
         "Python",
         "NVRTC and CUDA headers",
@@ -41,18 +41,18 @@ def test_everything_is_looked_at_and_what_is_missing_has_a_mend(home):
         "Nsight Compute",
         "compute-sanitizer",
         "browser",
-    } <= found.keys()
-    assert all(one["mend"] for one in found.values() if one["status"] == "missing")
-    assert all(one["status"] == "ok" for one in found.values() if one["needed"])
+    } <= checks.keys()
+    assert all(check["mend"] for check in checks.values() if check["status"] == "missing")
+    assert all(check["status"] == "ok" for check in checks.values() if check["needed"])
 
 
 @needs_no_gpu
 def test_a_machine_without_a_driver_is_told_that_none_is_needed(home):
-    one = examined(home)["NVIDIA driver"]
+    check = examined(home)["NVIDIA driver"]
     assert (
-        one["status"] == "missing"
-        and not one["needed"]
-        and "to measure on a GPU only" in one["mend"]
+        check["status"] == "missing"
+        and not check["needed"]
+        and "to measure on a GPU only" in check["mend"]
     )
 
 
@@ -82,22 +82,26 @@ def test_a_driver_that_is_of_no_use_says_why(home, tmp_path, init, version, deta
         cwd=tmp_path,
         check=True,
     )
-    one = examined(home, LD_LIBRARY_PATH=str(tmp_path))["NVIDIA driver"]
-    assert detail in one["detail"] and mend in one["mend"] and (one["status"] == "ok") == (not mend)
+    check = examined(home, LD_LIBRARY_PATH=str(tmp_path))["NVIDIA driver"]
+    assert (
+        detail in check["detail"]
+        and mend in check["mend"]
+        and (check["status"] == "ok") == (not mend)
+    )
 
 
 def test_a_compiler_that_is_missing_is_needed_and_said(home):
     ended = home.run("doctor", "--json", GREENFAST_CXX="/no/such/compiler")
-    (one,) = (one for one in ended.json if one["name"] == "host compiler")
-    assert ended.code == 3 and one["status"] == "missing" and one["needed"] and one["mend"]
+    (check,) = (check for check in ended.json if check["name"] == "host compiler")
+    assert ended.code == 3 and check["status"] == "missing" and check["needed"] and check["mend"]
 
 
 def test_an_interpreter_for_peers_that_is_none_is_said(home):
-    one = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
+    check = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
     assert (
-        one["status"] == "missing"
-        and "/no/such/python lacks" in one["detail"]
-        and "GREENFAST_PEERS_PYTHON" in one["mend"]
+        check["status"] == "missing"
+        and "/no/such/python lacks" in check["detail"]
+        and "GREENFAST_PEERS_PYTHON" in check["mend"]
     )
 
 

@@ -34,10 +34,12 @@ class CountingStore:
 
 @pytest.fixture
 def services(tmp_path):
-    made = Services(replace(Settings(), data=tmp_path))
-    made.__dict__["_store"] = CountingStore(Store.open(f"sqlite:///{tmp_path / 'store.sqlite'}"))
-    yield made
-    made.close()
+    services = Services(replace(Settings(), data=tmp_path))
+    services.__dict__["_store"] = CountingStore(
+        Store.open(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    )
+    yield services
+    services.close()
 
 
 def begun(services, trials=3):

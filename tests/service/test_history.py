@@ -72,9 +72,9 @@ def contents(packed: bytes) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def edited(tmp_path_factory, artifacts) -> Iterator[Edited]:
     folder = tmp_path_factory.mktemp("history")
-    made = Edited(Home(folder / "data", artifacts), folder / "templates")
-    yield made
-    made.home.end_all()
+    edited = Edited(Home(folder / "data", artifacts), folder / "templates")
+    yield edited
+    edited.home.end_all()
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +111,10 @@ def interrupted(edited, whole) -> str:
     process.send_signal(signal.SIGINT)
     process.stderr.read()
     process.wait(60)
-    found = next(
-        one for one in edited.home.run("searches", "--json").json if one["id"] == search_id
+    search = next(
+        search for search in edited.home.run("searches", "--json").json if search["id"] == search_id
     )
-    assert found["status"] == "paused" and found["trials_done"] < 4
+    assert search["status"] == "paused" and search["trials_done"] < 4
     return search_id
 
 
@@ -166,11 +166,11 @@ def record_winner(store: Store, claim: Claim, plan: SearchPlan, confirmed: bool)
             template="right",
             parameters=(("threads", 128), ("per_thread", 1 + number)),
         )
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             values.trial(number, values.accepted(number, 100.0 - 10 * number)), candidate=candidate
         )
-        store.begin(claim, number, values.Proposal(candidate, made.sampler))
-        store.record(claim, made, values.source(number))
+        store.begin(claim, number, values.Proposal(candidate, trial.sampler))
+        store.record(claim, trial, values.source(number))
     store.record_confirmation(
         claim, dataclasses.replace(values.confirmation(1, confirmed), checks=CHECKS_THEN)
     )
@@ -243,8 +243,8 @@ class TestAnotherText:
         edited.edit_template()
         ended = edited.home.run("verify", "made.zip", "--json")
         assert ended.code == 0, ended.out + ended.err
-        found = {item["name"]: item["finding"] for item in ended.json["items"]}
-        assert found["compile"] == found["correctness"] == "agrees"
+        findings = {item["name"]: item["finding"] for item in ended.json["items"]}
+        assert findings["compile"] == findings["correctness"] == "agrees"
 
 
 class TestAKernelThatIsGone:
@@ -284,11 +284,13 @@ class TestChampions:
         assert edited.home.run("promote", search, "--replace").code == 0
         assert "recheck" not in edited.home.run("champions").err
         edited.append(WORKLOAD + CHECK)
-        asked = "recheck asked: 1 check is newer than this confirmation"
-        assert asked in edited.home.run("champions").err
+        note = "recheck asked: 1 check is newer than this confirmation"
+        assert note in edited.home.run("champions").err
         client = rest()
-        (champion,) = [one for one in client.champions() if one["trial"]["search_id"] == search]
-        assert champion["replaced_at"] is None and champion["recheck"] == asked
+        (champion,) = [
+            champion for champion in client.champions() if champion["trial"]["search_id"] == search
+        ]
+        assert champion["replaced_at"] is None and champion["recheck"] == note
         for page in ("/champions", f"/searches/{search}"):
             text = httpx.get(client.url + page, trust_env=False, follow_redirects=True).text
             assert (

@@ -54,9 +54,9 @@ class HostileHome(Home):
 
 @pytest.fixture
 def hostile(tmp_path, artifacts):
-    made = HostileHome(tmp_path / "data", artifacts)
-    yield made
-    made.end_all()
+    hostile_home = HostileHome(tmp_path / "data", artifacts)
+    yield hostile_home
+    hostile_home.end_all()
 
 
 def test_commands_and_their_children_import_nothing_of_the_folder(hostile):

@@ -120,14 +120,14 @@ class Watch:
 
 def emulators(cache: Path) -> list[int]:
     """Processes, of this machine, that run candidates out of `cache`."""
-    found = []
+    pids = []
     for path in Path("/proc").iterdir():
         try:
             if path.name.isdigit() and str(cache) in os.readlink(path / "exe"):
-                found.append(int(path.name))
+                pids.append(int(path.name))
         except OSError:
             continue  # it has ended meanwhile, or is the kernel's
-    return found
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +160,11 @@ def test_hostile_kernels_harm_neither_the_service_nor_the_next_candidate(home, t
         trials = {dict(trial["parameters"]).get("deed"): trial for trial in api.trials(search_id)}
     assert ended["status"] == "completed" and process.poll() is None
     for deed, (verdict, reasons) in ENDS.items():
-        one = trials[deed]
-        assert one["verdict"] == verdict and (not reasons or one["reason"] in reasons), (deed, one)
+        hostile = trials[deed]
+        assert hostile["verdict"] == verdict and (not reasons or hostile["reason"] in reasons), (
+            deed,
+            hostile,
+        )
     assert after["status"] == "completed" and after["counts"]["by_verdict"] == {"green": 3}
     assert len(watch.answers) > 10 and set(watch.answers) == {200}
     until(lambda: not emulators(cache.resolve()), "no child is left behind", 10)

@@ -85,8 +85,8 @@ def test_the_page_that_was_wanted_is_reached_after_login_with_its_query(home):
         refused = client.get("/?status=queued&cursor=a%2Fb%26c")
         page = client.get(refused.headers["location"])
         assert page.status_code == 200
-        wanted = httpx.URL(refused.headers["location"]).params["next"]
-        answer = client.post("/login", data={"token": TOKEN, "next": wanted})
+        target = httpx.URL(refused.headers["location"]).params["next"]
+        answer = client.post("/login", data={"token": TOKEN, "next": target})
         assert answer.headers["location"] == "/?status=queued&cursor=a%2Fb%26c"
         for elsewhere in (
             "//evil",

@@ -28,10 +28,10 @@ def test_the_command_that_a_wrong_trial_names_finds_the_stage(home, tmp_path):
     assert (wrong.code, wrong.json["stage"]) == (1, "correctness")
     greenfast, *words = shlex.split(wrong.json["probe"])
     assert greenfast == "greenfast" and {"tile_n=16", "--case"} <= set(words)
-    found = home.run(*words, "--json", **templates)
-    report = found.json
+    ended = home.run(*words, "--json", **templates)
+    report = ended.json
     assert (
-        found.code == 1 and report["first_wrong"] == "state" and report["target"] == "emulator:h200"
+        ended.code == 1 and report["first_wrong"] == "state" and report["target"] == "emulator:h200"
     )
     stages = {stage["probe"]: stage for stage in report["stages"]}
     assert stages["qk"]["outcome"] == stages["softmax"]["outcome"] == "right"

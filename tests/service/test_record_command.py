@@ -47,13 +47,13 @@ def test_a_search_on_a_recording_ends_with_a_replayed_best(home, shelf):
         GREENFAST_RECORDINGS=str(shelf),
     )
     assert done.code == 0, done.err
-    found = done.json
+    report = done.json
     assert (
-        found["status"] == "completed"
-        and found["trials_done"] == 11
-        and found["target"] == "replay:axpy-small"
+        report["status"] == "completed"
+        and report["trials_done"] == 11
+        and report["target"] == "replay:axpy-small"
     )
-    assert found["best"]["time_kind"] == "replayed" and found["best"]["verdict"] == "green"
+    assert report["best"]["time_kind"] == "replayed" and report["best"]["verdict"] == "green"
     trial = home.run(
         "trial",
         "axpy",
@@ -68,7 +68,7 @@ def test_a_search_on_a_recording_ends_with_a_replayed_best(home, shelf):
     ).json
     assert trial["time_kind"] == "replayed" and trial["verdict"] == "green"
     bundle = home.run(
-        "bundle", found["id"], "-o", str(home.data / "best.zip"), GREENFAST_RECORDINGS=str(shelf)
+        "bundle", report["id"], "-o", str(home.data / "best.zip"), GREENFAST_RECORDINGS=str(shelf)
     )
     assert bundle.code == 0, bundle.err
 

@@ -38,7 +38,10 @@ def test_a_search_goes_from_request_to_best_and_source(service, done):
         and done["name"] == "first"
         and done["progress"]["share"] == 1.0
     )
-    assert done["counts"]["total"] == 8 and next(one["stage"] for one in done["funnel"]) == "render"
+    assert (
+        done["counts"]["total"] == 8
+        and next(stage["stage"] for stage in done["funnel"]) == "render"
+    )
     best = service.best(done["id"])
     assert (
         best["source_digest"] == done["best"]["source_digest"] and best["beats_baseline"] is False
@@ -62,10 +65,10 @@ def test_trials_are_paged_filtered_and_sorted_by_the_server(service, done):
     second = raw(service, "GET", path, params={"limit": 3, "cursor": first["next_cursor"]}).json()
     assert [item["number"] for item in second["items"]] == [3, 4, 5]
     green = service.trials(done["id"], verdict="green", sort="registers", descending=True)
-    assert [one["registers"] for one in green] == sorted(
-        (one["registers"] for one in green), reverse=True
+    assert [trial["registers"] for trial in green] == sorted(
+        (trial["registers"] for trial in green), reverse=True
     )
-    assert {one["verdict"] for one in green} == {"green"}
+    assert {trial["verdict"] for trial in green} == {"green"}
     assert len(service.trials(done["id"])) == 8
 
 
@@ -76,17 +79,17 @@ def test_a_trial_shows_its_gates_and_what_it_depends_on(service, done):
 
 
 def test_negatives_carry_scope_reason_and_sentence(service, done):
-    found = service.negatives(search_id=done["id"])
-    assert len(found) == done["counts"]["by_verdict"].get("rejected", 0) > 0
+    negatives = service.negatives(search_id=done["id"])
+    assert len(negatives) == done["counts"]["by_verdict"].get("rejected", 0) > 0
     assert all(
-        one["kernel"] == "axpy"
-        and one["device"] == "h200"
-        and one["reason"]
-        and one["sentence"]
-        and one["workloads"] == ["line"]
-        for one in found
+        negative["kernel"] == "axpy"
+        and negative["device"] == "h200"
+        and negative["reason"]
+        and negative["sentence"]
+        and negative["workloads"] == ["line"]
+        for negative in negatives
     )
-    assert service.negatives(search_id=done["id"], reason=found[0]["reason"])
+    assert service.negatives(search_id=done["id"], reason=negatives[0]["reason"])
 
 
 def test_events_tell_trials_progress_and_the_end_and_go_on_after_the_last_id(service, done):
@@ -97,7 +100,7 @@ def test_events_tell_trials_progress_and_the_end_and_go_on_after_the_last_id(ser
     assert [event["event"] for event in events][-2:] == ["progress", "end"]
     assert json.loads(events[-1]["data"])["status"] == "completed"
     later = stream(service, done["id"], {"last-event-id": "5"})
-    assert [one["id"] for one in later if one["event"] == "trial"] == ["6", "7"]
+    assert [event["id"] for event in later if event["event"] == "trial"] == ["6", "7"]
     assert (
         raw(
             service,
@@ -312,9 +315,9 @@ def test_what_is_not_json_is_400_and_what_is_too_large_is_413(service):
 
 
 def test_a_search_that_ended_is_neither_paused_nor_resumed(service, done):
-    for wanted in ("pause", "resume"):
+    for control in ("pause", "resume"):
         with pytest.raises(ServiceError) as refused:
-            service.control(done["id"], wanted)
+            service.control(done["id"], control)
         assert (refused.value.status, refused.value.code) == (409, "bad_transition")
 
 

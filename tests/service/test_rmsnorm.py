@@ -33,13 +33,18 @@ def test_both_templates_come_through_and_nothing_is_ours_to_blame(service, searc
 
 
 def test_its_negatives_say_what_changed_and_the_figures(service, searched):
-    found = service._get(f"/api/v1/negatives?search_id={searched['id']}").json()["items"]
-    assert found and all(
-        one["kernel"] == "rmsnorm" and one["workloads"] == ["one_row"] for one in found
+    negatives = service._get(f"/api/v1/negatives?search_id={searched['id']}").json()["items"]
+    assert negatives and all(
+        negative["kernel"] == "rmsnorm" and negative["workloads"] == ["one_row"]
+        for negative in negatives
     )
-    for one in found:
-        assert one["changed"] and one["sentence"].startswith(one["changed"]), one["sentence"]
-        assert "registers a thread; the request allows 70" in one["sentence"], one["sentence"]
+    for negative in negatives:
+        assert negative["changed"] and negative["sentence"].startswith(negative["changed"]), (
+            negative["sentence"]
+        )
+        assert "registers a thread; the request allows 70" in negative["sentence"], negative[
+            "sentence"
+        ]
 
 
 def test_its_bundle_agrees_on_new_seeds(service, searched, home):

@@ -26,19 +26,19 @@ def test_json_holds_the_id_the_counts_and_the_best_and_stderr_the_progress(home)
     ended = home.run(
         "search", "axpy", "--template", "right", "--trials", "4", "--seed", "1", "--json"
     )
-    found = ended.json
-    assert ended.code == 0 and found["status"] == "completed" and found["trials_done"] == 4
-    assert found["counts"]["total"] == 4 and set(found["counts"]) >= {
+    report = ended.json
+    assert ended.code == 0 and report["status"] == "completed" and report["trials_done"] == 4
+    assert report["counts"]["total"] == 4 and set(report["counts"]) >= {
         "by_verdict",
         "by_stage",
         "by_reason",
     }
-    assert found["best"]["source_digest"] and found["best"]["beats_baseline"] is False
+    assert report["best"]["source_digest"] and report["best"]["beats_baseline"] is False
     assert "4/4 right green" in ended.err
     listed = home.run("searches", "--json").json
-    assert [search["id"] for search in listed] == [found["id"]]
-    source = home.run("source", found["best"]["source_digest"][:12])
-    assert hashlib.sha256(source.out.encode()).hexdigest() == found["best"]["source_digest"]
+    assert [search["id"] for search in listed] == [report["id"]]
+    source = home.run("source", report["best"]["source_digest"][:12])
+    assert hashlib.sha256(source.out.encode()).hexdigest() == report["best"]["source_digest"]
 
 
 def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
@@ -57,17 +57,17 @@ def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
         "6",
         "--json",
     )
-    found = ended.json
-    right = found["counts"]["by_verdict"].get("green", 0)
-    assert ended.code == (0 if right else 1) and (found["best"] is None) == (right == 0)
+    report = ended.json
+    right = report["counts"]["by_verdict"].get("green", 0)
+    assert ended.code == (0 if right else 1) and (report["best"] is None) == (right == 0)
 
 
 def test_the_same_plan_makes_the_same_choices(home):
     def digests():
-        found = home.run(
+        resumed = home.run(
             "search", "axpy", "--template", "right", "--trials", "5", "--seed", "9", "--json"
         ).json
-        return found["best"]["source_digest"], found["best"]["number"]
+        return resumed["best"]["source_digest"], resumed["best"]["number"]
 
     assert digests() == digests()
 
@@ -123,9 +123,9 @@ def numbers(home, search_id):
 
     store = Store.open(f"sqlite:///{home.data / 'greenfast.sqlite3'}")
     try:
-        found = store.trials(search_id, limit=100).items
-        assert all(trial.state == "done" for trial in found)
-        return {trial.number: trial.attempts for trial in found}
+        trials = store.trials(search_id, limit=100).items
+        assert all(trial.state == "done" for trial in trials)
+        return {trial.number: trial.attempts for trial in trials}
     finally:
         store.close()
 
@@ -137,6 +137,6 @@ def test_what_there_is_to_choose_from_is_listed_with_names(home):
         listed[command] = {row["name"]: row for row in ended.json}
         assert ended.code == 0 and all(listed[command]), ended.err
         assert home.run(command).out
-    found = listed["targets"]["emulator:h200"]
-    assert found["available"] and found["time_kind"] == "modelled"
+    target = listed["targets"]["emulator:h200"]
+    assert target["available"] and target["time_kind"] == "modelled"
     assert {"right", "broken", "scalar"} <= listed["templates"].keys()

@@ -140,7 +140,7 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
     assert ended.json["error"][
         "code"
     ] == "untrusted_bundle" and f"would run {name} of the bundle" in one_sentence(ended)
-    lacking = summed({one: data for one, data in fp8_bundle.items() if one != name})
+    lacking = summed({item: data for item, data in fp8_bundle.items() if item != name})
     ended = verify(home, zip_bytes(lacking), "--trust", "--json")
     assert (
         ended.json["error"]["code"] == "bad_bundle"
@@ -151,7 +151,7 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             lambda files: {**files, "kernel.cu": files["kernel.cu"] + b"\n"},
@@ -183,12 +183,12 @@ def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the
         ),
     ],
 )
-def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, said):
+def test_what_is_no_bundle_is_refused(tmp_path, bundle, change, message):
     from greenfast.app.bundle.opened import open_bundle
     from greenfast.search.errors import UsageError
 
     (tmp_path / "b.zip").write_bytes(zip_bytes(change(bundle)))
-    with pytest.raises(UsageError, match=said) as refused:
+    with pytest.raises(UsageError, match=message) as refused:
         open_bundle(tmp_path / "b.zip")
     assert refused.value.code == "bad_bundle"
 
@@ -275,5 +275,5 @@ def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
         ({"candidate": search, "confirmation": None}, 1, 9.0),
         ({"candidate": None}, 0, 0),
     ):
-        found = recorded_runs(OpenedBundle({}, {}, None, evidence, {}))
-        assert len(found) == count and all(one[0].time_median_us == time_us for one in found)
+        runs = recorded_runs(OpenedBundle({}, {}, None, evidence, {}))
+        assert len(runs) == count and all(run[0].time_median_us == time_us for run in runs)

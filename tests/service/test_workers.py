@@ -83,7 +83,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, 
     assert worker.wait(30) == 0
     assert api.search(search_id)["status"] == "queued" and "Traceback" not in worker.stderr.read()
     assert home.run("worker", "--once").code == 0
-    assert {one["attempts"] for one in all_once(api, search_id)} == {1}
+    assert {trial["attempts"] for trial in all_once(api, search_id)} == {1}
 
 
 def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_it_waits(home, api):
@@ -101,7 +101,7 @@ def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_
         holder.execute("ROLLBACK")
         assert worker.wait(120) == 0
         assert holder.execute("SELECT status, fence FROM searches").fetchone() == ("completed", 1)
-    assert {one["attempts"] for one in all_once(api, search_id)} == {1}
+    assert {trial["attempts"] for trial in all_once(api, search_id)} == {1}
 
 
 def test_pause_resume_and_cancel_reach_a_running_search(home, api):
@@ -153,7 +153,7 @@ def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
     workers = [home.start("worker", "--once") for _ in range(2)]
     assert [worker.wait(120) for worker in workers] == [0, 0]
     for search_id in ids:
-        assert {one["attempts"] for one in all_once(api, search_id, 3)} == {1}
+        assert {trial["attempts"] for trial in all_once(api, search_id, 3)} == {1}
 
 
 def test_a_search_that_cannot_start_fails_with_the_reason_and_the_next_one_runs(

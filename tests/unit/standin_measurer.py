@@ -49,10 +49,14 @@ def reference(request: dict) -> dict:
     """With NumPy under another name for CuPy."""
     other = types.SimpleNamespace(**vars(np), asnumpy=np.asarray)
     try:
-        found = computed(request, other)
+        outputs_by_name = computed(request, other)
     except Exception as error:
         return {"unavailable": str(error)}
-    parts = [(name, field, array) for name, one in found.items() for field, array in one.items()]
+    parts = [
+        (name, field, array)
+        for name, fields in outputs_by_name.items()
+        for field, array in fields.items()
+    ]
     Path(request["outputs"]).write_bytes(
         b"".join(array.tobytes() for _, _, array in parts if array is not None)
     )
@@ -69,30 +73,30 @@ def answer(request: dict) -> dict:
     if request["do"] == "reference":
         return reference(request)
     problems = request["problems"] if request["do"] == "execute" else [request["problem"]]
-    found = []
+    damages = []
     with Path(request["outputs"]).open("wb") as file:
-        for at, one in enumerate(problems):
-            arena = lay_out(one)
-            before = starting_bytes(one, arena)
+        for at, problem in enumerate(problems):
+            arena = lay_out(problem)
+            before = starting_bytes(problem, arena)
             after = before.copy()
             try:
-                run(request["cubin"], one, arena, after)
+                run(request["cubin"], problem, arena, after)
             except Breaks:
                 return {"error": "an illegal address", "code": 700, "at": at}
             except Hangs:
                 return {"error": "no end within 3 s", "code": 702, "at": at}
-            found.append(damage(one, arena, before, after))
-            for image in outputs(one, arena, after):
+            damages.append(damage(problem, arena, before, after))
+            for image in outputs(problem, arena, after):
                 file.write(image.data)
-    said = {name: request[name] for name in ("mode", "looks", "screen") if name in request}
+    options = {name: request[name] for name in ("mode", "looks", "screen") if name in request}
     return {
-        "damage": found,
+        "damage": damages,
         "samples": [2.0] * 16,
         "others": [1.0] * 16 if "other_problem" in request else [],
         "sets": 1,
         "nodes": 100,
         "health": {},
-        "said": said,
+        "said": options,
     }
 
 

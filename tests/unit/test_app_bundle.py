@@ -6,17 +6,20 @@ import pytest
 
 from greenfast.app.bundle.download import laid_out_workload, measured_arch, zip_bytes
 from greenfast.app.bundle.launch_header import launch_header
+from greenfast.search.devices.facts import device
 
 
 def test_a_zip_has_the_same_bytes_whatever_the_order_and_the_time():
-    one, other = {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"2"}
-    assert zip_bytes(one) == zip_bytes(other) != zip_bytes({"a": b"1", "b": b"3"})
+    first, other = {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"2"}
+    assert zip_bytes(first) == zip_bytes(other) != zip_bytes({"a": b"1", "b": b"3"})
 
 
 def test_a_workload_is_laid_out_with_its_numbers_without_computing_its_reference(catalogue):
     kernel = catalogue.kernel("attention")
     template, preset = kernel.preset("scalar:vec")
-    laid_out = laid_out_workload(kernel, template, kernel.workload("long"), dict(preset.parameters))
+    laid_out = laid_out_workload(
+        kernel, template, kernel.workload("long"), dict(preset.parameters), device("h200")
+    )
     assert (
         laid_out.launches[0].grid == (128, 8, 2)
         and laid_out.launches[0].smem_dynamic_bytes == 16384

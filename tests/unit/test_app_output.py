@@ -20,7 +20,7 @@ from greenfast.search.verdict import Stage
 )
 def test_what_a_terminal_would_obey_is_written_as_an_escape(hostile):
     shown = visible(hostile)
-    assert "\\" in shown and all(one.isprintable() for one in shown)
+    assert "\\" in shown and all(character.isprintable() for character in shown)
     assert one_line(f"a\n{hostile}").isprintable()
 
 

@@ -16,7 +16,7 @@ from greenfast.search.targets import RUN_DEADLINE_S
 def test_every_setting_has_a_variable_of_its_own_and_a_doc():
     variables = [variable for variable, _, doc in setting_table() if doc]
     assert len(set(variables)) == len(fields(Settings)) and all(
-        one.startswith("GREENFAST_") for one in variables
+        variable.startswith("GREENFAST_") for variable in variables
     )
 
 
@@ -33,16 +33,16 @@ def test_how_long_a_run_may_take_is_a_setting_of_every_target(tmp_path):
 
 
 def test_what_is_given_is_read_and_the_rest_is_default():
-    found = Settings.from_environment(
+    settings = Settings.from_environment(
         {
             "GREENFAST_DATA": "/tmp/x",
             "GREENFAST_PORT": "0",
             "GREENFAST_ALLOWED_HOSTS": "Box, lab.example ,",
         }
     )
-    assert (found.data, found.port, found.host) == (Path("/tmp/x"), 0, "127.0.0.1")
-    assert found.allowed_hosts == ("box", "lab.example")
-    assert found.database == "sqlite:////tmp/x/greenfast.sqlite3"
+    assert (settings.data, settings.port, settings.host) == (Path("/tmp/x"), 0, "127.0.0.1")
+    assert settings.allowed_hosts == ("box", "lab.example")
+    assert settings.database == "sqlite:////tmp/x/greenfast.sqlite3"
 
 
 @pytest.mark.parametrize(

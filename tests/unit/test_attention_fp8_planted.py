@@ -149,7 +149,7 @@ def judge(artifacts, catalogue):
         )
         parameters = complete_parameters(template, {**SMALL, **changes}, compiled)
         candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
-        point = resolve(template, parameters, compiled)
+        point = resolve(template, parameters, compiled, target.device)
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         assert isinstance(source, RenderedSource), source
         conditions = Conditions(kernel, compiled, (), target, GateLimits(), 0)
@@ -172,14 +172,14 @@ def judge(artifacts, catalogue):
         ({"format": "e4m3", "dtype": "bf16"}, {"product": "f16"}),
         ({"format": "e5m2", "mask": "causal_top_left"}, {"product": "f16", "lazy_rescale": True}),
     ],
-    ids=lambda one: "-".join(str(part) for part in one.values()) or "small",
+    ids=lambda changes: "-".join(str(part) for part in changes.values()) or "small",
 )
 def test_a_right_kernel_passes(judge, values, changes):
     result = judge(values, **changes)
     assert result.outcome is Outcome.PASSED, result.sentence
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda one: one.name)
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 def test_a_wrong_kernel_is_rejected(judge, planted: Planted):
     values = {"format": planted.format, "dtype": planted.dtype, "mask": planted.mask}
     result = judge(values, planted.old, planted.new, dequantise=planted.dequantise)

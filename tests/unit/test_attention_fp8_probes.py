@@ -26,10 +26,17 @@ def probed(artifacts, catalogue, toolchain):
         assert not old or template.text.count(old) == 1, f"{template.text.count(old)} times {old!r}"
         template = replace(template, text=template.text.replace(old, new) if old else template.text)
         changed = replace(kernel, templates=(template,))
-        chosen = changed.workload(workload)
-        compiled = chosen.compile_time(changed)
+        workload_spec = changed.workload(workload)
+        compiled = workload_spec.compile_time(changed)
         context = EvaluationContext(
-            changed, compiled, (chosen,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+            changed,
+            compiled,
+            (workload_spec,),
+            target,
+            toolchain,
+            catalogue.include_dirs,
+            GateLimits(),
+            0,
         )
         candidate = preset_candidate(template, "e4m3", compiled, {**SMALL, **changes})
         return probe_candidate(context, candidate, ("small_weights", "more_keys_grouped_heads"))
@@ -66,5 +73,5 @@ def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
     ids=("scale_of_the_first_head", "p_not_scaled", "v_not_turned", "columns_swapped"),
 )
 def test_a_planted_fault_is_found_in_its_stage(stage, old, new, probed):
-    found = first_wrong(probed("mission_e4m3", old, new))
-    assert found is not None and (found.probe, found.outcome) == (stage, "wrong"), found
+    report = first_wrong(probed("mission_e4m3", old, new))
+    assert report is not None and (report.probe, report.outcome) == (stage, "wrong"), report

@@ -148,9 +148,9 @@ def test_the_reference_is_attention_on_the_dequantised_codes(form, mask):
         options = options_of(form, mask=mask)
         inputs = fp8.make_inputs(dims, options, "head_scales", 3, TILES)
         o, lse = naive(dims, options, inputs)
-        found = fp8.reference(dims, options, inputs)
-        np.testing.assert_allclose(found["o"]["value"], o, rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(found["lse"]["value"], lse, rtol=1e-12, atol=1e-13)
+        expected = fp8.reference(dims, options, inputs)
+        np.testing.assert_allclose(expected["o"]["value"], o, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(expected["lse"]["value"], lse, rtol=1e-12, atol=1e-13)
 
 
 # ---- bounds ----
@@ -256,8 +256,8 @@ ANYWHERE = (
 )
 OF_ONE_BYTE = (("sum of the rounded P", "normal"), ("P not scaled", "small_weights"))
 WRONG = (
-    [(form, *one) for form in FORMATS for one in ANYWHERE]
-    + [(form, *one) for form in ("e4m3", "e5m2") for one in OF_ONE_BYTE]
+    [(form, *change) for form in FORMATS for change in ANYWHERE]
+    + [(form, *change) for form in ("e4m3", "e5m2") for change in OF_ONE_BYTE]
     + [
         ("sim", "midpoint", "normal"),
         ("sim", "midpoint", "zero_heads"),

@@ -48,7 +48,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         complete_parameters(template, parameters, compiled),
         Origin(OriginKind.SEEDED),
     )
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
         body = source.unit.splitlines()
@@ -88,9 +88,9 @@ def test_it_is_right_and_safe(emulator, parameters):
     assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), (
         "the point is another"
     )
-    made = subject(emulator, parameters)
+    prepared = subject(emulator, parameters)
     for gate in (CorrectnessGate(), SafetyGate()):
-        result = gate.judge(made)
+        result = gate.judge(prepared)
         assert result.outcome is Outcome.PASSED, result.sentence
 
 
@@ -141,8 +141,8 @@ def test_a_missing_order_is_found(emulator, name):
 
 
 def test_sums_that_start_as_an_old_tile_are_wrong(emulator):
-    made = subject(emulator, ATOMIC, without("        sums.o[i] = 0.0f;", "        continue;"))
-    assert CorrectnessGate().judge(made).reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE)
+    prepared = subject(emulator, ATOMIC, without("        sums.o[i] = 0.0f;", "        continue;"))
+    assert CorrectnessGate().judge(prepared).reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE)
 
 
 def test_what_is_off_leaves_no_trace():
@@ -175,10 +175,10 @@ def test_what_is_off_leaves_no_trace():
     ],
 )
 def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, launches, workspaces):
-    made = subject(None, {**SPLIT, "combine": combine})
-    case = derived_cases(ATTENTION, COMPILED, made.point.tiles, 0)[0]
-    laid_out = lay_out(ATTENTION, MMA, made.point, case, case_data(ATTENTION, case))
-    assert len(laid_out.launches) == launches == len(made.source.entries)
+    prepared = subject(None, {**SPLIT, "combine": combine})
+    case = derived_cases(ATTENTION, COMPILED, prepared.point.tiles, 0)[0]
+    laid_out = lay_out(ATTENTION, MMA, prepared.point, case, case_data(ATTENTION, case))
+    assert len(laid_out.launches) == launches == len(prepared.source.entries)
     assert [workspace.name for workspace in laid_out.workspaces] == workspaces
     assert len(laid_out.arguments) == len(ATTENTION.arguments) + len(workspaces)
     assert (laid_out.launches[0].cluster[0] > 1) == (combine in ("cluster", "atomic"))
@@ -188,8 +188,8 @@ def test_a_point_that_needs_too_much_shared_memory_is_excluded_with_the_bytes():
     parameters = complete_parameters(
         MMA, {"tile_n": 256, "pipeline_depth": 5, "warps_n": 2}, (("D", 128), *COMPILED[1:])
     )
-    said = Space(MMA, (("D", 128), *COMPILED[1:]), device("h200")).why_not(parameters)
-    assert "671744 bytes of shared memory" in said
+    reason = Space(MMA, (("D", 128), *COMPILED[1:]), device("h200")).why_not(parameters)
+    assert "671744 bytes of shared memory" in reason
 
 
 def test_split_without_a_cluster_fits_older_gpus():

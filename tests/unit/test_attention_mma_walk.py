@@ -46,9 +46,9 @@ def test_it_is_right_and_safe(emulator, parameters):
     assert dict(complete_parameters(MMA, parameters, COMPILED)).items() >= parameters.items(), (
         "the point is another"
     )
-    made = subject(emulator, parameters)
+    prepared = subject(emulator, parameters)
     for gate in (CorrectnessGate(), SafetyGate()):
-        result = gate.judge(made)
+        result = gate.judge(prepared)
         assert result.outcome is Outcome.PASSED, result.sentence
 
 
@@ -87,16 +87,16 @@ def integers_a_product(toolchain, parameters, head_dim: int) -> float:
     compiled = (("D", head_dim), ("dtype", "fp16"), ("mask", "none"))
     cubin = toolchain.compile(rendered(parameters, compiled), "sm_90")
     (entry,) = read_entries(cubin.ptx).values()
-    made = subject(None, parameters, compiled=compiled).point
+    point = subject(None, parameters, compiled=compiled).point
 
     def mix(keys: int):
         strides = (8 * keys * head_dim, keys * head_dim, head_dim) * 4
         arguments = (*[POINTER] * 4, None, 8, 8, keys, keys, 0.125, *strides)
-        return instruction_mix(entry, arguments, (2, 8, 2), (made.threads_per_block, 1, 1), (0,))
+        return instruction_mix(entry, arguments, (2, 8, 2), (point.threads_per_block, 1, 1), (0,))
 
     short, long = (
-        mix(64 * dict(made.parameters)["tile_n"]),
-        mix(128 * dict(made.parameters)["tile_n"]),
+        mix(64 * dict(point.parameters)["tile_n"]),
+        mix(128 * dict(point.parameters)["tile_n"]),
     )
     return (long["int"] - short["int"]) / (long["mma"] - short["mma"])
 

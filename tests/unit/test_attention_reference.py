@@ -149,9 +149,9 @@ def test_the_reference_is_attention_written_row_by_row(dims: dict[str, int], mas
     options = {"dtype": "fp16", "mask": mask}
     inputs = attention.make_inputs(dims, options, "normal", 3, TILES)
     o, lse = naive(dims, mask, inputs)
-    found = attention.reference(dims, options, inputs)
-    np.testing.assert_allclose(found["o"]["value"], o, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(found["lse"]["value"], lse, rtol=0, atol=1e-14)
+    expected = attention.reference(dims, options, inputs)
+    np.testing.assert_allclose(expected["o"]["value"], o, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(expected["lse"]["value"], lse, rtol=0, atol=1e-14)
 
 
 def test_row_blocks_do_not_change_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,14 +169,17 @@ def test_row_blocks_do_not_change_the_reference(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_row_that_sees_no_key_may_be_nothing_but_zero() -> None:
     dims, options = dims_of(7, 3), {"dtype": "fp16", "mask": "causal_bottom_right"}
-    found = attention.reference(
+    expected = attention.reference(
         dims, options, attention.make_inputs(dims, options, "normal", 0, TILES)
     )
     empty = attention.visible_keys(dims, "causal_bottom_right") == 0
     assert empty.sum() == 4
-    assert not found["o"]["value"][:, :, empty].any() and not found["o"]["bound"][:, :, empty].any()
-    assert np.isneginf(found["lse"]["value"][:, :, empty]).all()
-    assert not found["lse"]["bound"][:, :, empty].any()
+    assert (
+        not expected["o"]["value"][:, :, empty].any()
+        and not expected["o"]["bound"][:, :, empty].any()
+    )
+    assert np.isneginf(expected["lse"]["value"][:, :, empty]).all()
+    assert not expected["lse"]["bound"][:, :, empty].any()
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

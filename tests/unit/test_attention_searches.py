@@ -218,7 +218,10 @@ def test_a_floor_has_the_parallelism_of_its_winner(catalogue, preset, blocks, ti
     workload = kernel.workload("mission_causal_bf16")
     template, named = kernel.preset(preset)
     shape = shape_of(
-        kernel, preset_candidate(template, named.name, workload.compile_time(kernel)), workload
+        kernel,
+        preset_candidate(template, named.name, workload.compile_time(kernel)),
+        workload,
+        device("h200"),
     )
     assert (shape["blocks"], shape["tile"], shape["splits"], shape["causal"]) == (
         blocks,

@@ -91,7 +91,7 @@ QUICK = 3  # the others take as long each, and run with the slow ones
     ("preset", "head_size", "dtype", "mask", "changes"),
     [
         *ELSEWHERE[:QUICK],
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in ELSEWHERE[QUICK:]),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ELSEWHERE[QUICK:]),
     ],
     ids=str,
 )
@@ -102,7 +102,7 @@ def test_a_preset_is_right_elsewhere(preset, head_size, dtype, mask, changes, be
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "changes"),
+    ("preset", "other", "changes"),
     [
         ("stage2", "stage4", {}),
         (
@@ -111,8 +111,8 @@ def test_a_preset_is_right_elsewhere(preset, head_size, dtype, mask, changes, be
             {"swizzle": "none", "o_in": "fragments", "q_in_fragments": True, "pipeline_depth": 1},
         ),
         *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in (
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
                 ("stage2", "stage3a", {}),
                 (
                     "stage2",
@@ -134,9 +134,9 @@ def test_a_preset_is_right_elsewhere(preset, head_size, dtype, mask, changes, be
     ],
     ids=str,
 )
-def test_what_promises_the_same_results_gives_them_bit_for_bit(one, other, changes, bench_of):
+def test_what_promises_the_same_results_gives_them_bit_for_bit(preset, other, changes, bench_of):
     context = bench_of(dtype="bf16", mask="causal_bottom_right")
-    first, second = candidate(context, one), candidate(context, other, **changes)
+    first, second = candidate(context, preset), candidate(context, other, **changes)
     same = promised(context.kernel.template("wmma"))
     assert {name for name, value in first.parameters if value != second.values()[name]} <= same
     assert differing_outputs(prepared(context, first), prepared(context, second)) == ()
@@ -188,8 +188,10 @@ def test_a_probe_says_where_the_fused_softmax_goes_wrong(name, tmp_path, emulato
     planted = Planted(
         fault.old, fault.new, fault.stage, fault.says, preset="stage3b", template="wmma"
     )
-    found = first_wrong(probed_fault(planted, tmp_path, emulator, toolchain))
-    assert found is not None and found.probe == fault.stage and fault.says in found.sentence, found
+    report = first_wrong(probed_fault(planted, tmp_path, emulator, toolchain))
+    assert report is not None and report.probe == fault.stage and fault.says in report.sentence, (
+        report
+    )
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,12 @@ def _others() -> list[Stub]:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("index")
-    stubs = [_greenfast(), *_others(), *(one for version in TOOLKITS for one in _toolkit(version))]
-    for stub in {(one.name, one.version): one for one in stubs}.values():
+    stubs = [
+        _greenfast(),
+        *_others(),
+        *(stub for version in TOOLKITS for stub in _toolkit(version)),
+    ]
+    for stub in {(stub.name, stub.version): stub for stub in stubs}.values():
         stub.wheel(folder)
     return folder
 
@@ -154,7 +158,7 @@ def _environment(folder: Path, *installed: Stub) -> Path:
     """The interpreter of a fresh environment in which these are installed."""
     venv.create(folder, with_pip=False, symlinks=True)
     packages = next(folder.glob("lib/python*/site-packages"))
-    for stub in {(one.name, one.version): one for one in installed}.values():
+    for stub in {(stub.name, stub.version): stub for stub in installed}.values():
         stub.install(packages)
     return folder / "bin" / "python"
 
@@ -171,7 +175,7 @@ def beside(request, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     )  # which PyTorch does not need
     stubs = [
         _torch(request.param),
-        *(one for one in _toolkit(toolkit) if one.name not in left_out),
+        *(stub for stub in _toolkit(toolkit) if stub.name not in left_out),
         Stub("cuda-bindings", "13.0.3", ("cuda-pathfinder>=1.4.2",)),
         Stub("cuda-pathfinder", "1.9.0"),
     ]
@@ -215,10 +219,10 @@ def _pip(index: Path, python: Path, *requirements: str) -> tuple[int, dict[str, 
         env=_clean_environment(),
         check=False,
     )
-    found = json.loads(report.read_text())["install"] if report.is_file() else []
+    installed = json.loads(report.read_text())["install"] if report.is_file() else []
     return (
         ended.returncode,
-        {one["metadata"]["name"]: one["metadata"]["version"] for one in found},
+        {package["metadata"]["name"]: package["metadata"]["version"] for package in installed},
         ended.stderr,
     )
 
@@ -226,8 +230,8 @@ def _pip(index: Path, python: Path, *requirements: str) -> tuple[int, dict[str, 
 @pytest.mark.parametrize("requirement", ["greenfast", "greenfast[cuda13]"])
 def test_pip_changes_no_package_of_pytorch(index, beside, requirement):
     python, installed = beside
-    code, new, said = _pip(index, python, requirement)
-    assert code == 0, said
+    code, new, output = _pip(index, python, requirement)
+    assert code == 0, output
     assert "greenfast" in new and not new.keys() & installed.keys()
     release = installed["nvidia-cuda-nvrtc"].rsplit(".", 1)[0]
     assert new["nvidia-cuda-crt"].startswith(release + "."), (
@@ -267,8 +271,8 @@ def test_uv_changes_no_package_of_pytorch(index, beside, tmp_path):
 
 
 def test_a_fresh_environment_gets_the_newest_release(index, tmp_path):
-    code, new, said = _pip(index, _environment(tmp_path), "greenfast")
-    assert code == 0, said
+    code, new, output = _pip(index, _environment(tmp_path), "greenfast")
+    assert code == 0, output
     assert (
         new["nvidia-cuda-nvrtc"]
         == new["nvidia-cuda-runtime"]
@@ -279,8 +283,8 @@ def test_a_fresh_environment_gets_the_newest_release(index, tmp_path):
 
 def test_the_extra_for_older_drivers_brings_its_own_release(index, tmp_path):
     python = _environment(tmp_path)
-    code, new, said = _pip(index, python, "greenfast[cuda12]")
-    assert code == 0, said
+    code, new, output = _pip(index, python, "greenfast[cuda12]")
+    assert code == 0, output
     assert new["cuda-toolkit"] == "12.9.1" and new["nvidia-cuda-nvrtc-cu12"].startswith("12.9.")
-    code, _, said = _pip(index, python, "greenfast[cuda12,cuda13]")
-    assert code != 0 and "conflicting dependencies" in said
+    code, _, output = _pip(index, python, "greenfast[cuda12,cuda13]")
+    assert code != 0 and "conflicting dependencies" in output

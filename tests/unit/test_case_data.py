@@ -14,8 +14,8 @@ from greenfast.search.oracle.reference import CaseDataCache
 @pytest.fixture
 def cases(album):
     kernel = album.kernel("axpy")
-    found = derived_cases(kernel, kernel.workload("odd").compile_time(kernel), {}, 0)
-    return kernel, [replace(found[0], seed=number) for number in range(6)]
+    derived = derived_cases(kernel, kernel.workload("odd").compile_time(kernel), {}, 0)
+    return kernel, [replace(derived[0], seed=number) for number in range(6)]
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def changed(tmp_path):
 
 def _launches(kernel, **given):
     template = kernel.template("right")
-    point = resolve(template, complete_parameters(template, given, ()), ())
+    point = resolve(template, complete_parameters(template, given, ()), (), device("h200"))
     return launches(
         template, {**workload_case(kernel.workload("rows"), 0).values(kernel), **point.values}
     )
@@ -45,8 +45,8 @@ def test_a_templates_cluster_reaches_the_launch(album):
     (launch,) = _launches(album.kernel("cluster"), blocks=8)
     assert (launch.grid, launch.cluster) == ((8, 3, 1), (8, 1, 1))
     assert all(
-        one.cluster == (1, 1, 1)
-        for one in launches(
+        launch.cluster == (1, 1, 1)
+        for launch in launches(
             album.kernel("axpy").template("right"), {"N": 100, "threads": 128, "per_thread": 1}
         )
     )
@@ -62,7 +62,7 @@ def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "grid", "said"),
+    ("cluster", "grid", "reason"),
     [
         ((2, 1, 1), (4, 3, 1), ""),
         ((1, 3, 1), (4, 3, 1), ""),
@@ -72,12 +72,12 @@ def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed)
         ((1, 1, 2), (4, 4, 1), "no multiple"),
     ],
 )
-def test_a_cluster_divides_its_grid(cluster, grid, said):
-    assert said in misfit(cluster, grid) and bool(said) == bool(misfit(cluster, grid))
+def test_a_cluster_divides_its_grid(cluster, grid, reason):
+    assert reason in misfit(cluster, grid) and bool(reason) == bool(misfit(cluster, grid))
 
 
 @pytest.mark.parametrize(
-    ("cluster", "which", "said"),
+    ("cluster", "which", "reason"),
     [
         ((8, 1, 1), "h200", ""),
         ((2, 2, 2), "h100", ""),
@@ -87,8 +87,8 @@ def test_a_cluster_divides_its_grid(cluster, grid, said):
         ((2, 1, 1), "a100", "a100 is sm_80"),
     ],
 )
-def test_devices_say_what_clusters_they_lack(cluster, which, said):
-    assert said in device_lacks(cluster, device(which)) and bool(said) == bool(
+def test_devices_say_what_clusters_they_lack(cluster, which, reason):
+    assert reason in device_lacks(cluster, device(which)) and bool(reason) == bool(
         device_lacks(cluster, device(which))
     )
 
@@ -147,7 +147,7 @@ arguments = ["x"]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("", ""),
         ("cluster = 2", ""),
@@ -160,11 +160,11 @@ arguments = ["x"]
         ("clusters = 2", "unknown key 'clusters'"),
     ],
 )
-def test_a_launch_file_says_its_cluster_or_leaves_it_to_the_text(tmp_path, line, said):
+def test_a_launch_file_says_its_cluster_or_leaves_it_to_the_text(tmp_path, line, message):
     (tmp_path / "k.cu").write_text(TEXT)
     (tmp_path / "launch.toml").write_text(LAUNCH + line + "\n")
-    if said:
-        with pytest.raises(SpecError, match=said):
+    if message:
+        with pytest.raises(SpecError, match=message):
             read_brought(tmp_path / "k.cu", tmp_path / "launch.toml", (), 0)
     else:
         brought = read_brought(tmp_path / "k.cu", tmp_path / "launch.toml", (), 0)

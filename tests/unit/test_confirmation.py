@@ -57,14 +57,14 @@ BETWEEN = 0.008  # standard deviation of a median log ratio from one process to 
 
 
 def processes(rng, ratio, between=BETWEEN, noise=0.01, count=3):
-    found = []
+    intervals = []
     for _ in range(count):
         offset = math.log(ratio) + rng.gauss(0, between)
-        found.append(decide([offset + rng.gauss(0, noise) for _ in range(LOOKS[-1])])[1])
-    return found
+        intervals.append(decide([offset + rng.gauss(0, noise) for _ in range(LOOKS[-1])])[1])
+    return intervals
 
 
-def said(ratio, seed, **law):
+def decisions_of(ratio, seed, **law):
     rng = random.Random(seed)
     return [across_processes(processes(rng, ratio, **law))[0] for _ in range(100)]
 
@@ -73,7 +73,10 @@ def said(ratio, seed, **law):
 @pytest.mark.parametrize("between", [0.0, 0.003, BETWEEN])
 def test_equal_kernels_are_called_faster_or_slower_in_at_most_5_of_100(between, seed):
     assert (
-        sum(one in (Decision.FASTER, Decision.SLOWER) for one in said(1.0, seed, between=between))
+        sum(
+            decision in (Decision.FASTER, Decision.SLOWER)
+            for decision in decisions_of(1.0, seed, between=between)
+        )
         <= 5
     )
 
@@ -82,13 +85,13 @@ def test_equal_kernels_are_called_faster_or_slower_in_at_most_5_of_100(between, 
 def test_a_3_percent_slower_twin_is_called_slower_in_at_least_90_of_100_and_a_faster_one_faster(
     seed,
 ):
-    assert said(1.03, seed).count(Decision.SLOWER) >= 90
-    assert said(1 / 1.03, seed).count(Decision.FASTER) >= 90
+    assert decisions_of(1.03, seed).count(Decision.SLOWER) >= 90
+    assert decisions_of(1 / 1.03, seed).count(Decision.FASTER) >= 90
 
 
 def test_one_process_alone_would_call_equal_kernels_different_far_more_often():
     alone = [processes(random.Random(number), 1.0, count=1)[0] for number in range(200)]
-    assert sum(one.high < 0 or one.low > 0 for one in alone) > 40
+    assert sum(interval.high < 0 or interval.low > 0 for interval in alone) > 40
 
 
 def test_processes_that_contradict_each_other_decide_nothing():
@@ -108,9 +111,9 @@ def test_processes_that_contradict_each_other_decide_nothing():
 
 def test_the_interval_holds_that_of_every_process_and_shrinks_with_more_of_them():
     rng = random.Random(4)
-    found = processes(rng, 1.0)
-    whole = across_processes(found)[1]
-    assert all(whole.low <= one.low and one.high <= whole.high for one in found)
+    intervals = processes(rng, 1.0)
+    whole = across_processes(intervals)[1]
+    assert all(whole.low <= interval.low and interval.high <= whole.high for interval in intervals)
     halves = [mean_of_processes([0.0] * count)[1] for count in (3, 6, 12, 24)]
     assert halves == sorted(halves, reverse=True) and halves[0] < 1.4 * 0.01
 
@@ -162,7 +165,7 @@ class ScatteringGpu(DrawnGpu):
 
     def measure(self, program, cubin, problems, against=None, inspect=None):
         self.on_measure(program)
-        found = []
+        measurements = []
         for problem in problems:
             if inspect is not None and (
                 failure := inspect(
@@ -180,7 +183,7 @@ class ScatteringGpu(DrawnGpu):
                     screen=not against.to_the_end,
                 )
             median = sorted(samples)[len(samples) // 2]
-            found.append(
+            measurements.append(
                 Timing(
                     problem.case.name,
                     median,
@@ -192,7 +195,7 @@ class ScatteringGpu(DrawnGpu):
                     baseline_samples=others,
                 )
             )
-        return tuple(found)
+        return tuple(measurements)
 
     def _one(self, program):
         return lambda: self._times(program, 1)[0]
@@ -269,23 +272,23 @@ TWO_FAST = {(64, 1): 8.0, (64, 2): 9.0}
 def test_a_search_that_measures_ends_with_a_confirmed_winner_of_three_fresh_processes(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     _, result = start(gpu, sink)
-    (found,) = sink.confirmations
-    winner = next(trial for trial in sink.trials if trial.number == found.trial)
+    (confirmation,) = sink.confirmations
+    winner = next(trial for trial in sink.trials if trial.number == confirmation.trial)
     assert result.ended is Ended.COMPLETED and (result.why, result.closing) == (
         "every valid candidate was tried",
-        found.sentence,
+        confirmation.sentence,
     )
-    assert found.confirmed and gpu.processes == 3
+    assert confirmation.confirmed and gpu.processes == 3
     assert winner.candidate.values() == {"threads": 64, "per_thread": 1} and isinstance(
         winner.verdict, Accepted
     )
-    first, second = found.comparisons
+    first, second = confirmation.comparisons
     assert (first.against, first.other_trial, first.decision) == ("baseline", 0, "faster")
     assert (second.against, second.decision) == ("runner-up", "faster")
     assert first.ratio == pytest.approx(0.8, rel=0.01) and second.ratio == pytest.approx(
         8 / 9, rel=0.01
     )
-    for comparison in found.comparisons:
+    for comparison in confirmation.comparisons:
         assert len({process.seed for process in comparison.processes}) == 3
         assert {len(process.timings[0].samples) for process in comparison.processes} == {
             2 * LOOKS[-1]
@@ -305,10 +308,13 @@ def test_anybody_can_compute_a_comparison_again_from_its_stored_samples(start):
 def test_a_tie_with_the_runner_up_is_called_one_and_both_are_listed(start):
     sink = ListSink()
     start(ScatteringGpu(by_threads({(64, 1): 8.0, (64, 2): 8.0}), between=0.001), sink)
-    (found,) = sink.confirmations
-    assert found.confirmed and found.comparisons[1].decision in ("same", "ambiguous")
-    assert f"it ties with trial {found.comparisons[1].other_trial}, the runner-up" in found.sentence
-    assert found.comparisons[1].other_trial != found.trial
+    (confirmation,) = sink.confirmations
+    assert confirmation.confirmed and confirmation.comparisons[1].decision in ("same", "ambiguous")
+    assert (
+        f"it ties with trial {confirmation.comparisons[1].other_trial}, the runner-up"
+        in confirmation.sentence
+    )
+    assert confirmation.comparisons[1].other_trial != confirmation.trial
 
 
 class CursedGpu(ScatteringGpu):
@@ -339,13 +345,13 @@ SEEN = {(64, 1): 8.0 * 1.031, (64, 2): 8.0}
 def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_winners_place(
     start,
 ):
-    gpu, sink, asked = CursedGpu(SEEN), ListSink(), []
+    gpu, sink, compared = CursedGpu(SEEN), ListSink(), []
     _, result = start(
         gpu,
         sink,
         more={
             "compare_peers": lambda winner, cancelled: (
-                asked.append(tuple(winner.candidate.values().values())) or ()
+                compared.append(tuple(winner.candidate.values().values())) or ()
             )
         },
     )
@@ -353,7 +359,7 @@ def test_a_runner_up_that_fresh_processes_show_to_be_faster_is_confirmed_in_the_
     assert (
         points(sink)[first.trial] == (64, 1)
         and points(sink)[last.trial] == (64, 2)
-        and asked == [(64, 2)]
+        and compared == [(64, 2)]
     )
     assert (
         first.comparisons[1].decision == "slower" and first.comparisons[1].other_trial == last.trial
@@ -395,10 +401,10 @@ def test_at_most_three_are_confirmed_however_the_search_was_wrong(start):
 def test_a_tie_keeps_the_winner(start):
     gpu, sink = CursedGpu({(64, 1): 8.0, (64, 2): 7.96}), ListSink()
     start(gpu, sink)
-    (found,) = sink.confirmations
+    (confirmation,) = sink.confirmations
     assert (
-        points(sink)[found.trial] == (64, 1)
-        and "it ties with" in found.sentence
+        points(sink)[confirmation.trial] == (64, 1)
+        and "it ties with" in confirmation.sentence
         and gpu.processes == 3
     )
 
@@ -417,10 +423,10 @@ def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch
     monkeypatch.setattr(closing, "safety_of", lambda context, contender: race)
     sink = ListSink()
     start(CursedGpu(SEEN), sink)
-    ((number, judged),), (found,) = sink.settled.items(), sink.confirmations
+    ((number, judged),), (confirmation,) = sink.settled.items(), sink.confirmations
     assert judged is race and points(sink)[number] == (64, 2)
-    assert points(sink)[found.trial] == (64, 1) and [
-        comparison.against for comparison in found.comparisons
+    assert points(sink)[confirmation.trial] == (64, 1) and [
+        comparison.against for comparison in confirmation.comparisons
     ] == ["baseline"]
 
 
@@ -437,8 +443,12 @@ def test_the_store_follows_who_was_confirmed(start, tmp_path):
         SearchRun(
             plan, context, StoppableSink(StoreSink(store, claim, 30.0), Stop(1.0)), History()
         ).run()
-        found, best = store.confirmation(search_id).confirmation, store.best(search_id)
-        assert best.number == found.trial and found.confirmed and best.verdict == "accepted"
+        confirmation, best = store.confirmation(search_id).confirmation, store.best(search_id)
+        assert (
+            best.number == confirmation.trial
+            and confirmation.confirmed
+            and best.verdict == "accepted"
+        )
         assert (best.parameters["threads"], best.parameters["per_thread"]) == (64, 2)
         assert store.search(search_id).best_time_us == best.time_median_us
         times = [
@@ -458,10 +468,13 @@ def test_a_winner_that_was_only_lucky_is_not_confirmed(start):
     first_us, fresh_us = by_threads(TWO_FAST), by_threads({})
     gpu.time_us = lambda text: first_us(text) if gpu.processes == 0 else fresh_us(text)
     _, result = start(gpu, sink)
-    (found,) = sink.confirmations
-    assert not found.confirmed and found.comparisons[0].decision in ("same", "ambiguous")
+    (confirmation,) = sink.confirmations
+    assert not confirmation.confirmed and confirmation.comparisons[0].decision in (
+        "same",
+        "ambiguous",
+    )
     assert (
-        "is not confirmed in 3 fresh processes" in found.sentence
+        "is not confirmed in 3 fresh processes" in confirmation.sentence
         and result.ended is Ended.COMPLETED
     )
 
@@ -471,26 +484,28 @@ def test_a_winner_that_is_wrong_on_a_new_seed_is_not_confirmed_and_the_next_one_
 ):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 8.0
-    asked = []
+    compared = []
     start(
         gpu,
         sink,
         more={
-            "compare_peers": lambda winner, cancelled: asked.append(winner.candidate.values()) or ()
+            "compare_peers": lambda winner, cancelled: (
+                compared.append(winner.candidate.values()) or ()
+            )
         },
     )
-    wrong, found = sink.confirmations
+    wrong, confirmation = sink.confirmations
     assert (
         not wrong.confirmed
         and wrong.comparisons == ()
         and "is not confirmed: on new inputs" in wrong.sentence
     )
     assert (
-        found.confirmed
-        and found.trial != wrong.trial
-        and [comparison.against for comparison in found.comparisons] == ["baseline"]
+        confirmation.confirmed
+        and confirmation.trial != wrong.trial
+        and [comparison.against for comparison in confirmation.comparisons] == ["baseline"]
     )
-    assert asked == [{"threads": 64, "per_thread": 2}]
+    assert compared == [{"threads": 64, "per_thread": 2}]
     assert (
         sink.settled[wrong.trial].gate == "correctness"
         and sink.settled[wrong.trial].outcome is Outcome.FAILED
@@ -501,11 +516,11 @@ def test_a_runner_up_that_is_wrong_on_a_new_seed_is_dropped(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     gpu.wrong_when = lambda program: gpu.processes == 2 and gpu.time_us(program.text) == 9.0
     start(gpu, sink)
-    (found,) = sink.confirmations
-    assert found.confirmed and [comparison.against for comparison in found.comparisons] == [
-        "baseline"
-    ]
-    assert "the runner-up, fails on new inputs" in found.sentence
+    (confirmation,) = sink.confirmations
+    assert confirmation.confirmed and [
+        comparison.against for comparison in confirmation.comparisons
+    ] == ["baseline"]
+    assert "the runner-up, fails on new inputs" in confirmation.sentence
 
 
 def test_a_fault_while_confirming_is_ours_and_the_search_still_completes(start):
@@ -517,13 +532,13 @@ def test_a_fault_while_confirming_is_ours_and_the_search_still_completes(start):
 
     gpu.on_measure = lost
     _, result = start(gpu, sink)
-    (found,) = sink.confirmations
-    assert result.ended is Ended.COMPLETED and not found.confirmed
-    assert found.sentence == (
-        f"trial {found.trial} is not confirmed, through no fault of its own: the measuring child "
-        "was lost"
+    (confirmation,) = sink.confirmations
+    assert result.ended is Ended.COMPLETED and not confirmation.confirmed
+    assert confirmation.sentence == (
+        f"trial {confirmation.trial} is not confirmed, through no fault of its own: "
+        "the measuring child was lost"
     )
-    assert result.closing == found.sentence and gpu.processes == 2  # tried again once
+    assert result.closing == confirmation.sentence and gpu.processes == 2  # tried again once
 
 
 def test_one_lost_process_is_replaced_by_another_on_another_seed(start):
@@ -583,10 +598,10 @@ def test_a_request_may_do_without(start):
 
 
 def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start):
-    asked = []
+    compared = []
 
     def compare_peers(winner, cancelled):
-        asked.append(winner.candidate.values())
+        compared.append(winner.candidate.values())
         return (Peer("other", "1.0", "line", "unavailable", "not installed"),)
 
     def broken(winner, cancelled):
@@ -594,9 +609,9 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
 
     sink = ListSink()
     start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": compare_peers})
-    assert asked == [{"threads": 64, "per_thread": 1}] and [peer.name for peer in sink.peers] == [
-        "other"
-    ]
+    assert compared == [{"threads": 64, "per_thread": 1}] and [
+        peer.name for peer in sink.peers
+    ] == ["other"]
     sink = ListSink()
     _, result = start(ScatteringGpu(by_threads(TWO_FAST)), sink, more={"compare_peers": broken})
     assert sink.confirmations[0].confirmed and sink.peers == []
@@ -612,26 +627,28 @@ def test_only_contenders_are_checked_for_safety_and_by_the_emulator(start):
     assert all(
         "checked runs on emulator:h200" in outcomes[number].sentence for number in (0, *fast)
     )
-    assert {one.outcome for number, one in outcomes.items() if number not in (0, *fast)} == {
-        Outcome.SKIPPED
-    }
+    assert {
+        outcome.outcome for number, outcome in outcomes.items() if number not in (0, *fast)
+    } == {Outcome.SKIPPED}
 
 
 def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(start):
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     search, _ = start(gpu, sink)
-    trial = next(one for one in sink.trials if one.number == sink.confirmations[0].trial)
+    trial = next(trial for trial in sink.trials if trial.number == sink.confirmations[0].trial)
     assert search.best_time_us == contender_of(trial, is_baseline=False).time_us
     for best_us, verdict, outcome in (
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
         context = replace(search.context, best_time_us=lambda best_us=best_us: best_us)
-        found = evaluate(trial.candidate, context, lambda: search.baseline).verdict
-        assert isinstance(found, verdict) and gate_result(found, "safety").outcome is outcome
+        judgement = evaluate(trial.candidate, context, lambda: search.baseline).verdict
+        assert (
+            isinstance(judgement, verdict) and gate_result(judgement, "safety").outcome is outcome
+        )
     assert (
         "an accepted candidate that takes 7.00 us was there"
-        in gate_result(found, "safety").sentence
+        in gate_result(judgement, "safety").sentence
     )
     baseline = evaluate(sink.trials[0].candidate, context).verdict
     assert gate_result(baseline, "safety").outcome is Outcome.PASSED
@@ -673,12 +690,12 @@ def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
         SearchRun(
             plan, replace(search.context, closing_checks=kernel.checks[1:]), sink, History()
         ).run()
-        found, best = store.confirmation(search_id).confirmation, store.best(search_id)
-        assert found.confirmed and found.trial == best.number
-        assert found.checks == passed_checks(kernel)[1:] != (), (
+        confirmation, best = store.confirmation(search_id).confirmation, store.best(search_id)
+        assert confirmation.confirmed and confirmation.trial == best.number
+        assert confirmation.checks == passed_checks(kernel)[1:] != (), (
             "those of the day of the confirmation"
         )
-        for comparison in found.comparisons:
+        for comparison in confirmation.comparisons:
             assert compared(comparison.processes)[1].ratios == (
                 comparison.ratio_low,
                 comparison.ratio,
@@ -696,8 +713,8 @@ def test_the_study_of_processes_follows_from_its_stored_samples():
 
     stored = read_result("h200/confirm")
     for row in stored["rows"]:
-        found = decide(block_log_ratios(row["samples"], row["baseline_samples"]))[1]
-        assert (found.low, found.median, found.high) == pytest.approx(
+        interval = decide(block_log_ratios(row["samples"], row["baseline_samples"]))[1]
+        assert (interval.low, interval.median, interval.high) == pytest.approx(
             (row["low"], row["median"], row["high"]), abs=2e-5
         )
     assert analysed(stored["rows"]) == stored["found"]
@@ -706,9 +723,9 @@ def test_the_study_of_processes_follows_from_its_stored_samples():
 
 
 def test_the_confirmation_of_the_search_on_the_h200_follows_from_its_stored_samples():
-    (found,) = read_result("h200/search")["confirmations"]
-    assert found["confirmed"]
-    for comparison in found["comparisons"]:
+    (confirmation,) = read_result("h200/search")["confirmations"]
+    assert confirmation["confirmed"]
+    for comparison in confirmation["comparisons"]:
         intervals = [
             decide(block_log_ratios(timing["samples"], timing["baseline_samples"]))[1]
             for process in comparison["processes"]

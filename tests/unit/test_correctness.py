@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import POISON, lay_out
@@ -23,16 +24,21 @@ def attention(catalogue):
     template, preset = kernel.preset("wmma:stage2")
     compiled = kernel.workload("mission").compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
-    return kernel, template, resolve(template, candidate.parameters, compiled), compiled
+    return (
+        kernel,
+        template,
+        resolve(template, candidate.parameters, compiled, device("h200")),
+        compiled,
+    )
 
 
 def _problem(attention, layout):
     kernel, template, point, compiled = attention
     cases = derived_cases(kernel, compiled, point.tiles, 0)
     case = next(
-        one
-        for one in cases
-        if one.layout == layout and one.inputs == "normal" and dict(one.dims)["S_kv"] > 1
+        case
+        for case in cases
+        if case.layout == layout and case.inputs == "normal" and dict(case.dims)["S_kv"] > 1
     )
     return lay_out(kernel, template, point, case, case_data(kernel, case))
 
@@ -40,10 +46,10 @@ def _problem(attention, layout):
 def _run(attention, layout="padded", damage=lambda name, values, image: None):
     """The rounded reference as if a kernel had written it, after `damage`."""
     kernel = attention[0]
-    made = _problem(attention, layout)
-    right = case_data(kernel, made.case)
+    problem = _problem(attention, layout)
+    right = case_data(kernel, problem.case)
     outputs = {}
-    for tensor in made.tensors:
+    for tensor in problem.tensors:
         if tensor.role == "output":
             image = tensor.image.copy()
             tensor.view(image)[...] = right.outputs[tensor.name].value.astype(tensor.dtype)
@@ -51,7 +57,7 @@ def _run(attention, layout="padded", damage=lambda name, values, image: None):
             outputs[tensor.name] = image
     return compare(
         SimpleNamespace(kernel=kernel, target=SimpleNamespace(case_data=case_data)),
-        Execution(made, "forward", outputs, None),
+        Execution(problem, "forward", outputs, None),
     )
 
 
@@ -103,7 +109,7 @@ def test_an_element_that_was_never_written_is_called_so(attention):
 
 
 def test_a_write_between_the_rows_is_out_of_bounds(attention):
-    tensor = next(one for one in _problem(attention, "padded").tensors if one.name == "o")
+    tensor = next(tensor for tensor in _problem(attention, "padded").tensors if tensor.name == "o")
     gap = (tensor.strides[2] * 1 - 1) * 2  # the last element of row 0's padding
 
     def damage(values, image):
@@ -119,8 +125,8 @@ def test_a_write_between_the_rows_is_out_of_bounds(attention):
 
 def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attention):
     kernel = attention[0]
-    made = _problem(attention, "padded")
-    expected = case_data(kernel, made.case).outputs["o"]
+    problem = _problem(attention, "padded")
+    expected = case_data(kernel, problem.case).outputs["o"]
 
     def damage(values, image):
         values[...] = (expected.value + 0.8 * expected.bound).astype(np.float16)
@@ -133,10 +139,10 @@ def test_many_small_errors_within_the_pointwise_bound_fail_by_their_norm(attenti
 
 
 def test_a_run_that_failed_is_evidence_with_its_sentence(attention):
-    made = _problem(attention, "padded")
+    problem = _problem(attention, "padded")
     checks, reason = compare(
         SimpleNamespace(kernel=attention[0], target=SimpleNamespace(case_data=case_data)),
-        Execution(made, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")),
+        Execution(problem, "reverse", {}, Failure(Reason.DEADLOCK, "thread 3 waits for ever")),
     )
     assert reason is Reason.DEADLOCK
     assert checks[0].passed is False and checks[0].sentence.endswith("thread 3 waits for ever")

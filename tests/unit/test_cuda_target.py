@@ -99,8 +99,8 @@ def test_a_candidate_waits_for_who_has_the_gpu_alone(target):
     def run():
         begun.set()
         order.extend(
-            one.problem.case.name
-            for one in target.execute(program(target, "right"), [problem_of(1)])
+            execution.problem.case.name
+            for execution in target.execute(program(target, "right"), [problem_of(1)])
         )
 
     target.prepare()
@@ -116,21 +116,25 @@ def test_a_candidate_waits_for_who_has_the_gpu_alone(target):
 
 def test_all_problems_of_a_candidate_take_one_request_and_come_back_in_order(target):
     problems = [problem_of(fill) for fill in (1, 2, 3)]
-    found = list(target.execute(program(target, "right"), problems))
-    assert [one.problem for one in found] == problems and jobs(target) == 1
-    assert [set(one.outputs["y"].tolist()) for one in found] == [{1}, {2}, {3}]
+    executions = list(target.execute(program(target, "right"), problems))
+    assert [execution.problem for execution in executions] == problems and jobs(target) == 1
+    assert [set(execution.outputs["y"].tolist()) for execution in executions] == [{1}, {2}, {3}]
 
 
 def test_a_run_that_breaks_is_the_only_one_that_failed(target):
     problems = [problem_of(fill) for fill in (1, 2, 3, 4)]
-    found = list(target.execute(program(target, "breaks_at_3"), problems))
-    assert [one.failure.reason if one.failure else None for one in found] == [
+    executions = list(target.execute(program(target, "breaks_at_3"), problems))
+    assert [
+        execution.failure.reason if execution.failure else None for execution in executions
+    ] == [
         None,
         None,
         Reason.DEVICE_FAULT,
         None,
     ]
-    assert [set(one.outputs["y"].tolist()) for one in found if not one.failure] == [{1}, {2}, {4}]
+    assert [
+        set(execution.outputs["y"].tolist()) for execution in executions if not execution.failure
+    ] == [{1}, {2}, {4}]
 
 
 @pytest.mark.parametrize(("words", "reason"), [("hangs_once", None), ("hangs", Reason.TIMEOUT)])
@@ -144,8 +148,8 @@ def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(
         return held(lock, alone=alone)
 
     monkeypatch.setattr(cuda.GpuLock, "held", notes)
-    (found,) = target.execute(program(target, words), [problem_of(1)])
-    assert (found.failure.reason if found.failure else None) == reason and exclusive == [
+    (execution,) = target.execute(program(target, words), [problem_of(1)])
+    assert (execution.failure.reason if execution.failure else None) == reason and exclusive == [
         False,
         True,
     ]
@@ -156,8 +160,8 @@ def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(
     [("past_the_end", Reason.OUT_OF_BOUNDS), ("writes_x", Reason.INPUT_CHANGED)],
 )
 def test_what_a_run_damaged_is_its_own_failure(words, reason, target):
-    (one,) = target.execute(program(target, words), [problem_of(1)])
-    assert one.failure.reason is reason and not one.outputs
+    (execution,) = target.execute(program(target, words), [problem_of(1)])
+    assert execution.failure.reason is reason and not execution.outputs
 
 
 def test_a_child_that_dies_by_itself_is_our_fault_and_the_next_request_finds_a_new_one(target):
@@ -169,10 +173,12 @@ def test_a_child_that_dies_by_itself_is_our_fault_and_the_next_request_finds_a_n
 
 def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
     monkeypatch.setattr(cuda, "BATCH_BYTES", 200)
-    found = list(
+    executions = list(
         target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)])
     )
-    assert [set(one.outputs["y"].tolist()) for one in found] == [{fill} for fill in range(1, 8)]
+    assert [set(execution.outputs["y"].tolist()) for execution in executions] == [
+        {fill} for fill in range(1, 8)
+    ]
     assert jobs(target) == 4
 
 
@@ -212,10 +218,10 @@ def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, mon
     child, requests = target._open().child, []
     call = child.call
     monkeypatch.setattr(child, "call", lambda request: requests.append(request) or call(request))
-    one, right = problem_of(1), program(target, "right")
-    target.measure(right, None, [one], Rival(right, (one,)))
-    target.measure(right, None, [one, one], Rival(right, (one, one)))
-    target.measure(right, None, [one], Rival(right, (one,), to_the_end=True))
+    problem, right = problem_of(1), program(target, "right")
+    target.measure(right, None, [problem], Rival(right, (problem,)))
+    target.measure(right, None, [problem, problem], Rival(right, (problem, problem)))
+    target.measure(right, None, [problem], Rival(right, (problem,), to_the_end=True))
     assert [(tuple(each["looks"]), each["screen"]) for each in requests] == [
         (LOOKS, True),
         (LOOKS, False),
@@ -294,7 +300,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "count", "sentence"),
+    ("status", "count", "sentence"),
     [
         (driver.NO_LIBRARY, 0, "no NVIDIA driver is installed"),
         (100, 0, "shows no CUDA device"),
@@ -306,9 +312,9 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_is(tmp_path):
         (0, 10, ""),
     ],
 )
-def test_why_a_gpu_cannot_be_used(said, count, sentence):
-    assert (sentence in driver.why_not(9, said, count)) and bool(
-        driver.why_not(9, said, count)
+def test_why_a_gpu_cannot_be_used(status, count, sentence):
+    assert (sentence in driver.why_not(9, status, count)) and bool(
+        driver.why_not(9, status, count)
     ) is bool(sentence)
 
 
@@ -326,8 +332,8 @@ def test_a_gpu_too_old_for_the_compiler_is_refused_with_both_numbers(tmp_path, m
 
 def test_image_files_are_written_once_and_stay_while_they_are_used(tmp_path):
     files = ImageFiles(tmp_path, kept_bytes=100)
-    one, same, other = problem_of(1), problem_of(1), problem_of(2)
-    with files.held([one, same]) as paths, files.held([other]) as more:
+    first, same, other = problem_of(1), problem_of(1), problem_of(2)
+    with files.held([first, same]) as paths, files.held([other]) as more:
         assert paths[0] == paths[1] and paths[0] != more[0]
         assert all(path.stat().st_size == 80 for path in (*paths, *more))
     assert [path.exists() for path in (paths[0], more[0])].count(True) == 1
@@ -360,12 +366,12 @@ def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
     kernel = catalogue.kernel("attention")
     kernel = replace(kernel, reference_text=kernel.reference_text + added)
     case = workload_case(kernel.workload("small"), 3)
-    found, right = target.case_data(kernel, case), case_data(replace(kernel), case)
+    computed, right = target.case_data(kernel, case), case_data(replace(kernel), case)
     assert target._references[id(kernel), case.options][1] is trusted
-    for name, one in right.outputs.items():
-        assert np.array_equal(found.outputs[name].value, one.value)
-        assert np.array_equal(found.outputs[name].bound, one.bound)
-    assert all(np.array_equal(found.inputs[name], right.inputs[name]) for name in right.inputs)
+    for name, output in right.outputs.items():
+        assert np.array_equal(computed.outputs[name].value, output.value)
+        assert np.array_equal(computed.outputs[name].bound, output.bound)
+    assert all(np.array_equal(computed.inputs[name], right.inputs[name]) for name in right.inputs)
 
 
 def test_a_small_reference_asks_no_gpu(target, catalogue):
@@ -402,7 +408,7 @@ class FakeNvml:
     NVML_CLOCK_SM = 1
 
     def __init__(self):
-        self.users, self.asked = [1001], []
+        self.users, self.looks = [1001], []
         self.busy = dict
         self.nvmlInit = lambda: None
         self.nvmlDeviceGetHandleByPciBusId = lambda bus: "handle"
@@ -412,8 +418,8 @@ class FakeNvml:
         ]
 
     def nvmlDeviceGetProcessUtilization(self, handle, since_us):  # noqa: N802 - NVML's name
-        self.asked.append(time.time() - since_us / 1e6)
-        if self.asked[-1] < 0.5 or not self.busy():
+        self.looks.append(time.time() - since_us / 1e6)
+        if self.looks[-1] < 0.5 or not self.busy():
             raise self.NVMLError_NotFound
         return [SimpleNamespace(pid=pid, smUtil=share) for pid, share in self.busy().items()]
 
@@ -437,14 +443,14 @@ def test_a_process_that_never_pauses_is_waited_for_and_then_said(nvml):
     nvml.busy = lambda: {1001: 97, 2002: 3}
     begun = time.monotonic()
     assert health.quiet(0.6) == {"gpu_processes": 2.0, "foreign_busy_percent": 97.0}
-    assert time.monotonic() - begun >= 0.6 and min(nvml.asked) > 0.9  # each look at a whole second
+    assert time.monotonic() - begun >= 0.6 and min(nvml.looks) > 0.9  # each look at a whole second
 
 
 def test_a_process_that_has_ended_or_only_holds_memory_is_not_waited_for(nvml):
     health = Health(0)
     nvml.users = [1001, 2002]
-    nvml.busy = lambda: {1: {1001: 97}, 2: {1001: 60}}.get(len(nvml.asked), {})
+    nvml.busy = lambda: {1: {1001: 97}, 2: {1001: 60}}.get(len(nvml.looks), {})
     assert health.quiet(30.0) == {"gpu_processes": 2.0, "foreign_busy_percent": 0.0}
-    assert len(nvml.asked) == 3
+    assert len(nvml.looks) == 3
     nvml.users = [2002]
     assert Health(0).quiet(30.0) == {"gpu_processes": 1.0}

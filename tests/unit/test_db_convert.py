@@ -58,7 +58,7 @@ def annotated() -> Green:
     )
     gates = list(values.gates())
     timings = tuple(
-        dataclasses.replace(one, lines=(line, line)) for one in gates[2].evidence.timings
+        dataclasses.replace(timing, lines=(line, line)) for timing in gates[2].evidence.timings
     )
     gates[2] = dataclasses.replace(
         gates[2], evidence=dataclasses.replace(gates[2].evidence, timings=timings)
@@ -84,7 +84,9 @@ def timing(time_us: float) -> Green:
     )
 
 
-@pytest.mark.parametrize("verdict", [*VERDICTS, annotated()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "verdict", [*VERDICTS, annotated()], ids=lambda value: type(value).__name__
+)
 def test_a_verdict_comes_back_as_it_was(verdict):
     document, details = convert.verdict_json(verdict)
     assert convert.verdict_of(document, details) == verdict
@@ -120,7 +122,7 @@ def test_a_plan_and_a_candidate_come_back_as_they_were():
     for number in range(6):
         back = convert.candidate_of(convert.candidate_json(values.candidate(number)))
         assert back == values.candidate(number) and back.digest == values.candidate(number).digest
-        assert [type(one) for _, one in back.parameters] == [int, bool, str, float]
+        assert [type(parameter) for _, parameter in back.parameters] == [int, bool, str, float]
 
 
 def test_every_field_of_a_plan_is_stored():
@@ -167,7 +169,7 @@ def test_numpy_numbers_become_plain_ones():
         and type(back.mean_abs_error) is float
         and type(back.seed) is int
     )
-    assert [type(one) for one in back.worst_index] == [int, int, int]
+    assert [type(index) for index in back.worst_index] == [int, int, int]
 
 
 def test_a_sampler_comes_back_and_what_has_no_json_form_is_refused():
@@ -244,9 +246,9 @@ GOLDEN = (
 
 
 def test_a_document_of_schema_1_is_read_for_ever():
-    found = convert.candidate_of(GOLDEN)
+    candidate = convert.candidate_of(GOLDEN)
     written = GOLDEN.replace('"preset":""', '"preset":"","wanted":[]')  # a field that came later
-    assert isinstance(found, Candidate) and convert.candidate_json(found) == written
+    assert isinstance(candidate, Candidate) and convert.candidate_json(candidate) == written
 
 
 def test_text_for_people_has_no_nul_and_no_broken_surrogate():

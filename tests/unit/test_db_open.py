@@ -66,7 +66,7 @@ def older(path: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_new_database_is_made_with_its_folder_durable_and_in_wal_mode(path):
@@ -89,7 +89,7 @@ def test_the_migrations_make_what_the_models_say(path):
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
-        made = set(
+        statements = set(
             connection.exec_driver_sql(
                 "SELECT sql FROM sqlite_master WHERE type = 'table'"
             ).scalars()
@@ -102,7 +102,7 @@ def test_the_migrations_make_what_the_models_say(path):
         if type(constraint).__name__ == "CheckConstraint"
     ]
     assert checks and all(
-        any(str(check.sqltext) in statement for statement in made) for check in checks
+        any(str(check.sqltext) in statement for statement in statements) for check in checks
     )
 
 
@@ -141,10 +141,10 @@ def test_an_older_database_is_copied_then_brought_up_to_date(path):
     store.close()
     (copy,) = path.parent.glob("*.backup")
     assert copy.name.startswith("store.sqlite.schema-0001.")
-    found = sqlite3.connect(copy)
-    assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
-    assert found.execute("SELECT count(*) FROM searches").fetchone() == (1,)
-    found.close()
+    connection = sqlite3.connect(copy)
+    assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+    assert connection.execute("SELECT count(*) FROM searches").fetchone() == (1,)
+    connection.close()
     assert len(before) > 0 and not list(path.parent.glob("*.partial"))
 
 
@@ -226,7 +226,7 @@ def _folder(path: Path) -> None:
         (_one_letter, "database_unreadable"),
         (_folder, "database_unreadable"),
     ],
-    ids=lambda one: getattr(one, "__name__", one),
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, spoil, code):
     spoil(path)

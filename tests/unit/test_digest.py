@@ -82,7 +82,7 @@ def _changed(value: object) -> object:
 @pytest.mark.parametrize(
     ("value", "name"),
     _fields(),
-    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_changing_any_field_changes_the_digest_unless_the_class_names_it(value, name):
     changed = dataclasses.replace(value, **{name: _changed(getattr(value, name))})

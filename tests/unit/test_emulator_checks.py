@@ -26,9 +26,10 @@ def checked(emulator, text, inputs=None, outputs=None, *, orders=ORDERS, **optio
 
 def lines(result, kind):
     """The line pairs of one kind, without the file, smaller first."""
-    found = [finding for finding in result.findings if finding.kind == kind]
+    findings = [finding for finding in result.findings if finding.kind == kind]
     return {
-        tuple(sorted(where[1] for where in (one.where, one.other_where) if where)) for one in found
+        tuple(sorted(where[1] for where in (finding.where, finding.other_where) if where))
+        for finding in findings
     }
 
 
@@ -41,28 +42,28 @@ def test_a_missing_barrier_is_a_race_of_both_lines(emulator, barrier):
     for result in checked(
         emulator, SHARED + f"s[t] = a[t];\n{barrier}\nc[t] = s[63 - t];\n}}", block=64
     ):
-        found = {finding.kind for finding in result.findings}
-        assert "race" in found and found <= {"race", "uninitialised"}
+        kinds = {finding.kind for finding in result.findings}
+        assert "race" in kinds and kinds <= {"race", "uninitialised"}
         assert lines(result, "race") == {(4, 6)}
 
 
 def test_the_sentence_names_threads_bytes_and_both_lines(emulator):
     text = SHARED + "s[t] = a[t]; if (t < 32) return;\n\nc[t] = s[63 - t];\n}"
     result = checked(emulator, text, block=64, orders=("forward",))[0]
-    (one,) = (found for found in result.findings if found.kind == "race")
-    assert one.sentence == (
+    (race,) = (finding for finding in result.findings if finding.kind == "race")
+    assert race.sentence == (
         "thread 32 reads 4 bytes of shared memory at +124 (test.cu:6) while thread 31's write "
         "(test.cu:4) is not "
         "ordered before it: no barrier between them"
     )
-    assert (one.memory, one.offset_bytes, one.count, one.where, one.other_where) == (
+    assert (race.memory, race.offset_bytes, race.count, race.where, race.other_where) == (
         "shared",
         124,
         32,
         ("test.cu", 6),
         ("test.cu", 4),
     )
-    assert (one.block, one.thread, one.other_thread) == ((0, 0, 0), (32, 0, 0), (31, 0, 0))
+    assert (race.block, race.thread, race.other_thread) == ((0, 0, 0), (32, 0, 0), (31, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -112,20 +113,20 @@ def test_neighbouring_bytes_of_a_word_are_not_one_another(emulator):
 def test_reads_of_what_nobody_wrote(emulator):
     text = SHARED + "if (t != 5) s[t] = a[t];\n__syncthreads();\nc[t] = s[t];\n}"
     for result in checked(emulator, text, block=64):
-        (one,) = result.findings
-        assert (one.kind, one.where, one.offset_bytes, one.count) == (
+        (finding,) = result.findings
+        assert (finding.kind, finding.where, finding.offset_bytes, finding.count) == (
             "uninitialised",
             ("test.cu", 6),
             20,
             1,
         )
-        assert one.thread == (5, 0, 0) and one.other_where is None
+        assert finding.thread == (5, 0, 0) and finding.other_where is None
 
 
 def test_an_output_is_not_read_before_it_is_written(emulator):
     for result in checked(emulator, HEAD + "c[threadIdx.x] += a[threadIdx.x];\n}"):
-        (one,) = result.findings
-        assert (one.kind, one.where, one.memory, one.count) == (
+        (finding,) = result.findings
+        assert (finding.kind, finding.where, finding.memory, finding.count) == (
             "uninitialised",
             ("test.cu", 2),
             "global:c",
@@ -144,22 +145,26 @@ def test_shared_memory_ends_exactly_where_the_launch_says(emulator):
     text = DYNAMIC + "s[t] = a[t];\nc[t] = s[t];\n}"
     only_right(checked(emulator, text, smem=128))
     for result in checked(emulator, text, smem=124):
-        one = result.findings[0]
-        assert (one.kind, one.where, one.offset_bytes) == ("out_of_bounds", ("test.cu", 5), 124)
-        assert "0 bytes past the end of the 124 bytes of dynamic shared memory" in one.sentence
+        finding = result.findings[0]
+        assert (finding.kind, finding.where, finding.offset_bytes) == (
+            "out_of_bounds",
+            ("test.cu", 5),
+            124,
+        )
+        assert "0 bytes past the end of the 124 bytes of dynamic shared memory" in finding.sentence
 
 
 def test_static_shared_memory_has_an_end_too(emulator):
     by_index, by_pointer = "s[t + int(a[39])]", "*(s + t + int(a[39]))"
-    for reading, said in (
+    for reading, phrase in (
         (by_index, "of an array of type 'float [64]'"),
         (by_pointer, "past the end of the 256 bytes of static shared memory"),
     ):
         text = SHARED + f"s[t] = a[t];\n__syncthreads();\nc[t] = {reading};\n}}"
         for result in checked(emulator, text, block=64):
-            found = [finding for finding in result.findings if finding.kind == "out_of_bounds"]
-            assert [one.where for one in found] == [("test.cu", 6)], result.findings
-            assert said in found[0].sentence
+            outside = [finding for finding in result.findings if finding.kind == "out_of_bounds"]
+            assert [finding.where for finding in outside] == [("test.cu", 6)], result.findings
+            assert phrase in outside[0].sentence
 
 
 def test_a_threads_own_array_has_an_end_too(emulator):
@@ -168,9 +173,9 @@ def test_a_threads_own_array_has_an_end_too(emulator):
         + "float own[4] = {};\nown[3 + int(a[39])] = a[threadIdx.x];\nc[threadIdx.x] = own[3];\n}"
     )
     for result in checked(emulator, text):
-        one = result.findings[0]
-        assert (one.kind, one.where) == ("out_of_bounds", ("test.cu", 3))
-        assert "of an array of type 'float [4]'" in one.sentence
+        finding = result.findings[0]
+        assert (finding.kind, finding.where) == ("out_of_bounds", ("test.cu", 3))
+        assert "of an array of type 'float [4]'" in finding.sentence
 
 
 @pytest.mark.parametrize(("end", "alarm"), [(4, False), (5, True)])
@@ -195,17 +200,21 @@ def test_a_class_element_past_a_threads_own_array_is_seen_where_it_is_assigned(
 def test_a_read_beside_a_buffer_names_it_and_the_distance(emulator, index, owner):
     text = HEAD + f"const int t = threadIdx.x;\nc[t] = a[{index}];\n}}"
     for result in checked(emulator, text, block=64):
-        one = result.findings[0]
-        assert (one.kind, one.where, one.memory) == ("out_of_bounds", ("test.cu", 3), "global:a")
-        assert owner in one.sentence
+        finding = result.findings[0]
+        assert (finding.kind, finding.where, finding.memory) == (
+            "out_of_bounds",
+            ("test.cu", 3),
+            "global:a",
+        )
+        assert owner in finding.sentence
 
 
 def test_blocks_race_on_global_memory(emulator):
     text = HEAD + "c[threadIdx.x] = a[threadIdx.x];\nif (blockIdx.x == 1) c[0] = 2;\n}"
     for result in checked(emulator, text, grid=2):
         assert {finding.kind for finding in result.findings} == {"race"}
-        found = lines(result, "race")  # (3, 3): the threads of block 1 among themselves
-        assert found & {(2, 2), (2, 3)} and found <= {(2, 2), (2, 3), (3, 3)}
+        line_pairs = lines(result, "race")  # (3, 3): the threads of block 1 among themselves
+        assert line_pairs & {(2, 2), (2, 3)} and line_pairs <= {(2, 2), (2, 3), (3, 3)}
         assert {finding.memory for finding in result.findings} == {"global:c"}
 
 
@@ -264,8 +273,8 @@ def test_the_last_block_may_read_the_others_work_after_a_fence_on_either_side(
         assert lines(result, "race") == ({(5, 13)} if races else set()), result.findings
         assert races or not result.findings
         if races:
-            said = "the reading side has no fence" in result.findings[0].sentence
-            assert said == (writer == FENCE), result.findings[0].sentence
+            has_no_fence = "the reading side has no fence" in result.findings[0].sentence
+            assert has_no_fence == (writer == FENCE), result.findings[0].sentence
 
 
 HANDED_OVER = """
@@ -469,10 +478,10 @@ THEIRS = "load_matrix_sync(sum, s[1 - warp], 16, mem_row_major);"
 def test_a_matrix_is_the_warps_as_a_whole(emulator, first, between, then, races):
     inputs = {"a": np.ones(64, np.float16)}
     for result in checked(emulator, MATRICES % (first, between, then), inputs, block=64):
-        found = lines(result, "race")
+        line_pairs = lines(result, "race")
         expected = {(12, 12)} if "s[0]" in then else {(10, 12)}
         # Reads of several warps are kept as one, with the line of the last.
-        assert expected <= found <= expected | {(10, 10)} if races else not result.findings, (
+        assert expected <= line_pairs <= expected | {(10, 10)} if races else not result.findings, (
             result.findings
         )
 
@@ -522,10 +531,10 @@ def test_a_wrong_named_barrier_count_says_who_waits_where(emulator):
     for result in checked(
         emulator, (PRODUCER % (ARRIVE, AWAIT)).replace("1, 96)", "1, 128)"), block=128
     ):
-        (one,) = (found for found in result.findings if found.kind == "deadlock")
+        (deadlock,) = (finding for finding in result.findings if finding.kind == "deadlock")
         assert (
-            "named barrier 1, to which 96 of 128 threads came" in one.sentence
-            and "test.cu:10" in one.sentence
+            "named barrier 1, to which 96 of 128 threads came" in deadlock.sentence
+            and "test.cu:10" in deadlock.sentence
         )
     for result in checked(emulator, PRODUCER % (ARRIVE, AWAIT.replace("96", "64")), block=128):
         assert {finding.kind for finding in result.findings} == {"divergence"}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from emulator_harness import ORDERS, only_right, prepared
 
+from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import lay_out
@@ -121,17 +122,17 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     template = attention.template("wmma")
     preset = preset_candidate(template, "stage2", COMPILED)
     candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
-    point = resolve(template, candidate.parameters, COMPILED)
+    point = resolve(template, candidate.parameters, COMPILED, device("h200"))
     catalogue = Catalogue.from_environment()
     source = render(attention, template, candidate, point, catalogue.include_dirs)
     changed = change(source.unit)
     module = emulator.build_module(changed, source.entries, flavour="checked", deadline_s=60)
     assert isinstance(module, Module), module.log
     cases = derived_cases(attention, COMPILED, point.tiles, 0)
-    case = max(cases, key=lambda one: dict(one.dims)["S_kv"] + dict(one.dims)["S_q"] % 16)
+    case = max(cases, key=lambda case: dict(case.dims)["S_kv"] + dict(case.dims)["S_q"] % 16)
     case = replace(case, layout="contiguous")  # where the last row ends, its buffer ends
-    made = lay_out(attention, template, point, case, case_data(attention, case))
-    runs = [emulated_run(made, order, order, check=True) for order in ORDERS]
+    problem = lay_out(attention, template, point, case, case_data(attention, case))
+    runs = [emulated_run(problem, order, order, check=True) for order in ORDERS]
     return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
 
 
@@ -143,13 +144,15 @@ def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, atten
         for name, path in attention.template("wmma").files.items()
     }
     for result in attention_runs(emulator, attention, parameters, change):
-        found = [finding for finding in result.findings if finding.kind == kind]
-        assert found, (result.name, result.findings, result.faults)
-        named = {where for one in found for where in (one.where, one.other_where) if where}
+        findings = [finding for finding in result.findings if finding.kind == kind]
+        assert findings, (result.name, result.findings, result.faults)
+        named = {
+            where for finding in findings for where in (finding.where, finding.other_where) if where
+        }
         assert all(file in files for file, _ in named), named
         assert any(text_of_line in files[file][line - 1] for file, line in named), (
             result.name,
-            found,
+            findings,
         )
 
 

@@ -73,7 +73,7 @@ def test_bank_conflicts_of_a_column_walk_are_counted_per_line(emulator, pitch, f
     kernel = Kernel(emulator, COLUMNS % (pitch, pitch, pitch), flavour="counted")
     result = kernel({}, {"y": np.zeros(32, np.float32)}, count=True)
     np.testing.assert_array_equal(values(result, "y"), 32 * np.arange(32))
-    (line,) = [one for one in result.counters.per_line if one.kind == "shared_read"]
+    (line,) = [line for line in result.counters.per_line if line.kind == "shared_read"]
     assert (line.file, line.line, line.count) == ("test.cu", 9, 32)
     assert (line.wavefronts, line.wavefronts_ideal) == (32 * factor, 32)
     assert result.counters.barriers == 1
@@ -93,7 +93,7 @@ extern "C" __global__ void k(float* y, int stride) {
     )
     for stride, factor in ((1, 1), (2, 2), (8, 8)):
         counters = kernel({}, {"y": np.zeros(32, np.float32)}, stride, count=True).counters
-        (store,) = [one for one in counters.per_line if one.kind == "shared_write"]
+        (store,) = [line for line in counters.per_line if line.kind == "shared_write"]
         assert (store.wavefronts, store.wavefronts_ideal) == (4 * factor, 4), stride
 
 
@@ -138,7 +138,7 @@ extern "C" __global__ void k(const float* x, float* y, int stride) {
     counters = kernel(
         {"x": np.zeros(256, np.float32)}, {"y": np.zeros(32, np.float32)}, stride, count=True
     ).counters
-    (load,) = [one for one in counters.per_line if one.kind == "global_read"]
+    (load,) = [line for line in counters.per_line if line.kind == "global_read"]
     assert (load.count, load.sectors, load.sectors_ideal, load.total_bytes) == (1, sectors, 4, 128)
     assert (counters.global_load_bytes, counters.global_store_bytes) == (128, 128)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from test_toolchain import _source
 
+from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
@@ -24,17 +25,17 @@ POINTER = 1 << 24
 
 
 def entry_of(toolchain, text: str):
-    made = toolchain.compile(_source(text), "sm_90")
-    assert isinstance(made, Cubin), made.log
-    (entry,) = read_entries(made.ptx).values()
+    compiled = toolchain.compile(_source(text), "sm_90")
+    assert isinstance(compiled, Cubin), compiled.log
+    (entry,) = read_entries(compiled.ptx).values()
     return entry
 
 
-def counted(entry, found, word: str) -> int:
+def counted(entry, counts, word: str) -> int:
     return sum(
         count
-        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
-        if word in one.opcode
+        for instruction, count in zip(entry.instructions, counts.by_instruction, strict=True)
+        if word in instruction.opcode
     )
 
 
@@ -49,10 +50,10 @@ extern "C" __global__ void axpy(const float* x, float* y, float a, int n) {
 def test_axpy_does_its_arithmetic_once_a_warp_that_is_inside(toolchain):
     entry = entry_of(toolchain, AXPY)
     # 100 of 128 threads in block 1 are past the end: 28 threads are one warp.
-    found = executions(entry, (POINTER, POINTER, 2.0, 156), (2, 1, 1), (128, 1, 1), (0, 1))
-    assert counted(entry, found, "fma.rn.f32") == 4 + 1
-    assert counted(entry, found, "ld.global") == 2 * 5 and counted(entry, found, "st.global") == 5
-    assert found.undecided == 0
+    counts = executions(entry, (POINTER, POINTER, 2.0, 156), (2, 1, 1), (128, 1, 1), (0, 1))
+    assert counted(entry, counts, "fma.rn.f32") == 4 + 1
+    assert counted(entry, counts, "ld.global") == 2 * 5 and counted(entry, counts, "st.global") == 5
+    assert counts.undecided == 0
     mix = instruction_mix(entry, (POINTER, POINTER, 2.0, 256), (2, 1, 1), (128, 1, 1), (0, 1))
     assert (mix["fp32"], mix["global"], mix["mma"], mix["shared"]) == (4, 12, 0, 0)
 
@@ -69,8 +70,8 @@ extern "C" __global__ void loop(float* y, float a, int rounds) {
     y[threadIdx.x] = sum;
 }""",
     )
-    found = executions(entry, (POINTER, 0.5, rounds), (3, 1, 1), (64, 1, 1), (0, 2))
-    assert counted(entry, found, "fma.rn.f32") == 2 * 2 * rounds
+    counts = executions(entry, (POINTER, 0.5, rounds), (3, 1, 1), (64, 1, 1), (0, 2))
+    assert counted(entry, counts, "fma.rn.f32") == 2 * 2 * rounds
 
 
 def test_lanes_that_part_are_issued_once_a_side_and_meet_behind_it(toolchain):
@@ -86,10 +87,10 @@ extern "C" __global__ void part(float* y, int rounds) {
     y[threadIdx.x] = sum;
 }""",
     )
-    found = executions(entry, (POINTER, 0), (1, 1, 1), (96, 1, 1), (0,))
-    assert counted(entry, found, "mul.f32") == 3 * 7  # as long as the longest lane goes round
-    assert counted(entry, found, "bar.sync") == 3  # not once a side
-    assert counted(entry, found, "sqrt") == 3
+    counts = executions(entry, (POINTER, 0), (1, 1, 1), (96, 1, 1), (0,))
+    assert counted(entry, counts, "mul.f32") == 3 * 7  # as long as the longest lane goes round
+    assert counted(entry, counts, "bar.sync") == 3  # not once a side
+    assert counted(entry, counts, "sqrt") == 3
 
 
 def test_a_branch_that_data_decide_is_said_so(toolchain):
@@ -100,9 +101,9 @@ extern "C" __global__ void data(int* y) {
     if (y[0] > 3) { y[threadIdx.x] = 1; __threadfence(); }
 }""",
     )
-    found = executions(entry, (POINTER,), (1, 1, 1), (64, 1, 1), (0,))
-    assert (found.branches, found.undecided) == (2, 2)
-    assert counted(entry, found, "st.global") == 2
+    counts = executions(entry, (POINTER,), (1, 1, 1), (64, 1, 1), (0,))
+    assert (counts.branches, counts.undecided) == (2, 2)
+    assert counted(entry, counts, "st.global") == 2
 
 
 def test_blocks_of_a_cluster_know_their_rank(toolchain):
@@ -119,8 +120,8 @@ extern "C" __global__ void rank(float* y) {
 }""",
     )
     # x 0 to 3 by y 0 to 1 in clusters of 2 x 2: ranks 0 1 0 1 over 2 3 2 3
-    found = executions(entry, (POINTER,), (4, 2, 1), (32, 1, 1), range(8), (2, 2, 1))
-    assert counted(entry, found, "fma.rn.f32") == 2 * (0 + 1 + 2 + 3) and found.undecided == 0
+    counts = executions(entry, (POINTER,), (4, 2, 1), (32, 1, 1), range(8), (2, 2, 1))
+    assert counted(entry, counts, "fma.rn.f32") == 2 * (0 + 1 + 2 + 3) and counts.undecided == 0
 
 
 def test_fp8_products_are_taken_apart_on_hopper_only():
@@ -182,8 +183,10 @@ def test_classes_of_instructions(statement, name):
     ],
 )
 def test_atomic_additions_of_floats_to_shared_memory_are_told_from_all_others(opcode, name):
-    made = [one for one, _ in expansion(instruction(f"{opcode} %f1, [%r1], %f2"), 90)]
-    assert name in made and any("float atomic" in one for one in made) == ("float atomic" in name)
+    expanded = [word for word, _ in expansion(instruction(f"{opcode} %f1, [%r1], %f2"), 90)]
+    assert name in expanded and any("float atomic" in word for word in expanded) == (
+        "float atomic" in name
+    )
 
 
 @pytest.mark.parametrize(("element", "floats"), [("float", 3 * 5), ("int", 0)])
@@ -225,13 +228,13 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
     timings = []
     for how in ("partitioned", "atomic"):
         candidate = preset_candidate(template, "stage2", compiled, {"pv_accumulate": how})
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
-        made = lay_out(
+        problem = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
         )
         cubin = toolchain.compile(source, "sm_90")
-        timings += emulator.measure(emulator.load(source, cubin), cubin, [made])
+        timings += emulator.measure(emulator.load(source, cubin), cubin, [problem])
     partitioned, atomic = timings
     # An H200 measured 3.91 (bench/results/h200/attention_lessons.json); counted as shared
     # accesses alone they would be 1.2
@@ -252,24 +255,26 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     shape = kernel.workload(workload)
     compiled = shape.compile_time(kernel)
     candidate = preset_candidate(template, preset, compiled)
-    point = resolve(template, candidate.parameters, compiled)
+    point = resolve(template, candidate.parameters, compiled, device("h200"))
     source = render(kernel, template, candidate, point, catalogue.include_dirs)
     cubin = toolchain.compile(source, "sm_90")
     case = workload_case(shape, 0)
-    made = lay_out(kernel, template, point, case, case_data(kernel, case), optional_outputs=False)
-    counters = emulator._counted(emulator.load(source, cubin), made).counters
-    (launch,), (mixes,) = made.launches, mixes_of(made, cubin, SAMPLED_BLOCKS)
+    problem = lay_out(
+        kernel, template, point, case, case_data(kernel, case), optional_outputs=False
+    )
+    counters = emulator._counted(emulator.load(source, cubin), problem).counters
+    (launch,), (mixes,) = problem.launches, mixes_of(problem, cubin, SAMPLED_BLOCKS)
     sampled = sampled_blocks(launch, SAMPLED_BLOCKS)
     assert len(sampled) == len(mixes) == counters.blocks_executed
     assert sum(mix["mma"] for mix in mixes) * 4096 == sum(
         flop for _, flop in counters.mma_flop
     )  # HMMA.16816: 16 x 8 x 16
     entry = read_entries(cubin.ptx)[launch.entry]
-    found = executions(entry, arguments_of(made, launch), launch.grid, launch.block, sampled)
+    counts = executions(entry, arguments_of(problem, launch), launch.grid, launch.block, sampled)
     barriers = sum(
         count
-        for one, count in zip(entry.instructions, found.by_instruction, strict=True)
-        if one.opcode == "bar.sync"
+        for instruction, count in zip(entry.instructions, counts.by_instruction, strict=True)
+        if instruction.opcode == "bar.sync"
     )
     assert barriers == counters.barriers * counters.warps_per_block
     if template_name == "scalar":  # fragments are loaded in other pieces

@@ -104,28 +104,33 @@ def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
     ],
 )
 def test_the_resource_that_has_most_to_do_limits_and_the_next_two_are_named(resource, changes):
-    found = model(device("h200"), [work(**changes)], dram_bytes=1000)
+    prediction = model(device("h200"), [work(**changes)], dram_bytes=1000)
     assert (
-        found.limited_by == resource
-        and resource not in found.next_limits
-        and len(found.next_limits) == 2
+        prediction.limited_by == resource
+        and resource not in prediction.next_limits
+        and len(prediction.next_limits) == 2
     )
-    assert [us for _, us in found.limits] == sorted((us for _, us in found.limits), reverse=True)
-    assert found.time_us >= found.limits[0][1]
+    assert [us for _, us in prediction.limits] == sorted(
+        (us for _, us in prediction.limits), reverse=True
+    )
+    assert prediction.time_us >= prediction.limits[0][1]
 
 
 def test_more_blocks_than_fit_take_turns():
-    one = work(smem=200_000, barriers=100.0)
-    three = dataclasses.replace(one, launch=dataclasses.replace(one.launch, grid=(3 * 264, 1, 1)))
+    launch_work = work(smem=200_000, barriers=100.0)
+    three = dataclasses.replace(
+        launch_work, launch=dataclasses.replace(launch_work.launch, grid=(3 * 264, 1, 1))
+    )
     first, third = (
-        dict(model(device("h200"), [launch], 0).limits)["latency"] for launch in (one, three)
+        dict(model(device("h200"), [launch], 0).limits)["latency"]
+        for launch in (launch_work, three)
     )
     assert third == pytest.approx(3 * first)
 
 
 def test_launches_take_the_sum_of_their_times():
     both = [work(barriers=100.0), work(shared_wavefronts=1e5)]
-    alone = [model(device("h200"), [one], 0).time_us for one in both]
+    alone = [model(device("h200"), [launch], 0).time_us for launch in both]
     assert model(device("h200"), both, 0).time_us == pytest.approx(sum(alone))
 
 
@@ -143,8 +148,8 @@ def test_reaching_the_memory_of_another_block_costs_by_the_clusters_size():
         for size in (2, 4)
     )
     costs = [
-        dict(model(device("h200"), [one], 0).limits)["cluster memory"]
-        for one in (alone, pair, four)
+        dict(model(device("h200"), [launch], 0).limits)["cluster memory"]
+        for launch in (alone, pair, four)
     ]
     assert costs[0] == 0 and costs[2] == pytest.approx(2 * costs[1])
     # two blocks an SM, 100 accesses each, 20 cycles for each of two blocks
@@ -172,7 +177,7 @@ def test_warps_wait_side_by_side_for_their_float_atomics_and_blocks_that_do_not_
 def test_float_atomics_by_generic_addresses_reach_shared_memory_in_clusters_only():
     alone = work(mix={"generic float atomic": 400.0})
     pair = dataclasses.replace(alone, launch=dataclasses.replace(alone.launch, cluster=(2, 1, 1)))
-    costs = [dict(model(device("h200"), [one], 0).limits) for one in (alone, pair)]
+    costs = [dict(model(device("h200"), [launch], 0).limits) for launch in (alone, pair)]
     assert costs[0]["float atomics"] == 0 and costs[1]["float atomics"] == pytest.approx(
         100 * 600 / 1980
     )

@@ -161,7 +161,8 @@ extern "C" __global__ void k(float* y, int n) {
     result = kernel({}, {"y": np.zeros(30, np.float32)}, 30, block=2)
     assert result.status == "fault" and kinds(result) == ["out_of_bounds", "out_of_bounds"]
     assert [
-        (one.buffer, one.side, one.damaged_bytes, one.first_offset_bytes) for one in result.canary
+        (damage.buffer, damage.side, damage.damaged_bytes, damage.first_offset_bytes)
+        for damage in result.canary
     ] == [
         ("y", "before", 8, 1),
         ("y", "behind", 8, 0),
@@ -198,12 +199,12 @@ def test_a_wild_access_is_named_and_other_runs_are_unharmed(emulator, offset, ki
         kernel.job(
             {},
             {"y": np.zeros(64, np.float32)},
-            (ScalarArgument("int64", one),),
+            (ScalarArgument("int64", position),),
             grid=4,
             block=64,
             name=name,
         )
-        for name, one in (("first", 0), ("wild", offset), ("last", 1))
+        for name, position in (("first", 0), ("wild", offset), ("last", 1))
     ]
     first, wild, last = kernel.run(*runs)
     assert values(first, "y").all() and values(last, "y").all()

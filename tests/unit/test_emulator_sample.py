@@ -56,7 +56,7 @@ def test_a_sample_meets_both_ends_of_every_axis_and_stands_for_all_blocks(grid):
     assert all(cluster.weight > 0 for cluster in sample)
     for axis, size in enumerate(grid):
         met = {point[axis] for point in points}
-        assert {0, size - 1} <= met and all(0 <= one < size for one in met)
+        assert {0, size - 1} <= met and all(0 <= coordinate < size for coordinate in met)
         assert len(met) >= min(size, SAMPLED_BLOCKS // 2)
 
 
@@ -97,10 +97,10 @@ def test_the_heaviest_block_ends_last_and_blocks_alike_take_their_turns():
 
     launch = LaunchPlan("k", (10, 1, 1), (128, 1, 1), 0)
     unequal = LaunchWork(launch, 32, 0, (block(10.0, 8), block(60.0, 2)))
-    assert unequal.in_turn(1, lambda one: one.barriers) == 60
-    assert unequal.in_turn(3, lambda one: one.barriers) == 2 * 20 + 60
+    assert unequal.in_turn(1, lambda block: block.barriers) == 60
+    assert unequal.in_turn(3, lambda block: block.barriers) == 2 * 20 + 60
     alike = LaunchWork(launch, 32, 0, (block(10.0, 5), block(10.0, 5)))
-    assert alike.in_turn(7, lambda one: one.barriers) == 70
+    assert alike.in_turn(7, lambda block: block.barriers) == 70
 
 
 @pytest.fixture(scope="module")
@@ -113,13 +113,13 @@ def modelled_us(catalogue, toolchain, artifacts):
         template, shape = kernel.template(template_name), kernel.workload(workload)
         compiled, case = shape.compile_time(kernel), workload_case(shape, 0)
         candidate = preset_candidate(template, preset, compiled)
-        point = resolve(template, candidate.parameters, compiled)
+        point = resolve(template, candidate.parameters, compiled, device("h200"))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
-        made = lay_out(
+        problem = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
         )
         cubin = toolchain.compile(source, "sm_90")
-        (timing,) = target.measure(target.load(source, cubin), cubin, [made])
+        (timing,) = target.measure(target.load(source, cubin), cubin, [problem])
         return timing.time_median_us, bound_of(timing)
 
     yield measure
@@ -188,6 +188,7 @@ def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):
             template,
             preset_candidate(template, template.presets[0].name, compiled).parameters,
             compiled,
+            device("h200"),
         )
         peaks[name] = tensor_peak(
             device_facts, lay_out(kernel, template, point, case, case_data(kernel, case))

@@ -49,11 +49,11 @@ def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architectu
         if architecture >= case.architecture:
             text = flattened(case.source)
             lines = tuple(Line(case.name, number) for number, _ in enumerate(text.splitlines(), 1))
-            made = toolchain.compile(
+            compiled = toolchain.compile(
                 RenderedSource(text, text_digest(text), lines, text, ("k",), False),
                 f"sm_{architecture}",
             )
-            assert isinstance(made, Cubin), (case.name, made)
+            assert isinstance(compiled, Cubin), (case.name, compiled)
 
 
 def test_the_device_form_of_every_header_compiles_with_nvcc(tmp_path):
@@ -84,27 +84,27 @@ def test_the_device_form_of_every_header_compiles_with_nvcc(tmp_path):
 
 @pytest.mark.parametrize("kind", ["half", "nv_bfloat16"])
 def test_wmma_operands_hold_the_documented_elements(outputs, kind):
-    made = outputs(f"wmma map {kind} m16n16k16")
+    computed = outputs(f"wmma map {kind} m16n16k16")
     count = 16 if kind == "half" else 8
     i = np.arange(count) % 8
     row = GROUP[:, None] + 8 * (i // 2 % 2)
     depth = POSITION[:, None] * 2 + i % 2 + 8 * (i // 4)
-    np.testing.assert_array_equal(made["a_row"][:, :count], row * 16 + depth)
-    np.testing.assert_array_equal(made["a_col"][:, :count], depth * 16 + row)
+    np.testing.assert_array_equal(computed["a_row"][:, :count], row * 16 + depth)
+    np.testing.assert_array_equal(computed["a_col"][:, :count], depth * 16 + row)
     depth, column = POSITION[:, None] * 2 + i % 2 + 8 * (i // 2 % 2), GROUP[:, None] + 8 * (i // 4)
-    np.testing.assert_array_equal(made["b_row"][:, :count], depth * 16 + column)
-    np.testing.assert_array_equal(made["b_col"][:, :count], column * 16 + depth)
+    np.testing.assert_array_equal(computed["b_row"][:, :count], depth * 16 + column)
+    np.testing.assert_array_equal(computed["b_col"][:, :count], column * 16 + depth)
 
 
 def test_wmma_tf32_operands_are_those_of_mma(outputs):
-    made = outputs("wmma map tf32 m16n16k8")
+    computed = outputs("wmma map tf32 m16n16k8")
     i = np.arange(4)
     row, depth = GROUP[:, None] + 8 * (i % 2), POSITION[:, None] + 4 * (i // 2)
-    np.testing.assert_array_equal(made["a_row"].view(np.float32), 1 + row * 8 + depth)
-    np.testing.assert_array_equal(made["a_col"].view(np.float32), 1 + depth * 16 + row)
+    np.testing.assert_array_equal(computed["a_row"].view(np.float32), 1 + row * 8 + depth)
+    np.testing.assert_array_equal(computed["a_col"].view(np.float32), 1 + depth * 16 + row)
     depth, column = POSITION[:, None] + 4 * (i % 2), GROUP[:, None] + 8 * (i // 2)
-    np.testing.assert_array_equal(made["b_row"].view(np.float32), 1 + depth * 16 + column)
-    np.testing.assert_array_equal(made["b_col"].view(np.float32), 1 + column * 8 + depth)
+    np.testing.assert_array_equal(computed["b_row"].view(np.float32), 1 + depth * 16 + column)
+    np.testing.assert_array_equal(computed["b_col"].view(np.float32), 1 + column * 8 + depth)
 
 
 def mma_answer(a: np.ndarray, b: np.ndarray, c: np.ndarray, neighbours: int) -> np.ndarray:
@@ -189,22 +189,22 @@ def test_ldmatrix_and_stmatrix_move_the_documented_elements(outputs, count):
 
 def test_asynchronous_copies_fill_the_rest_with_zeros(outputs):
     source = CASES["cp.async with zero fill"].inputs["source"].reshape(32, 16)
-    for size, made in (
+    for size, computed in (
         (size, outputs("cp.async with zero fill")[f"of{size}"]) for size in (4, 8, 16)
     ):
         valid = np.arange(size) < (LANE % (size + 1))[:, None]
-        np.testing.assert_array_equal(made, np.where(valid, source[:, :size], 0))
+        np.testing.assert_array_equal(computed, np.where(valid, source[:, :size], 0))
 
 
 # --- narrow formats ---
 
 
-def same(made: np.ndarray, want: np.ndarray) -> None:
+def same(computed: np.ndarray, want: np.ndarray) -> None:
     """Bit for bit, NaNs apart."""
     nan = np.isnan(want.astype(np.float32))
-    words = f"u{made.dtype.itemsize}"
-    np.testing.assert_array_equal(made.view(words)[~nan], want.view(words)[~nan])
-    assert np.isnan(made.view(want.dtype)[nan].astype(np.float32)).all()
+    words = f"u{computed.dtype.itemsize}"
+    np.testing.assert_array_equal(computed.view(words)[~nan], want.view(words)[~nan])
+    assert np.isnan(computed.view(want.dtype)[nan].astype(np.float32)).all()
 
 
 def saturated(x: np.ndarray, dtype) -> np.ndarray:
@@ -215,51 +215,51 @@ def saturated(x: np.ndarray, dtype) -> np.ndarray:
 
 
 def test_every_fp8_code_becomes_what_ml_dtypes_says(outputs):
-    made = outputs("fp8 codes to float and half")
+    computed = outputs("fp8 codes to float and half")
     codes = np.arange(256, dtype=np.uint8)
-    same(made["e4m3"], codes.view(E4M3).astype(np.float32))
-    same(made["e5m2"], codes.view(E5M2).astype(np.float32))
-    same(made["half_e4m3"], codes.view(E4M3).astype(np.float16))
-    same(made["half_e5m2"], codes.view(E5M2).astype(np.float16))
-    same(made["pair"], codes.view(E4M3).astype(np.float32))
-    same(made["four"], codes.view(E5M2).astype(np.float32))
+    same(computed["e4m3"], codes.view(E4M3).astype(np.float32))
+    same(computed["e5m2"], codes.view(E5M2).astype(np.float32))
+    same(computed["half_e4m3"], codes.view(E4M3).astype(np.float16))
+    same(computed["half_e5m2"], codes.view(E5M2).astype(np.float16))
+    same(computed["pair"], codes.view(E4M3).astype(np.float32))
+    same(computed["four"], codes.view(E5M2).astype(np.float32))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_floats_round_to_fp8_as_ml_dtypes_rounds_them(outputs):
-    x, made = CASES["float to fp8"].inputs["x"], outputs("float to fp8")
+    x, computed = CASES["float to fp8"].inputs["x"], outputs("float to fp8")
     assert np.isnan(x).sum() > 10
-    same(made["e4m3"], saturated(x, E4M3))
-    same(made["e4m3_open"], x.astype(E4M3))
-    same(made["e5m2"], saturated(x, E5M2))
-    same(made["e5m2_open"], x.astype(E5M2))
-    same(made["of_type"], saturated(x, E5M2))
+    same(computed["e4m3"], saturated(x, E4M3))
+    same(computed["e4m3_open"], x.astype(E4M3))
+    same(computed["e5m2"], saturated(x, E5M2))
+    same(computed["e5m2_open"], x.astype(E5M2))
+    same(computed["of_type"], saturated(x, E5M2))
     both = np.stack([x, x.reshape(-1, 2)[:, ::-1].reshape(-1)], axis=1)
-    same(made["pair"].view(np.uint8).reshape(-1, 2), saturated(both, E4M3))
-    same(made["pair_open"].view(np.uint8).reshape(-1, 2), both.astype(E5M2))
+    same(computed["pair"].view(np.uint8).reshape(-1, 2), saturated(both, E4M3))
+    same(computed["pair_open"].view(np.uint8).reshape(-1, 2), both.astype(E5M2))
     four = np.stack([x[np.arange(x.size) ^ i] for i in range(4)], axis=1)
-    same(made["four"].view(np.uint8).reshape(-1, 4), saturated(four, E4M3))
-    assert set(made["e4m3"][np.isnan(x)]) == {0x7F} and set(made["e5m2_open"][np.isnan(x)]) == {
-        0x7F
-    }
+    same(computed["four"].view(np.uint8).reshape(-1, 4), saturated(four, E4M3))
+    assert set(computed["e4m3"][np.isnan(x)]) == {0x7F} and set(
+        computed["e5m2_open"][np.isnan(x)]
+    ) == {0x7F}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_every_half_and_bfloat16_rounds_to_fp8_as_ml_dtypes_rounds_it(outputs):
-    made = outputs("half and bfloat16 to fp8")
+    computed = outputs("half and bfloat16 to fp8")
     bits = np.arange(65536, dtype=np.uint16)
     half, bfloat = bits.view(np.float16).astype(np.float32), bits.view(BFLOAT).astype(np.float32)
-    same(made["e4m3"], saturated(half, E4M3))
-    same(made["e4m3_open"], half.astype(E4M3))
-    same(made["e5m2"], saturated(half, E5M2))
-    same(made["e5m2_open"], half.astype(E5M2))
-    same(made["bf_e4m3"], saturated(bfloat, E4M3))
-    same(made["bf_e5m2_open"], bfloat.astype(E5M2))
+    same(computed["e4m3"], saturated(half, E4M3))
+    same(computed["e4m3_open"], half.astype(E4M3))
+    same(computed["e5m2"], saturated(half, E5M2))
+    same(computed["e5m2_open"], half.astype(E5M2))
+    same(computed["bf_e4m3"], saturated(bfloat, E4M3))
+    same(computed["bf_e5m2_open"], bfloat.astype(E5M2))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_packed_registers_and_tf32(outputs):
-    x, made = (
+    x, computed = (
         CASES["float to tf32 and packed registers"].inputs["x"],
         outputs("float to tf32 and packed registers"),
     )
@@ -268,41 +268,41 @@ def test_packed_registers_and_tf32(outputs):
         np.isnan(x), np.uint32(0), np.uint32(0x1000)
     )  # a NaN keeps its leading bits
     want = (bits + rounding) & np.uint32(0xFFFFE000)
-    np.testing.assert_array_equal(made["tf32"], want)
+    np.testing.assert_array_equal(computed["tf32"], want)
     both = np.stack([x, x.reshape(-1, 2)[:, ::-1].reshape(-1)], axis=1)
     positive = np.where(both <= 0, np.float32(0), both)
     for name, dtype in (("half2", np.float16), ("bfloat2", BFLOAT)):
-        same(made[name].view(np.uint16).reshape(-1, 2), both.astype(dtype))
-        same(made[f"{name}_relu"].view(np.uint16).reshape(-1, 2), positive.astype(dtype))
-    same(made["unpacked"][:, :2], both.astype(np.float16).astype(np.float32))
-    same(made["unpacked"][:, 2:], both.astype(BFLOAT).astype(np.float32))
+        same(computed[name].view(np.uint16).reshape(-1, 2), both.astype(dtype))
+        same(computed[f"{name}_relu"].view(np.uint16).reshape(-1, 2), positive.astype(dtype))
+    same(computed["unpacked"][:, :2], both.astype(np.float16).astype(np.float32))
+    same(computed["unpacked"][:, 2:], both.astype(BFLOAT).astype(np.float32))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_half_arithmetic_rounds_once(outputs):
-    made = outputs("half and bfloat16 arithmetic")
+    computed = outputs("half and bfloat16 arithmetic")
     bits = CASES["half and bfloat16 arithmetic"].inputs["bits"].reshape(3, -1)
     for name, dtype in (("half", np.float16), ("bfloat", BFLOAT)):
         a, b, _ = bits.view(dtype)
         for column, want in enumerate((a + b, a - b, a * b)):
-            same(made[name][:, column], want)
+            same(computed[name][:, column], want)
 
 
 def test_16_bit_atomics_sum(outputs):
-    x, made = CASES["16-bit atomics"].inputs["x"], outputs("16-bit atomics")
-    np.testing.assert_array_equal(made["half_sum"].view(np.float16), [1 + x.sum(), 62])
+    x, computed = CASES["16-bit atomics"].inputs["x"], outputs("16-bit atomics")
+    np.testing.assert_array_equal(computed["half_sum"].view(np.float16), [1 + x.sum(), 62])
     np.testing.assert_array_equal(
-        made["bfloat_sum"].view(BFLOAT).astype(np.float32), [64, 4 - x.sum()]
+        computed["bfloat_sum"].view(BFLOAT).astype(np.float32), [64, 4 - x.sum()]
     )
-    np.testing.assert_array_equal(made["one"].view(np.float16), [x.sum() + 0.5])
+    np.testing.assert_array_equal(computed["one"].view(np.float16), [x.sum() + 0.5])
 
 
 # --- collectives and approximations ---
 
 
 def test_reductions_equal_numpy(outputs):
-    x, made = CASES["warp reductions"].inputs["x"], outputs("warp reductions")
-    assert (made["whole"] == [x.sum(), x.min(), x.max()]).all()
+    x, computed = CASES["warp reductions"].inputs["x"], outputs("warp reductions")
+    assert (computed["whole"] == [x.sum(), x.min(), x.max()]).all()
     u = x.view(np.uint32)
     folds = [
         u.sum(dtype=np.uint32),
@@ -310,8 +310,8 @@ def test_reductions_equal_numpy(outputs):
         u.max(),
         *(f.reduce(u) for f in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)),
     ]
-    assert (made["unsigned_whole"] == folds).all()
-    assert (made["part"] == np.where(LANE % 2, x[1::2].sum(), x[::2].sum())).all()
+    assert (computed["unsigned_whole"] == folds).all()
+    assert (computed["part"] == np.where(LANE % 2, x[1::2].sum(), x[::2].sum())).all()
 
 
 def test_barriers_vote(outputs):
@@ -334,38 +334,38 @@ def test_approximations_stay_within_their_stated_error(outputs, name, function):
     x = CASES["approximations"].inputs["x"]
     relative, absolute = CASES["approximations"].bounds[name]
     flushed = x if name == "tanh" else np.where(np.abs(x) < 2.0**-126, np.copysign(0, x), x)
-    want, made = function(flushed.astype(np.float64)), outputs("approximations")[name]
+    want, computed = function(flushed.astype(np.float64)), outputs("approximations")[name]
     finite = (
         np.isfinite(want) & (np.abs(want) >= 2.0**-126) & (np.abs(want) <= np.finfo(np.float32).max)
     )
-    assert (np.abs(made - want)[finite] <= relative * np.abs(want[finite]) + absolute).all()
-    np.testing.assert_array_equal(np.isnan(made), np.isnan(want))
+    assert (np.abs(computed - want)[finite] <= relative * np.abs(want[finite]) + absolute).all()
+    np.testing.assert_array_equal(np.isnan(computed), np.isnan(want))
     if name != "tanh":
         tiny = np.abs(want) < 2.0**-127
-        assert (made[tiny] == 0).all()
+        assert (computed[tiny] == 0).all()
 
 
 # --- clusters ---
 
 
 def test_blocks_know_their_place_in_their_cluster(outputs):
-    made = outputs("cluster ids")["ids"].reshape(4, 6, 12)
+    computed = outputs("cluster ids")["ids"].reshape(4, 6, 12)
     y, x = np.meshgrid(np.arange(4), np.arange(6), indexing="ij")
     zero, one, two = (np.full_like(x, value) for value in (0, 1, 2))
     want = [y % 2 * 2 + x % 2, 4 * one, two, two, one, x % 2, y % 2, zero, x // 2, y // 2, zero, x]
-    np.testing.assert_array_equal(made, np.stack(want, axis=-1))
+    np.testing.assert_array_equal(computed, np.stack(want, axis=-1))
 
 
 def test_blocks_read_and_update_each_others_shared_memory(outputs):
-    x, made = (
+    x, computed = (
         CASES["distributed shared memory"].inputs["x"].reshape(2, 4, 64),
         outputs("distributed shared memory"),
     )
-    np.testing.assert_array_equal(made["from_static"].reshape(2, 4, 64), np.roll(x, -1, axis=1))
+    np.testing.assert_array_equal(computed["from_static"].reshape(2, 4, 64), np.roll(x, -1, axis=1))
     np.testing.assert_array_equal(
-        made["from_dynamic"].reshape(2, 4, 64), 2 * np.roll(x, 1, axis=1)[..., ::-1]
+        computed["from_dynamic"].reshape(2, 4, 64), 2 * np.roll(x, 1, axis=1)[..., ::-1]
     )
     want = np.zeros((2, 4, 8), int)
     for cluster in range(2):
         np.add.at(want[cluster], (x[cluster].ravel() % 4, x[cluster].ravel() % 8), 1)
-    np.testing.assert_array_equal(made["histogram"].reshape(2, 4, 8), want)
+    np.testing.assert_array_equal(computed["histogram"].reshape(2, 4, 8), want)

@@ -12,27 +12,27 @@ from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 
 
 @pytest.fixture(scope="module")
-def made():
+def files():
     return pages()
 
 
-def test_the_page_and_its_plots_are_what_the_results_make_of_them(made):
+def test_the_page_and_its_plots_are_what_the_results_make_of_them(files):
     stale = [
         path.name
-        for path, content in made.items()
+        for path, content in files.items()
         if not path.is_file() or path.read_text() != content
     ]
     assert not stale, f"{', '.join(stale)}: run `python -m bench.pages.h200_page --save`"
 
 
-def test_no_plot_is_left_that_nothing_makes(made):
-    assert set(DOCS.glob("h200_*.svg")) <= made.keys()
+def test_no_plot_is_left_that_nothing_makes(files):
+    assert set(DOCS.glob("h200_*.svg")) <= files.keys()
 
 
-def test_every_section_has_its_place_and_every_plot_is_shown(made):
-    text = made[DOCS / "h200.md"]
+def test_every_section_has_its_place_and_every_plot_is_shown(files):
+    text = files[DOCS / "h200.md"]
     assert text.count("bench/pages/h200_page.py) -->") == len(SECTIONS)
-    for path in made:
+    for path in files:
         assert path.suffix != ".svg" or f"]({path.name})" in text
 
 

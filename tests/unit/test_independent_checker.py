@@ -42,14 +42,16 @@ def rounded(values, type_, scale=1.0):
     ) / np.float32(scale)
 
 
-def fp8_attention(case, found, **wrong):
+def fp8_attention(case, images, **wrong):
     """A correct float32 kernel on codes: P in the codes' type times its power of two."""
     form, factors = case["format"], []
     for name in "qkv":
-        scales = elements(found[f"{name}_scale"], case["tensors"][f"{name}_scale"]).view(np.float32)
+        scales = elements(images[f"{name}_scale"], case["tensors"][f"{name}_scale"]).view(
+            np.float32
+        )
         if "scale_of_head_0" in wrong:
             scales = np.broadcast_to(scales[:, :1], scales.shape)
-        codes = np.ascontiguousarray(elements(found[name], case["tensors"][name]))
+        codes = np.ascontiguousarray(elements(images[name], case["tensors"][name]))
         values = (
             codes - np.float32(127.0 if "midpoint" in wrong else 128.0)
             if form == "sim"
@@ -63,22 +65,22 @@ def fp8_attention(case, found, **wrong):
             return rounded(p, "bf16" if "coarse" in wrong else case["dtype"])
         return rounded(p, form, p_scale)
 
-    return answer(case, found, factors, kept, wrong)
+    return answer(case, images, factors, kept, wrong)
 
 
-def half_attention(case, found, **wrong):
+def half_attention(case, images, **wrong):
     """A right float32 kernel with P in the storage type."""
-    factors = [numbers(found[name], case["tensors"][name]).astype(np.float32) for name in "qkv"]
+    factors = [numbers(images[name], case["tensors"][name]).astype(np.float32) for name in "qkv"]
     return answer(
         case,
-        found,
+        images,
         factors,
         lambda p: rounded(p, "bf16" if "coarse" in wrong else case["dtype"]),
         wrong,
     )
 
 
-def answer(case, found, factors, kept_as, wrong):
+def answer(case, images, factors, kept_as, wrong):
     """What a kernel leaves that multiplies kept_as(P) by V; `wrong` plants one mistake."""
     dtype, heads = case["dtype"], case["H"]
     q, k, v = factors
@@ -108,7 +110,7 @@ def answer(case, found, factors, kept_as, wrong):
     o = (kept @ v) / np.where(total > 0, total, 1.0)[..., None] * wrong.get("factor", 1.0)
     if "row" in wrong and case["S_q"] > 3:
         o[:, :, 2] = o[:, :, 3]
-    after = {name: image.copy() for name, image in found.items()}
+    after = {name: image.copy() for name, image in images.items()}
     elements(after["o"], case["tensors"]["o"])[...] = encoded(o.astype(np.float64), dtype)
     with np.errstate(divide="ignore"):
         lse = np.where(some, top + np.log(total) + wrong.get("lse", 0.0), -np.inf).astype(
@@ -124,10 +126,10 @@ def answer(case, found, factors, kept_as, wrong):
     return after
 
 
-def norm(case, found, **wrong):
+def norm(case, images, **wrong):
     """A right float32 kernel; h is rounded before it is squared, or not."""
     x, residual, weight = (
-        numbers(found[name], case["tensors"][name]).astype(np.float32)
+        numbers(images[name], case["tensors"][name]).astype(np.float32)
         for name in ("x", "residual", "weight")
     )
     h = x + residual
@@ -149,7 +151,7 @@ def norm(case, found, **wrong):
     )
     if "row" in wrong and case["M"] > 1:
         y[1] = y[0]
-    after = {name: image.copy() for name, image in found.items()}
+    after = {name: image.copy() for name, image in images.items()}
     elements(after["y"], case["tensors"]["y"])[...] = encoded(y.astype(np.float64), case["dtype"])
     bits = encoded(kept.astype(np.float64), case["dtype"])
     elements(after["h"], case["tensors"]["h"])[...] = bits ^ 1 if "last_bit" in wrong else bits
@@ -190,8 +192,8 @@ def judgements(name, wrong, seed=3):
     rng = np.random.default_rng(seed)
     for compiled in groups:
         for case in checker.draw_cases(rng, tiles, compiled):
-            found = checker.images(case)
-            yield case, checker.judged(case, found, kernel(case, found, **wrong))
+            images = checker.images(case)
+            yield case, checker.judged(case, images, kernel(case, images, **wrong))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -255,7 +257,7 @@ NORM_MISTAKES = [
         *(("attention_fp8", mistake) for mistake in FP8_MISTAKES),
         *(("rmsnorm", mistake) for mistake in NORM_MISTAKES),
     ],
-    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_each_mistake_is_seen(name, wrong):
@@ -266,11 +268,11 @@ def test_each_mistake_is_seen(name, wrong):
 def test_a_row_that_sees_no_key_must_be_zero_and_minus_infinity(name):
     checker, (kernel, tiles, groups) = CHECKERS[name], KERNELS[name]
     case = checker.draw_cases(np.random.default_rng(1), tiles, groups[0])[-1]
-    found = checker.images(case)
-    after = kernel(case, found)
-    assert case["S_kv"] == 0 and checker.judged(case, found, after) == ("", 0.0)
+    images = checker.images(case)
+    after = kernel(case, images)
+    assert case["S_kv"] == 0 and checker.judged(case, images, after) == ("", 0.0)
     elements(after["o"], case["tensors"]["o"])[0, 0, 0, 0] = 1
-    assert checker.judged(case, found, after)[0]
+    assert checker.judged(case, images, after)[0]
 
 
 @pytest.mark.parametrize("form", ["e4m3", "e5m2"])

@@ -207,10 +207,10 @@ absolute_tolerance = 0.1
     )
     problem, (expected,) = read_launch(written(text)[1], 0)
     image = np.array(got, np.float16).view(np.uint8)
-    found = compare(Execution(problem, "forward", {"y": image}, None), expected)
-    assert (found is None) is is_right
-    if found is not None:
-        assert found.kind == "wrong_values" and "y[" in found.sentence
+    difference = compare(Execution(problem, "forward", {"y": image}, None), expected)
+    assert (difference is None) is is_right
+    if difference is not None:
+        assert difference.kind == "wrong_values" and "y[" in difference.sentence
 
 
 def test_every_type_is_one_that_numpy_knows():

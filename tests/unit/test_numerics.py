@@ -36,16 +36,16 @@ class DriftingGpu(DrawnGpu):
     measures = False
 
     def _outputs(self, program, problem):
-        found = super()._outputs(program, problem)
+        outputs = super()._outputs(program, problem)
         if "constexpr int per_thread = 4;" in program.text:
             x, y = problem.tensors
-            values = y.view(found["y"])
+            values = y.view(outputs["y"])
             exact = np.float64(2.5) * x.view(x.image).astype(np.float64) - 0.75
             if values.size > 1:
                 values[0] = np.nextafter(
                     values[0], np.float16(np.inf if exact[0] > values[0] else -np.inf)
                 )
-        return found
+        return outputs
 
 
 NO_HISTORY = History()
@@ -107,12 +107,12 @@ def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_
 ):
     sink = ListSink()
     start(sink)
-    found = broken(sink.trials)
-    assert set(found) == drifting(sink.trials) and len(found) >= 2
+    drifted = broken(sink.trials)
+    assert set(drifted) == drifting(sink.trials) and len(drifted) >= 2
     assert all(
-        isinstance(trial.verdict, Green) for trial in sink.trials if trial.number not in found
+        isinstance(trial.verdict, Green) for trial in sink.trials if trial.number not in drifted
     )
-    for number, result in found.items():
+    for number, result in drifted.items():
         assert (
             result.reason is Reason.WRONG_VALUES
             and "y is not bit for bit what trial " in result.sentence
@@ -132,17 +132,17 @@ def test_siblings_with_other_lengths_still_have_cases_in_common(start):
         checks = gate_result(trial.verdict, Stage.CORRECTNESS).evidence.checks
         return {(check.output, check.shape, check.input_digest) for check in checks}
 
-    for one in sink.trials[1:]:
-        assert len(places(one) & places(sink.trials[0])) > ENOUGH_CASES  # and the workload itself
+    for later in sink.trials[1:]:
+        assert len(places(later) & places(sink.trials[0])) > ENOUGH_CASES  # and the workload itself
 
 
 def test_the_same_candidates_are_rejected_however_many_are_in_flight(start):
-    said = []
+    verdicts = []
     for window in (1, 8):
         sink = ListSink()
         start(sink, window=window)
-        said.append({trial.candidate.digest: type(trial.verdict) for trial in sink.trials})
-    assert said[0] == said[1]
+        verdicts.append({trial.candidate.digest: type(trial.verdict) for trial in sink.trials})
+    assert verdicts[0] == verdicts[1]
 
 
 def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_stored(
@@ -156,9 +156,9 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
         claim = store.claim("a worker", 30.0, search_id)
         right = [trial for trial in whole.trials if trial.number not in broken(whole.trials)]
         sink = StoreSink(store, claim, 30.0)
-        for number, one in enumerate(right[:2]):
-            sink.begin(number, Proposal(one.candidate, one.sampler))
-            sink.record(replace(one, number=number), search.context.render(one.candidate))
+        for number, accepted in enumerate(right[:2]):
+            sink.begin(number, Proposal(accepted.candidate, accepted.sampler))
+            sink.record(replace(accepted, number=number), search.context.render(accepted.candidate))
         second = ListSink()
         history = store.history(claim)
         assert all(
@@ -186,17 +186,17 @@ def test_a_paused_search_goes_on_the_same_way(start):
 def test_wrong_candidates_set_nothing_for_the_right_ones(start):
     class Wrong(DriftingGpu):
         def _outputs(self, program, problem):
-            found = super()._outputs(program, problem)
+            outputs = super()._outputs(program, problem)
             if "constexpr int threads = 128;" in program.text:  # the baseline among them
-                found["y"][:] = 0
-            return found
+                outputs["y"][:] = 0
+            return outputs
 
     sink = ListSink()
     start(sink, gpu=Wrong())
     right = [trial for trial in sink.trials if isinstance(trial.verdict, Green)]
-    assert right and 128 not in {one.candidate.values()["threads"] for one in right}
+    assert right and 128 not in {trial.candidate.values()["threads"] for trial in right}
     assert (
-        len({one.candidate.values()["per_thread"] == 4 for one in right}) == 1
+        len({trial.candidate.values()["per_thread"] == 4 for trial in right}) == 1
     )  # the first one says which
 
 
@@ -210,7 +210,7 @@ def test_nothing_is_kept_or_hashed_where_nothing_is_promised(start, broken_kerne
     sink = ListSink()
     _search, _ = start(sink, catalogue=own)
     assert promised(own.kernel("axpy").template("right")) == frozenset()
-    assert all(isinstance(one.verdict, Green) for one in sink.trials)
+    assert all(isinstance(trial.verdict, Green) for trial in sink.trials)
     assert not any(
         check.input_digest
         for trial in sink.trials
@@ -287,8 +287,8 @@ def test_a_shipped_template_keeps_its_promises(
     )
     first, second = (changed(context, template, preset, **each) for each in ({}, changes))
     assert set(changes) <= promised(kernel.template(template))
-    one, other = prepared(context, first), prepared(context, second)
-    assert differing_outputs(one, other) == ()
+    first_subject, other = prepared(context, first), prepared(context, second)
+    assert differing_outputs(first_subject, other) == ()
 
 
 def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain):
@@ -305,7 +305,7 @@ def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain)
         0,
     )
     template, defect = kernel.template("broken"), {"defect": "sums_in_another_order"}
-    one, other = (
+    first_subject, other = (
         prepared(
             context,
             Candidate(
@@ -320,6 +320,6 @@ def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain)
         for neighbours in (False, True)
     )
     assert all(
-        each.endswith(": y") for each in differing_outputs(one, other)
-    ) and differing_outputs(one, other)
-    assert differing_outputs(one, one) == ()
+        each.endswith(": y") for each in differing_outputs(first_subject, other)
+    ) and differing_outputs(first_subject, other)
+    assert differing_outputs(first_subject, first_subject) == ()

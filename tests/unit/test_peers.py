@@ -82,8 +82,8 @@ def test_whoever_was_at_work_when_a_child_died_is_known():
         '{"peer": "b", "workload": "w", "begin": true}',
         '{"peer": "b", "worklo',
     ]
-    found = read_replies(lines)
-    assert [row["peer"] for row in found.rows] == ["a"] and found.running == ("b", "w")
+    replies = read_replies(lines)
+    assert [row["peer"] for row in replies.rows] == ["a"] and replies.running == ("b", "w")
 
 
 def test_a_peer_with_another_mask_or_type_is_refused(offers):
@@ -166,7 +166,7 @@ def test_a_peer_that_was_wrong_once_is_not_compared():
 
 
 def test_each_workload_has_its_own_row():
-    found = peers_of(
+    peers = peers_of(
         "wmma",
         [
             _timed(8, 10),
@@ -176,7 +176,7 @@ def test_each_workload_has_its_own_row():
             ),
         ],
     )
-    assert [(peer.workload, peer.name, peer.outcome) for peer in found] == [
+    assert [(peer.workload, peer.name, peer.outcome) for peer in peers] == [
         ("mission", "torch-flash", "timed"),
         ("long", "torch-flash", "timed"),
         ("mission", "flashinfer", "unavailable"),

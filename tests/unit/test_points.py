@@ -20,7 +20,7 @@ def parameters(count, values=(0, 1, 2, 3)):
 
 
 def point(of, values):
-    return tuple((one.name, value) for one, value in zip(of, values, strict=True))
+    return tuple((parameter.name, value) for parameter, value in zip(of, values, strict=True))
 
 
 def test_every_point_of_a_real_space_is_where_it_is_found(catalogue):
@@ -63,18 +63,18 @@ def test_distances_are_steps_between_ordered_values_and_one_for_each_other_diffe
         random.Random(3),
     )
     for _ in range(3):
-        wanted = tuple(
+        drawn = tuple(
             (parameter.name, rng.choice(parameter.values)) for parameter in points.parameters
         )  # mostly no valid point
-        distances = points.distances(wanted)
+        distances = points.distances(drawn)
         assert len(distances) == len(points)
         for position in rng.sample(range(len(points)), min(100, len(points))):
             assert distances[position] == sum(
-                abs(one.values.index(have) - one.values.index(want))
-                if one.type == "int"
+                abs(parameter.values.index(have) - parameter.values.index(want))
+                if parameter.type == "int"
                 else have != want
-                for one, (_, have), (_, want) in zip(
-                    points.parameters, points[position], wanted, strict=False
+                for parameter, (_, have), (_, want) in zip(
+                    points.parameters, points[position], drawn, strict=False
                 )
             )
 
@@ -86,7 +86,7 @@ def test_every_position_of_a_value_has_room(count):
     rows = list(dict.fromkeys(rows))
     points = Points(of, [point(of, row) for row in rows])
     assert list(points) == [point(of, row) for row in rows]
-    assert [points.position(one) for one in points] == list(range(len(rows)))
+    assert [points.position(point) for point in points] == list(range(len(rows)))
     assert points.distances(point(of, (0, 0))).tolist() == [sum(row) for row in rows]
     assert points.distances(point(of, (count - 1, 0))).min() >= 0
 

@@ -41,14 +41,14 @@ def marked_faults():
 def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolchain):
     fault = PLANTED[name]
     reports = probed_fault(fault, tmp_path, emulator, toolchain)
-    found = first_wrong(reports)
-    assert found is not None and found.probe == fault.stage, [
+    first = first_wrong(reports)
+    assert first is not None and first.probe == fault.stage, [
         (report.probe, report.outcome, report.sentence) for report in reports
     ]
-    assert found.outcome == "wrong" and found.suspect and fault.says in found.sentence, (
-        found.sentence
+    assert first.outcome == "wrong" and first.suspect and fault.says in first.sentence, (
+        first.sentence
     )
-    worst = next(case for case in found.cases if case.wrong)
+    worst = next(case for case in first.cases if case.wrong)
     assert worst.worst_index and worst.worst_value != worst.worst_expected
 
 
@@ -67,7 +67,8 @@ def test_the_report_of_the_docs_is_what_is_printed(tmp_path, emulator, toolchain
         if block.startswith("stage")
     ]
     assert set(shown.splitlines()) <= printed
-    assert PLANTED["a fused softmax takes an element for another row's"].says in page
+    says = PLANTED["a fused softmax takes an element for another row's"].says
+    assert says in " ".join(page.split())
 
 
 def test_the_page_names_every_stage_of_attention(catalogue):
@@ -100,16 +101,16 @@ def test_every_stage_of_the_right_template_is_right(
 def test_a_probe_that_a_template_lacks_is_missing_and_not_right(tmp_path, emulator, toolchain):
     catalogue = changed(tmp_path, "pv = {}", 'pv = { when = "keys_per_step == 1" }', "scalar.toml")
     outcome = {
-        one.probe: one.outcome
-        for one in probed(catalogue, emulator, toolchain, cases=("tile_exact",))
+        report.probe: report.outcome
+        for report in probed(catalogue, emulator, toolchain, cases=("tile_exact",))
     }
     assert outcome == {**dict.fromkeys(STAGES, "right"), "pv": "missing"}
 
 
 def test_a_stage_that_writes_nothing_says_so(tmp_path, emulator, toolchain):
     catalogue = changed(tmp_path, "probe.out[first_key + j] = product;", "")
-    found = first_wrong(probed(catalogue, emulator, toolchain, cases=("tile_exact",)))
-    assert found.probe == "qk" and "never written" in found.sentence
+    report = first_wrong(probed(catalogue, emulator, toolchain, cases=("tile_exact",)))
+    assert report.probe == "qk" and "never written" in report.sentence
 
 
 @pytest.mark.parametrize(
@@ -150,10 +151,10 @@ def test_the_command_names_what_is_not_default_and_the_check(catalogue):
 
 
 def _set(shape, *places):
-    found = np.zeros(shape, bool)
+    mask = np.zeros(shape, bool)
     for place in places:
-        found[place] = True
-    return found
+        mask[place] = True
+    return mask
 
 
 AXES, TILES = ("row", "key"), {"row": 64, "key": 32}
@@ -173,8 +174,8 @@ AXES, TILES = ("row", "key"), {"row": 64, "key": 32}
         (_set((64, 96), (slice(None), slice(64, 65))), "key tile 2, key 64"),
         (_set((64, 96), (slice(17, None), slice(None))), "rows from 17 on"),
         (_set((64, 96), (5, slice(None))), "row 5"),
-        (_set((64, 96), *((one, one + 1) for one in range(60))), "key = row + 1"),
-        (_set((64, 96), *((slice(None), one) for one in range(1, 96, 2))), "keys 1 of each 2"),
+        (_set((64, 96), *((index, index + 1) for index in range(60))), "key = row + 1"),
+        (_set((64, 96), *((slice(None), index) for index in range(1, 96, 2))), "keys 1 of each 2"),
         (
             _set(
                 (64, 96),
@@ -199,8 +200,8 @@ def test_patterns_say_where_in_a_few_words(wrong, says):
 
 def test_rows_that_one_warp_owns_are_named_by_the_warp():
     wrong = _set((128, 96), (slice(16, 32), slice(None)), (slice(80, 96), slice(None)))
-    said = pattern(wrong, np.ones_like(wrong), AXES, TILES, {}, warp_rows=16)
-    assert said == "rows of warp 1 (16..31 of each 64)"
+    description = pattern(wrong, np.ones_like(wrong), AXES, TILES, {}, warp_rows=16)
+    assert description == "rows of warp 1 (16..31 of each 64)"
 
 
 def test_every_point_of_scalar_can_be_rendered_for_each_head_size(catalogue):

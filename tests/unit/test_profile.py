@@ -73,7 +73,7 @@ NCU_VALUES = (
 
 
 def csv(*rows: tuple[str, ...]) -> str:
-    return "\n".join(",".join(f'"{one}"' for one in row) for row in rows) + "\n"
+    return "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\n"
 
 
 NCU_LOG = (
@@ -83,16 +83,28 @@ NCU_LOG = (
 
 
 def test_counters_become_named_fields():
-    (one,) = parse_ncu(NCU_LOG)
-    assert one.entry == "attention_wmma" and one.duration_us == pytest.approx(10.88)
-    assert (one.sm_throughput_percent, one.dram_throughput_percent, one.occupancy_percent) == (
+    (profile,) = parse_ncu(NCU_LOG)
+    assert profile.entry == "attention_wmma" and profile.duration_us == pytest.approx(10.88)
+    assert (
+        profile.sm_throughput_percent,
+        profile.dram_throughput_percent,
+        profile.occupancy_percent,
+    ) == (
         18.94,
         3.17,
         6.23,
     )
-    assert (one.registers, one.shared_bank_conflicts, one.l2_hit_percent) == (129, 1040, 97.4)
-    assert (one.tensor_pipe_percent, one.issue_slots_percent) == (6.32, 24.39)
-    assert one.stalls == (("short_scoreboard", 2.25), ("long_scoreboard", 1.5), ("barrier", 0.75))
+    assert (profile.registers, profile.shared_bank_conflicts, profile.l2_hit_percent) == (
+        129,
+        1040,
+        97.4,
+    )
+    assert (profile.tensor_pipe_percent, profile.issue_slots_percent) == (6.32, 24.39)
+    assert profile.stalls == (
+        ("short_scoreboard", 2.25),
+        ("long_scoreboard", 1.5),
+        ("barrier", 0.75),
+    )
 
 
 def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
@@ -101,8 +113,12 @@ def test_a_counter_that_the_gpu_lacks_is_none_and_every_launch_is_kept():
         tuple(row[number] for number in short)
         for row in (NCU_NAMES, NCU_UNITS, NCU_VALUES, NCU_VALUES)
     ]
-    found = parse_ncu(csv(*rows))
-    assert len(found) == 2 and found[0].tensor_pipe_percent is None and found[0].registers == 129
+    profiles = parse_ncu(csv(*rows))
+    assert (
+        len(profiles) == 2
+        and profiles[0].tensor_pipe_percent is None
+        and profiles[0].registers == 129
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,8 +200,12 @@ def test_reports_become_findings_with_lines_of_the_source():
         20,
         25,
     )
-    (one,) = parse_sanitizer(INITCHECK)
-    assert (one.kind, one.entry, one.source_line) == ("uninitialised", "attention", None)
+    (finding,) = parse_sanitizer(INITCHECK)
+    assert (finding.kind, finding.entry, finding.source_line) == (
+        "uninitialised",
+        "attention",
+        None,
+    )
 
 
 def test_a_clean_log_has_no_findings_and_an_unfinished_one_is_refused():

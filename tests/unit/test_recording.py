@@ -45,17 +45,19 @@ def sweep(album, toolchain):
 @pytest.fixture
 def sources(sweep):
     """Source digest of each point."""
-    made = sweep(DrawnGpu())
-    return {other.parameters: made._context.render(other).digest for other in made._others()}
+    recorder = sweep(DrawnGpu())
+    return {
+        other.parameters: recorder._context.render(other).digest for other in recorder._others()
+    }
 
 
 def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_path):
-    made = sweep(DrawnGpu())
-    left = made.run(tmp_path / f"a{SUFFIX}", 2)
+    recorder = sweep(DrawnGpu())
+    left = recorder.run(tmp_path / f"a{SUFFIX}", 2)
     recording = left.recording
     assert left.done == left.total == len(recording.rows) == 8 and recording.heading.complete
     assert [row.number for row in recording.rows] == list(range(8))
-    assert {recording.parameters(row) for row in recording.rows} == set(made.points)
+    assert {recording.parameters(row) for row in recording.rows} == set(recorder.points)
     assert dict(recording.parameters(recording.rows[0])) == {"threads": 128, "per_thread": 1}
     assert recording.rows[0].times[0].baseline_samples == () and all(
         row.times for row in recording.rows
@@ -83,8 +85,8 @@ def test_a_stored_verdict_is_what_the_stored_samples_say(sweep, tmp_path):
 
 
 def test_the_law_behind_the_times_is_found_again(sweep, tmp_path):
-    made = sweep(DrawnGpu())
-    recording = made.run(tmp_path / f"a{SUFFIX}", 2).recording
+    recorder = sweep(DrawnGpu())
+    recording = recorder.run(tmp_path / f"a{SUFFIX}", 2).recording
     for row in recording.rows:
         true = law_us(row.source_digest)
         assert abs(time_us(row.times[0]) / true - 1) < 0.004
@@ -168,8 +170,8 @@ def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
 
 
 def test_a_wrong_baseline_is_refused_with_its_reason(sweep, tmp_path):
-    made = sweep(DrawnGpu())
-    baseline = made._context.render(made._baseline).digest
+    recorder = sweep(DrawnGpu())
+    baseline = recorder._context.render(recorder._baseline).digest
     with pytest.raises(UsageError, match="right:plain is not right here: correctness") as refused:
         sweep(DrawnGpu(wrong=[baseline])).run(tmp_path / f"a{SUFFIX}", 1)
     assert refused.value.code == "baseline_rejected"
@@ -185,9 +187,9 @@ def test_modelled_times_are_nothing_to_record(sweep):
 def test_progress_counts_up_to_the_total(sweep, tmp_path):
     seen = []
     sweep(DrawnGpu()).run(tmp_path / f"a{SUFFIX}", 2, on_progress=seen.append)
-    assert [one.done for one in seen] == sorted(one.done for one in seen) and seen[-1].done == seen[
-        -1
-    ].total == 8
+    assert [progress.done for progress in seen] == sorted(
+        progress.done for progress in seen
+    ) and seen[-1].done == seen[-1].total == 8
     assert seen[-1].timed == 8 and seen[-1].per_second > 0
 
 
@@ -293,8 +295,8 @@ def _require_verdicts(recording):
         if not row.times:
             assert row.stage is not None
             continue
-        said = recorded_acceptance(row.times, recording.heading.protocol.min_gain)
-        expected = (said.reason.value, "performance") if said.reason else (None, None)
+        acceptance = recorded_acceptance(row.times, recording.heading.protocol.min_gain)
+        expected = (acceptance.reason.value, "performance") if acceptance.reason else (None, None)
         assert (row.reason, row.stage) == expected, row.number
 
 
@@ -313,9 +315,11 @@ def test_the_page_shows_the_recordings_that_ship_with_their_figures():
     paths = sorted(SHIPPED.glob(f"*{SUFFIX}"))
     assert len(paths) >= 3
     for path in paths:
-        heading, rows = (found := read(path)).heading, found.rows
+        heading, rows = (recording := read(path)).heading, recording.rows
         best = min(time_us(row.times[0]) for row in rows if row.times)
-        (line,) = [one for one in page.splitlines() if one.startswith(f"| `replay:{heading.name}`")]
+        (line,) = [
+            line for line in page.splitlines() if line.startswith(f"| `replay:{heading.name}`")
+        ]
         assert line.endswith(f"| {heading.candidates:,} | {heading.timed:,} | {best:.4g} µs |")
         assert heading.complete and heading.timed >= 1000
     assert sum(path.stat().st_size for path in paths) < 4e6
@@ -329,8 +333,8 @@ def test_implausible_times_are_no_times(sweep, tmp_path):
 
 def test_a_screened_candidate_is_slower_without_an_interval():
     times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
-    said = recorded_acceptance((times,), 0.01)
-    assert (said.reason, said.has_confidence) == (
+    acceptance = recorded_acceptance((times,), 0.01)
+    assert (acceptance.reason, acceptance.has_confidence) == (
         Reason.SLOWER,
         False,
-    ) and said.ratio == pytest.approx(1.4)
+    ) and acceptance.ratio == pytest.approx(1.4)

@@ -44,15 +44,16 @@ def cases_of(kernel, workload=None, tiles=TILES):
     return list(derived_cases(kernel, workload.compile_time(kernel), tiles, 3))
 
 
-def same(one, other):
+def same(computed_data, other):
     """Inputs bit for bit; float64 results up to the order in which this machine's BLAS adds up."""
     for name, array in other.inputs.items():
         assert (
-            one.inputs[name].dtype == array.dtype and one.inputs[name].tobytes() == array.tobytes()
+            computed_data.inputs[name].dtype == array.dtype
+            and computed_data.inputs[name].tobytes() == array.tobytes()
         )
     for name, right in other.outputs.items():
         for field in ("value", "bound", "rounded"):
-            mine, theirs = getattr(one.outputs[name], field), getattr(right, field)
+            mine, theirs = getattr(computed_data.outputs[name], field), getattr(right, field)
             assert (mine is None) == (theirs is None)
             if mine is not None:
                 assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
@@ -81,7 +82,7 @@ def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, wo
 
 
 def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, here, monkeypatch):
-    kernel, asked = catalogue.kernel("attention"), []
+    kernel, requested = catalogue.kernel("attention"), []
     cases, cache = cases_of(kernel, "mission_bf16"), CaseDataCache(2**30, children)
     monkeypatch.setattr(
         compute_turns,
@@ -90,7 +91,9 @@ def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, her
     )
     compute = children.computed
     monkeypatch.setattr(
-        children, "computed", lambda kernel, cases: asked.extend(cases) or compute(kernel, cases)
+        children,
+        "computed",
+        lambda kernel, cases: requested.extend(cases) or compute(kernel, cases),
     )
     cache.get(kernel, cases[0], None)
     cache.fill(kernel, cases)
@@ -99,9 +102,9 @@ def test_only_what_is_missing_and_small_goes_to_a_child(catalogue, children, her
         for case in cases[1:]
         if reference._size_bytes(kernel, case) >= compute_turns.LARGE_BYTES
     ]
-    assert largest and set(asked) == set(cases[1:]) - set(largest)
+    assert largest and set(requested) == set(cases[1:]) - set(largest)
     cache.fill(kernel, cases)
-    assert len(asked) == len(set(asked)) and here == cases[:1]
+    assert len(requested) == len(set(requested)) and here == cases[:1]
 
 
 def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue, children, here):
@@ -125,23 +128,23 @@ def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue
 
 def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children, here):
     kernel = catalogue.kernel("attention")
-    cases, cache, found = cases_of(kernel, "mission_bf16"), CaseDataCache(2**30, children), []
+    cases, cache, results = cases_of(kernel, "mission_bf16"), CaseDataCache(2**30, children), []
     filling = threading.Thread(target=cache.fill, args=(kernel, cases))
     filling.start()
     waiting = [
-        threading.Thread(target=lambda case=case: found.append(cache.get(kernel, case, None)))
+        threading.Thread(target=lambda case=case: results.append(cache.get(kernel, case, None)))
         for case in cases[-6:]
     ]
-    for one in (*waiting, filling):
-        if one is not filling:
-            one.start()
-    for one in (*waiting, filling):
-        one.join(30.0)
-    assert len(found) == 6 and all(one.outputs["o"].value.size >= 0 for one in found)
+    for thread in (*waiting, filling):
+        if thread is not filling:
+            thread.start()
+    for thread in (*waiting, filling):
+        thread.join(30.0)
+    assert len(results) == 6 and all(data.outputs["o"].value.size >= 0 for data in results)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             'return {"y"',
@@ -152,12 +155,12 @@ def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children,
     ],
 )
 def test_what_is_wrong_with_a_reference_is_said_as_if_no_child_were_there(
-    broken_kernel, children, old, new, said
+    broken_kernel, children, old, new, message
 ):
     kernel = broken_kernel("reference.py", old, new).kernel("axpy")
     cases, cache = cases_of(kernel, tiles={}), CaseDataCache(2**30, children)
     cache.fill(kernel, cases)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         cache.get(kernel, cases[0], None)
 
 

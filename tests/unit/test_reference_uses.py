@@ -63,12 +63,12 @@ def test_the_reference_beside_it_is_imported_by_a_plain_name(kernels):
         "axpy_reference.py": plain.reference_text,
     }
     case = workload_case(user.workload("odd"), 1)
-    found, right = case_data(user, case).outputs["y"], case_data(plain, case).outputs["y"]
-    assert np.array_equal(found.value, right.value) and np.array_equal(
-        found.bound, right.bound * 2.5
+    expected, right = case_data(user, case).outputs["y"], case_data(plain, case).outputs["y"]
+    assert np.array_equal(expected.value, right.value) and np.array_equal(
+        expected.bound, right.bound * 2.5
     )
     sent = json.loads(json.dumps(described(user, case)))  # to a child on a GPU
-    assert np.array_equal(computed(sent, np)["y"]["bound"], found.bound)
+    assert np.array_equal(computed(sent, np)["y"]["bound"], expected.bound)
 
 
 def test_a_kernel_elsewhere_builds_on_a_shipped_one_and_what_is_beside_it_comes_first(kernels):

@@ -62,9 +62,9 @@ def ids(services: Services) -> dict[str, str]:
 
 
 def test_it_is_migrated_and_everything_in_it_can_be_read(opened):
-    found = {item.name: item.status for item in opened.store.searches().items}
+    statuses = {item.name: item.status for item in opened.store.searches().items}
     assert opened.store.stats()["revision"] == REVISION
-    assert found == {
+    assert statuses == {
         "release before": "completed",
         "measured elsewhere": "completed",
         "not begun": "paused",

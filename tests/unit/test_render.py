@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
@@ -20,7 +21,7 @@ def _render(catalogue, kernel_name, preset, workload=None):
         kernel,
         template,
         candidate,
-        resolve(template, candidate.parameters, compiled),
+        resolve(template, candidate.parameters, compiled, device("h200")),
         catalogue.include_dirs,
     )
 
@@ -75,7 +76,7 @@ def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(ca
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("{{ threads }}", "{{ thread }}", "'thread' is undefined"),
         ("{{ threads }}", "{{ lipsum() }}", "'lipsum' is undefined"),
@@ -84,10 +85,10 @@ def test_the_same_candidate_renders_to_the_same_digest_and_another_to_another(ca
         ("{{ threads }}", "{% if %}", "TemplateSyntaxError"),
     ],
 )
-def test_a_template_that_does_not_render_says_where(broken_kernel, old, new, said):
+def test_a_template_that_does_not_render_says_where(broken_kernel, old, new, message):
     failed = _render(broken_kernel("right.cu.j2", old, new), "axpy", "right:plain")
     assert isinstance(failed, RenderFailed)
-    assert said in failed.message
+    assert message in failed.message
     assert failed.line == Line("axpy/right.cu.j2", 8)
 
 
@@ -106,9 +107,9 @@ def test_an_unknown_header_is_the_authors_error(broken_kernel):
 
 
 def test_raw_assembly_in_a_template_is_seen(broken_kernel, catalogue):
-    made = broken_kernel("right.cu.j2", '#include "gf/dtype.cuh"', "")
-    assert not _render(made, "axpy", "right:plain").raw_asm
-    made = broken_kernel(
+    changed = broken_kernel("right.cu.j2", '#include "gf/dtype.cuh"', "")
+    assert not _render(changed, "axpy", "right:plain").raw_asm
+    changed = broken_kernel(
         "right.cu.j2", "    for (int step", '    asm volatile("");\n    for (int step'
     )
-    assert _render(type(made)(made._roots), "axpy", "right:plain").raw_asm
+    assert _render(type(changed)(changed._roots), "axpy", "right:plain").raw_asm

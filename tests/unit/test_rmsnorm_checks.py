@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.oracle.cases import derived_cases
@@ -21,9 +22,9 @@ def kernel(catalogue):
 
 
 def cases_of(kernel, preset):
-    template, found = kernel.preset(preset)
+    template, spec = kernel.preset(preset)
     compiled = kernel.workloads[0].compile_time(kernel)
-    point = resolve(template, found.parameters, compiled)
+    point = resolve(template, spec.parameters, compiled, device("h200"))
     return (
         template,
         point,
@@ -43,7 +44,7 @@ def cases_of(kernel, preset):
 )
 def test_lengths_sit_on_the_edges_of_a_candidates_own_tiles(kernel, preset, rows, columns, kept):
     _, _, cases = cases_of(kernel, preset)
-    sizes = {name: (dict(one.dims)["M"], dict(one.dims)["N"]) for name, one in cases.items()}
+    sizes = {name: (dict(case.dims)["M"], dict(case.dims)["N"]) for name, case in cases.items()}
     assert sizes["tile_exact"] == (rows, columns) and sizes["tile_plus_vector"] == (
         rows + 1,
         columns + 8,
@@ -75,7 +76,9 @@ def test_a_tile_that_no_template_declares_is_refused_with_those_that_are(tmp_pat
 
 
 def test_the_small_case_that_a_gpus_reference_is_tried_on_is_the_kernels_own(kernel):
-    small = small_case(kernel, next(iter(cases_of(kernel, "row:plain")[2].values())))
+    small = small_case(
+        kernel, next(iter(cases_of(kernel, "row:plain")[2].values())), device("h200")
+    )
     assert small.name == "more_than_is_kept" and set(dict(small.tiles)) == {
         "tile_rows",
         "tile_columns",

@@ -59,11 +59,11 @@ def emulator(artifacts, catalogue):
 
 def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
     kernel = catalogue.kernel("rmsnorm")
-    chosen = kernel.workload(workload)
+    workload_spec = kernel.workload(workload)
     context = EvaluationContext(
         kernel,
-        chosen.compile_time(kernel),
-        (chosen,),
+        workload_spec.compile_time(kernel),
+        (workload_spec,),
         emulator,
         toolchain,
         catalogue.include_dirs,
@@ -83,10 +83,10 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     text = (folder / f"{template}.cu.j2").read_text()
     assert text.count(old) == 1
     (folder / f"{template}.cu.j2").write_text(text.replace(old, new))
-    found = first_wrong(
+    report = first_wrong(
         probed(Catalogue([REPOSITORY_TEMPLATES, tmp_path]), emulator, toolchain, template, preset)
     )
-    assert found is not None and found.probe == stage, found
+    assert report is not None and report.probe == stage, report
 
 
 @pytest.mark.parametrize(

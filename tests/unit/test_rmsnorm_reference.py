@@ -62,10 +62,10 @@ def model_kernel(
 
 def accepted(expected: dict, got: dict) -> bool:
     """The gate's two bounds, written as *within* so that NaN fails."""
-    for name, one in expected.items():
-        error = np.abs(got[name].astype(np.float64) - one["value"])
-        rounding = np.linalg.norm(one["rounded"] - one["value"])
-        if not (error <= one["bound"]).all() or not np.linalg.norm(error) <= 2.0 * rounding:
+    for name, tensor in expected.items():
+        error = np.abs(got[name].astype(np.float64) - tensor["value"])
+        rounding = np.linalg.norm(tensor["rounded"] - tensor["value"])
+        if not (error <= tensor["bound"]).all() or not np.linalg.norm(error) <= 2.0 * rounding:
             return False
     return True
 
@@ -74,14 +74,16 @@ def accepted(expected: dict, got: dict) -> bool:
 def test_the_reference_is_the_formula_one_row_at_a_time(rmsnorm, dtype):
     dims, options = {"M": 5, "N": 37}, {"dtype": dtype}
     inputs = rmsnorm.make_inputs(dims, options, "normal", 3, TILES)
-    found = rmsnorm.reference(dims, options, inputs)
+    expected = rmsnorm.reference(dims, options, inputs)
     for m in range(dims["M"]):
         h = [
             float(a) + float(b) for a, b in zip(inputs["x"][m], inputs["residual"][m], strict=True)
         ]
-        scale = 1.0 / math.sqrt(math.fsum(one * one for one in h) / len(h) + rmsnorm.EPS)
-        assert found["h"]["value"][m] == pytest.approx(h, rel=1e-15)
-        assert found["y"]["value"][m] == pytest.approx(
+        scale = 1.0 / math.sqrt(
+            math.fsum(element * element for element in h) / len(h) + rmsnorm.EPS
+        )
+        assert expected["h"]["value"][m] == pytest.approx(h, rel=1e-15)
+        assert expected["y"]["value"][m] == pytest.approx(
             [a * scale * float(w) for a, w in zip(h, inputs["weight"], strict=True)], rel=1e-13
         )
 
@@ -146,13 +148,13 @@ def test_inputs_are_finite_and_as_hard_as_they_say(rmsnorm, dtype):
     dims, options = {"M": 6, "N": 512}, {"dtype": dtype}
     for recipe in rmsnorm.RECIPES:
         inputs = rmsnorm.make_inputs(dims, options, recipe, 7, TILES)
-        found = rmsnorm.reference(dims, options, inputs)
+        expected = rmsnorm.reference(dims, options, inputs)
         assert all(np.isfinite(input_.astype(np.float64)).all() for input_ in inputs.values()), (
             recipe
         )
         assert all(
-            np.isfinite(one["rounded"]).all() and np.isfinite(one["bound"]).all()
-            for one in found.values()
+            np.isfinite(tensor["rounded"]).all() and np.isfinite(tensor["bound"]).all()
+            for tensor in expected.values()
         ), recipe
     large = rmsnorm.exact_rows(rmsnorm.make_inputs(dims, options, "large", 0, TILES))
     assert np.abs(large).min() >= 2e4 * 0.99 and np.abs(large).max() <= 6e4 * 1.01

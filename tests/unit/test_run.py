@@ -52,8 +52,8 @@ class ListSink:
     def history(self):
         done = {trial.number for trial in self.trials}
         pending = tuple(
-            Pending(number, one.candidate, one.sampler, 1)
-            for number, one in self.begun
+            Pending(number, proposal.candidate, proposal.sampler, 1)
+            for number, proposal in self.begun
             if number not in done
         )
         return History(tuple(self.trials), pending, 1.0)
@@ -229,12 +229,15 @@ def test_what_was_in_flight_when_a_worker_died_is_run_again_under_its_number(sta
     whole = ListSink()
     start(whole, trials=6)
     kept = whole.trials[:3]
-    lost = [Pending(number, one.candidate, one.sampler, 1) for number, one in whole.begun[3:5]]
+    lost = [
+        Pending(number, proposal.candidate, proposal.sampler, 1)
+        for number, proposal in whole.begun[3:5]
+    ]
     second = ListSink()
     start(second, History(tuple(kept), tuple(lost), 0.5), trials=6)
     assert [trial.number for trial in second.trials] == [3, 4, 5]
     assert [trial.candidate.digest for trial in second.trials[:2]] == [
-        one.candidate.digest for one in lost
+        pending.candidate.digest for pending in lost
     ]
 
 
@@ -282,5 +285,5 @@ def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasibl
     )  # none of these is endless
     assert result.ended is Ended.COMPLETED
     rejected = [trial for trial in sink.trials if isinstance(trial.verdict, Rejected)]
-    assert rejected and all(one.verdict.sentence for one in rejected)
+    assert rejected and all(trial.verdict.sentence for trial in rejected)
     assert isinstance(sink.trials[0].verdict, Green)

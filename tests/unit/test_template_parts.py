@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.album import FOLDER, Entry, catalogue_of, entries, judge
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, SpecError
@@ -72,7 +73,7 @@ def a_point(kernel: KernelSpec) -> tuple[TemplateSpec, Candidate, Resolved]:
     template, preset = kernel.preset("right:plain")
     compiled = kernel.workloads[0].compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
-    return template, candidate, resolve(template, candidate.parameters, compiled)
+    return template, candidate, resolve(template, candidate.parameters, compiled, device("h200"))
 
 
 def rendered(catalogue: Catalogue) -> RenderedSource | RenderFailed:
@@ -103,12 +104,12 @@ def test_a_part_may_be_the_first_line_the_last_and_come_twice(written):
 
 
 def test_every_line_knows_its_file_and_its_number_there(written):
-    found = written(
+    source = written(
         'a\n{% include "one/p.cu.j2" %}\nb\n{% include "one/q.cu.j2" %}\n', p="p1\np2\n", q="q1\n"
     )
     places = [
         (text, line.file, line.number)
-        for text, line in zip(found.text.split("\n"), found.lines, strict=True)
+        for text, line in zip(source.text.split("\n"), source.lines, strict=True)
     ]
     assert places == [
         ("a", "k/one.cu.j2", 1),
@@ -122,9 +123,9 @@ def test_every_line_knows_its_file_and_its_number_there(written):
 
 def test_a_template_without_parts_is_its_file(written):
     text = "a\r{# {% if %} #}\f\n\n b \nlast without newline"
-    found = written(text)
-    assert found.text.encode() == text.replace("\r", "\n").encode()  # as Python reads a text
-    assert {line.file for line in found.lines} == {"k/one.cu.j2"}
+    source = written(text)
+    assert source.text.encode() == text.replace("\r", "\n").encode()  # as Python reads a text
+    assert {line.file for line in source.lines} == {"k/one.cu.j2"}
 
 
 @pytest.mark.parametrize("name", PARTED)
@@ -287,31 +288,31 @@ def test_a_source_in_parts_is_the_same_source(parted, album):
     ],
 )
 def test_what_does_not_render_is_placed_in_its_part(parted, wrong, says):
-    made = parted(LOOP, f"{wrong}\n{LOOP}")
-    failed = rendered(made)
+    catalogue = parted(LOOP, f"{wrong}\n{LOOP}")
+    failed = rendered(catalogue)
     assert isinstance(failed, RenderFailed) and says in failed.message
-    assert failed.line == line_of(made, wrong)
+    assert failed.line == line_of(catalogue, wrong)
 
 
 def test_a_header_that_does_not_exist_is_placed_in_its_part(parted):
-    made = parted(LOOP, f'#include "gf/none.cuh"\n{LOOP}')
-    where = line_of(made, "gf/none.cuh")
+    catalogue = parted(LOOP, f'#include "gf/none.cuh"\n{LOOP}')
+    where = line_of(catalogue, "gf/none.cuh")
     with pytest.raises(
         SpecError,
         match=f"{where.file}: line {where.number}: the header 'gf/none.cuh' does not exist",
     ):
-        rendered(made)
+        rendered(catalogue)
 
 
 def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
-    made = parted("y[i] =", "z[i] =")
-    source, where = rendered(made), line_of(made, "z[i] =")
+    catalogue = parted("y[i] =", "z[i] =")
+    source, where = rendered(catalogue), line_of(catalogue, "z[i] =")
     failed = toolchain.compile(source, "sm_90")
     assert (
         isinstance(failed, CompileFailed)
         and f"{where.file}({where.number}): error" in failed.sentence
     )
-    kernel = made.kernel("axpy")
+    kernel = catalogue.kernel("axpy")
     (template, _, point), case = a_point(kernel), workload_case(kernel.workloads[0], 0)
     problems = [lay_out(kernel, template, point, case, case_data(kernel, case))]
     with pytest.raises(Fault, match=re.escape(f" {where.file}:{where.number}:")):
@@ -330,10 +331,10 @@ def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
         reasons=("out_of_bounds", "wrong_values", "not_finite"),
         at="gf::to_float(x[i + N])",
     )
-    made = parted("to_float(x[i])", "to_float(x[i + N])")
-    judged = judge(entry, made, emulator, toolchain)
+    catalogue = parted("to_float(x[i])", "to_float(x[i + N])")
+    judged = judge(entry, catalogue, emulator, toolchain)
     assert judged.sentence == "" and {Line(*finding.where) for finding in judged.findings} == {
-        line_of(made, entry.at)
+        line_of(catalogue, entry.at)
     }
 
 
@@ -341,7 +342,7 @@ def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
 
 
 @pytest.mark.parametrize(
-    "entry", [one for one in entries() if one.kind == "patch"], ids=lambda one: one.id
+    "entry", [entry for entry in entries() if entry.kind == "patch"], ids=lambda entry: entry.id
 )
 def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue):
     before = catalogue.kernel(entry.kernel).template(entry.template)
@@ -354,6 +355,6 @@ def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue
 def test_a_patch_has_one_place_in_all_files_of_its_template(old, tmp_path):
     entry = Entry("patch", "x", "attention", "mma", "mission", old=old, new="")
     with pytest.raises(
-        SpecError, match=r"attention-x: the text to change stands .* times in template mma"
+        SpecError, match=r"attention-x: template mma holds the text to change \d+ times"
     ):
         catalogue_of(entry, tmp_path)

@@ -57,30 +57,30 @@ def synthetic(rng, time_us, noise, drift, clock):
 
 
 def decisions(ratio, count=100, noise=0.01, drift=2e-4, seed=1):
-    found = []
+    results = []
     for number in range(count):
         rng, clock = random.Random(seed * 1000 + number), [0]
-        one, other = (
+        first, other = (
             synthetic(rng, time_us, noise, drift, clock) for time_us in (5.0 * ratio, 5.0)
         )
-        samples, others = race(one, other, number, screen=True)
-        found.append((decide(block_log_ratios(samples, others))[0], len(samples) // 2))
-    return found
+        samples, others = race(first, other, number, screen=True)
+        results.append((decide(block_log_ratios(samples, others))[0], len(samples) // 2))
+    return results
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("noise", [0.002, 0.01, 0.03])
 def test_two_equal_kernels_are_called_faster_or_slower_in_at_most_5_of_100(noise, seed):
-    called = [one for one, _ in decisions(1.0, noise=noise, seed=seed)]
-    assert sum(one in (Decision.FASTER, Decision.SLOWER) for one in called) <= 5
+    called = [decision for decision, _ in decisions(1.0, noise=noise, seed=seed)]
+    assert sum(decision in (Decision.FASTER, Decision.SLOWER) for decision in called) <= 5
 
 
 def test_a_3_percent_slower_twin_is_called_slower_in_at_least_90_of_100():
-    assert sum(one is Decision.SLOWER for one, _ in decisions(1.03)) >= 90
+    assert sum(decision is Decision.SLOWER for decision, _ in decisions(1.03)) >= 90
 
 
 def test_a_3_percent_faster_twin_is_called_faster_in_at_least_90_of_100():
-    assert sum(one is Decision.FASTER for one, _ in decisions(1 / 1.03)) >= 90
+    assert sum(decision is Decision.FASTER for decision, _ in decisions(1 / 1.03)) >= 90
 
 
 def test_what_is_clear_ends_early_and_what_is_close_gets_all_blocks():
@@ -91,8 +91,8 @@ def test_what_is_clear_ends_early_and_what_is_close_gets_all_blocks():
 
 
 def test_a_screen_lets_go_what_was_much_slower_in_each_of_few_blocks_and_says_slower():
-    found = decisions(1.5, count=20)
-    assert set(found) == {(Decision.SLOWER, SCREEN_BLOCKS)}
+    results = decisions(1.5, count=20)
+    assert set(results) == {(Decision.SLOWER, SCREEN_BLOCKS)}
     assert screened([0.3] * SCREEN_BLOCKS) and not screened([0.3] * 3 + [0.2])
     assert not screened([0.3] * (SCREEN_BLOCKS - 1)) and not screened([0.3] * LOOKS[0])
     samples, _ = race(lambda: 2.0, lambda: 1.0, 0)
@@ -120,8 +120,8 @@ def test_a_cold_graph_uses_every_set_of_the_ring():
 
 
 def test_equal_quiet_kernels_are_called_the_same_and_noisy_ones_too_noisy():
-    assert sum(one is Decision.SAME for one, _ in decisions(1.0, noise=0.003)) >= 95
-    assert sum(one is Decision.TOO_NOISY for one, _ in decisions(1.0, noise=0.5)) >= 90
+    assert sum(decision is Decision.SAME for decision, _ in decisions(1.0, noise=0.003)) >= 95
+    assert sum(decision is Decision.TOO_NOISY for decision, _ in decisions(1.0, noise=0.5)) >= 90
 
 
 def test_a_linear_drift_cancels_inside_a_block():
@@ -137,9 +137,13 @@ def test_a_linear_drift_cancels_inside_a_block():
 
 def test_the_order_of_blocks_is_random_and_repeats_with_the_seed():
     def letters(seed):
-        said = []
-        race(lambda: said.append("a") or 1.0, lambda: said.append("b") or 1.0, seed)
-        return "".join(said)
+        letters_called = []
+        race(
+            lambda: letters_called.append("a") or 1.0,
+            lambda: letters_called.append("b") or 1.0,
+            seed,
+        )
+        return "".join(letters_called)
 
     assert letters(1) == letters(1) != letters(2)
     blocks = {letters(1)[start : start + 4] for start in range(0, len(letters(1)), 4)}
@@ -155,15 +159,15 @@ def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
     rng = random.Random(7)
     inside = 0
     for _ in range(1000):
-        found = median_interval([rng.expovariate(1.0) for _ in range(20)], 0.95)
-        inside += found.low <= math.log(2) <= found.high
+        interval = median_interval([rng.expovariate(1.0) for _ in range(20)], 0.95)
+        inside += interval.low <= math.log(2) <= interval.high
     assert inside >= 940
 
 
 @pytest.mark.parametrize(("count", "finite"), [(1, False), (7, False), (8, True), (40, True)])
 def test_too_few_blocks_bound_nothing(count, finite):
-    found = median_interval([float(one) for one in range(count)])
-    assert math.isfinite(found.low) is math.isfinite(found.high) is finite
+    interval = median_interval([float(index) for index in range(count)])
+    assert math.isfinite(interval.low) is math.isfinite(interval.high) is finite
     if not finite:
         assert decide([-0.5] * count)[0] is Decision.TOO_NOISY
 
@@ -173,7 +177,7 @@ def test_workloads_are_combined_block_by_block():
 
 
 def test_how_often_how_many_and_how_cold():
-    assert [graph_nodes(one) for one in (4.0, 199.0, 200.0, 4000.0)] == [50, 2, 0, 0]
+    assert [graph_nodes(time_us) for time_us in (4.0, 199.0, 200.0, 4000.0)] == [50, 2, 0, 0]
     assert ring_sets(1 << 20, 60 << 20, "hot") == 1 and ring_sets(40 << 20, 60 << 20, "cold") == 5
     assert default_mode(31 << 20, 60 << 20) == "cold" and default_mode(30 << 20, 60 << 20) == "hot"
     assert floor_us(1000.0, 500.0, 100.0, 0.0) == 10.0 and floor_us(1000.0, 500.0, 0.0, 0.0) == 0.0
@@ -243,8 +247,8 @@ def test_what_a_run_may_not_write_is_seen(where, reason, says, tmp_path):
     before = starting_bytes(described, arena)
     after = before.copy()
     after[arena.offsets[where[0]][0] + where[1]] ^= 0x5A
-    found = damage(described, arena, before, after)
-    assert (found[0] if found else None) == reason and says in (found[1] if found else "")
+    finding = damage(described, arena, before, after)
+    assert (finding[0] if finding else None) == reason and says in (finding[1] if finding else "")
 
 
 def test_an_unknown_gpu_has_its_own_limits_and_no_peaks():
@@ -265,11 +269,11 @@ def test_an_unknown_gpu_has_its_own_limits_and_no_peaks():
         "blocks_per_sm": 32,
         "smem_reserved_bytes": 1024,
     }
-    found = device_facts("NVIDIA A100-SXM4-40GB", values)
-    assert (found.arch, found.multiprocessors, found.clock_max_mhz) == ("sm_80", 108, 1410)
+    facts = device_facts("NVIDIA A100-SXM4-40GB", values)
+    assert (facts.arch, facts.multiprocessors, facts.clock_max_mhz) == ("sm_80", 108, 1410)
     assert (
-        found.dram_bytes_per_us == pytest.approx(1.555e6, rel=1e-3)
-        and found.tensor_fp16_flop_per_cycle_per_sm == 0
+        facts.dram_bytes_per_us == pytest.approx(1.555e6, rel=1e-3)
+        and facts.tensor_fp16_flop_per_cycle_per_sm == 0
     )
     hopper = values | {"major": 9, "multiprocessors": 132}
     assert device_facts("NVIDIA H200", hopper).name == "h200"
@@ -281,9 +285,11 @@ def test_every_verdict_of_the_search_on_the_h200_follows_from_its_stored_samples
     (search,) = (row for row in rows if row["what"] == "search")
     judged = [trial for trial in search["trials"] if trial["baseline_samples"]]
     assert len(judged) >= 100
-    for one in judged:
-        decision, interval = decide(block_log_ratios(one["samples"], one["baseline_samples"]))
-        assert decision == ("faster" if one["verdict"] == "green" else one["reason"])
+    for measured in judged:
+        decision, interval = decide(
+            block_log_ratios(measured["samples"], measured["baseline_samples"])
+        )
+        assert decision == ("faster" if measured["verdict"] == "green" else measured["reason"])
         assert interval.ratios == pytest.approx(
-            (one["interval"][0], one["ratio"], one["interval"][1]), rel=1e-4
+            (measured["interval"][0], measured["ratio"], measured["interval"][1]), rel=1e-4
         )

@@ -50,14 +50,14 @@ def test_a_kernel_compiles_with_the_assemblers_figures(toolchain):
 def test_the_second_compile_comes_from_the_cache_and_a_damaged_entry_does_not(
     artifacts, toolchain, tmp_path
 ):
-    made = Toolchain(tmp_path, 1)
-    first = made.compile(_source(KERNEL), "sm_89")
-    assert made.compile(_source(KERNEL), "sm_89") == first
+    own_toolchain = Toolchain(tmp_path, 1)
+    first = own_toolchain.compile(_source(KERNEL), "sm_89")
+    assert own_toolchain.compile(_source(KERNEL), "sm_89") == first
     (entry,) = [path for path in (tmp_path / "cubin").rglob("*") if path.is_file()]
     entry.write_bytes(entry.read_bytes()[:-1] + b"x")
-    again = made.compile(_source(KERNEL), "sm_89")
+    again = own_toolchain.compile(_source(KERNEL), "sm_89")
     assert again.code == first.code and again.compile_s != first.compile_s
-    made.close()
+    own_toolchain.close()
 
 
 def test_another_architecture_or_source_is_another_entry(toolchain):
@@ -105,44 +105,44 @@ def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
         "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\n"
         "int f() { return 0 B2(B2(+1)); }\n"
     )
-    made = Toolchain(tmp_path, 1, deadline_s=1.0)
-    failed = made.compile(_source(bomb), "sm_90")
+    toolchain = Toolchain(tmp_path, 1, deadline_s=1.0)
+    failed = toolchain.compile(_source(bomb), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_TIMEOUT
-    assert isinstance(made.compile(_source(KERNEL), "sm_90"), (Cubin, CompileFailed))
-    made.close()
+    assert isinstance(toolchain.compile(_source(KERNEL), "sm_90"), (Cubin, CompileFailed))
+    toolchain.close()
 
 
 @pytest.mark.slow
 def test_a_crash_of_the_compiler_is_the_candidates_and_leaves_the_pool_whole(tmp_path):
-    made = Toolchain(tmp_path, 1)
+    toolchain = Toolchain(tmp_path, 1)
     crash = "int f() { return " + "-(" * 3_000_000 + "1" + ")" * 3_000_000 + "; }\n"
-    failed = made.compile(_source(crash), "sm_90")
+    failed = toolchain.compile(_source(crash), "sm_90")
     assert isinstance(failed, CompileFailed)
     assert failed.reason in (Reason.COMPILE_CRASH, Reason.COMPILE_MEMORY, Reason.COMPILE_ERROR)
-    assert isinstance(made.compile(_source(KERNEL), "sm_90"), Cubin)
-    made.close()
+    assert isinstance(toolchain.compile(_source(KERNEL), "sm_90"), Cubin)
+    toolchain.close()
 
 
 def test_a_child_that_died_while_it_was_idle_is_replaced(tmp_path):
-    made = Toolchain(tmp_path, 1)
-    made.compile(_source(KERNEL), "sm_90")
-    (child,) = made._all
+    toolchain = Toolchain(tmp_path, 1)
+    toolchain.compile(_source(KERNEL), "sm_90")
+    (child,) = toolchain._all
     os.kill(child.process.pid, signal.SIGKILL)
     child.process.wait()
-    assert isinstance(made.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
-    made.close()
+    assert isinstance(toolchain.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
+    toolchain.close()
 
 
 def test_after_an_interrupt_the_next_compile_finds_a_new_child(tmp_path):
-    made = Toolchain(tmp_path, 1)
-    made.compile(_source(KERNEL), "sm_90")
-    made.interrupt()
-    assert isinstance(made.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
-    made.close()
+    toolchain = Toolchain(tmp_path, 1)
+    toolchain.compile(_source(KERNEL), "sm_90")
+    toolchain.interrupt()
+    assert isinstance(toolchain.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)
+    toolchain.close()
 
 
 def test_interrupting_ends_a_compile_in_progress(tmp_path):
-    made = Toolchain(tmp_path, 1)
+    toolchain = Toolchain(tmp_path, 1)
     slow = (
         "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f() { return 0 B(B(+1)); }\n"
     )
@@ -150,26 +150,26 @@ def test_interrupting_ends_a_compile_in_progress(tmp_path):
 
     def compile_slowly() -> None:
         try:
-            made.compile(_source(slow), "sm_90")
+            toolchain.compile(_source(slow), "sm_90")
         except Fault as fault:
             faults.append(fault)
 
     thread = threading.Thread(target=compile_slowly)
     thread.start()
     time.sleep(1.0)
-    made.interrupt()
+    toolchain.interrupt()
     thread.join(10)
-    assert not thread.is_alive() and [one.code for one in faults] == ["child_lost"]
-    made.close()
+    assert not thread.is_alive() and [fault.code for fault in faults] == ["child_lost"]
+    toolchain.close()
 
 
 def test_children_do_not_inherit_secrets(monkeypatch, toolchain):
     monkeypatch.setenv("GREENFAST_TOKEN", "canary-4711")
-    made = Child("greenfast.search.toolchain.nvrtc_child", Limits())
+    child = Child("greenfast.search.toolchain.nvrtc_child", Limits())
     end, environment = time.monotonic() + 10, ""
     while not environment and time.monotonic() < end:  # empty until the child has become Python
-        environment = Path(f"/proc/{made.process.pid}/environ").read_text()
-    made.close()
+        environment = Path(f"/proc/{child.process.pid}/environ").read_text()
+    child.close()
     assert "canary" not in environment and "PATH=" in environment
 
 

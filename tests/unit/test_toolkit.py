@@ -131,18 +131,18 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
             check=True,
         )
     monkeypatch.setenv("LD_LIBRARY_PATH", str(decoys))
-    made = Toolchain(tmp_path / "cache", 1)
+    toolchain = Toolchain(tmp_path / "cache", 1)
     try:
-        made.require_right()
-        (child,) = made._all
+        toolchain.require_right()
+        (child,) = toolchain._all
         loaded = {
             line.split()[-1]
             for line in Path(f"/proc/{child.process.pid}/maps").read_text().splitlines()
             if "libnvrtc" in line
         }
-        assert loaded == {os.path.realpath(path) for path in made.toolkit.libraries}
+        assert loaded == {os.path.realpath(path) for path in toolchain.toolkit.libraries}
     finally:
-        made.close()
+        toolchain.close()
 
 
 def test_the_compiler_of_this_environment_gives_the_known_answer(toolchain):

@@ -294,10 +294,10 @@ def products() -> Iterator[Case]:
     )
     yield case("m16n8k16 bf16", "", "mma_m16n8k16<__nv_bfloat16>", bfloat16(a), bfloat16(b))
     a, b = (random.uniform(-8, 8, (32, count)).astype(np.float32) for count in (4, 2))
-    truncated = [(np.round(one * 4) / 4).astype(np.float32) for one in (a, b)]
+    truncated = [(np.round(fragment * 4) / 4).astype(np.float32) for fragment in (a, b)]
     yield case("m16n8k8 tf32", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *truncated)
     # Low bits that the unit must not see.
-    noisy = [(one.view(np.uint32) | 0x1FFF).view(np.float32) for one in truncated]
+    noisy = [(fragment.view(np.uint32) | 0x1FFF).view(np.float32) for fragment in truncated]
     yield case(
         "m16n8k8 tf32, low bits set", '#include "gf/mma_tf32.cuh"', "mma_m16n8k8_tf32", *noisy
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.reference import Arrays, described_module, kernel_module
@@ -45,15 +46,18 @@ def computed(request: Mapping[str, Any], xp: Any) -> Arrays:
     return reference
 
 
-def small_case(kernel: KernelSpec, case: Case) -> Case:
-    """The largest of the kernel's checks, sized for its baseline, with the options of `case`."""
+def small_case(kernel: KernelSpec, case: Case, device: Device) -> Case:
+    """The largest of the kernel's checks, sized for its baseline on `device`.
+
+    It has the options of `case`.
+    """
     dims = dict(case.dims)
     compiled = (
         *((dim.name, dims[dim.name]) for dim in kernel.dims if dim.time == "compile"),
         *case.options,
     )
     template, preset = kernel.preset(kernel.baseline)
-    tiles = resolve(template, preset.parameters, compiled).tiles
+    tiles = resolve(template, preset.parameters, compiled, device).tiles
     return max(
         derived_cases(kernel, compiled, tiles, case.seed),
         key=lambda derived: kernel.work_flop(derived.values(kernel)),
@@ -61,10 +65,13 @@ def small_case(kernel: KernelSpec, case: Case) -> Case:
 
 
 def agrees(
-    kernel: KernelSpec, case: Case, compute: Callable[[KernelSpec, Case], Arrays | None]
+    kernel: KernelSpec,
+    case: Case,
+    device: Device,
+    compute: Callable[[KernelSpec, Case], Arrays | None],
 ) -> bool:
     """Whether `compute` agrees with NumPy on a small case of the same options."""
-    small = small_case(kernel, case)
+    small = small_case(kernel, case, device)
     arrays = compute(kernel, small)
     return arrays is not None and close(arrays, computed(described(kernel, small), np))
 

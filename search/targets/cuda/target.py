@@ -154,7 +154,7 @@ class CudaTarget(Runner):
         key = id(kernel), case.options
         with self._references_lock:
             if key not in self._references:
-                trusted = takes_cupy(kernel) and agrees(kernel, case, self._reference)
+                trusted = takes_cupy(kernel) and agrees(kernel, case, self.device, self._reference)
                 self._references[key] = (kernel, trusted)
         return self._reference(kernel, case) if self._references[key][1] else None
 
