@@ -1,4 +1,4 @@
-"""`--cpu-report FILE`: the processor time of every test, its child processes included.
+"""`--cpu-report=FILE`: the processor time of every test, its child processes included.
 
 Wall time misleads on a machine with other work; processor time does not. What a fixture of a
 module or session costs is charged to the test that needs it first. The time of a process whose
