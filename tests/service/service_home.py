@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,15 @@ def until(is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -
             return answer
         time.sleep(0.05)
     raise AssertionError(f"not within {deadline_s} s: {what}")
+
+
+def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The coroutine's result, from a loop in a thread of its own.
+
+    A browser test of the same process leaves Playwright's loop running in the main thread.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def is_alive(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import uvicorn
-from service_home import axpy, children, until
+from service_home import axpy, children, run_async, until
 from sqlalchemy.engine import make_url
 
 from greenfast.app.routes.health import readyz
@@ -48,11 +47,12 @@ def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home)
     lock = sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     answers: list[httpx.Response] = []
+    # One client for all threads: 120 of them, each with a TLS context of its own, would take longer
+    # to make than the first write waits for the lock.
+    client = httpx.Client(trust_env=False, timeout=60, limits=httpx.Limits(max_connections=WRITES))
 
     def write() -> None:
-        answers.append(
-            httpx.post(f"{url}/api/v1/searches", json=axpy(), trust_env=False, timeout=60)
-        )
+        answers.append(client.post(f"{url}/api/v1/searches", json=axpy()))
 
     threads = [threading.Thread(target=write) for _ in range(WRITES)]
     for thread in threads:
@@ -75,6 +75,7 @@ def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home)
         lock.close()
         for thread in threads:
             thread.join()
+        client.close()
     assert {answer.status_code for answer in answers} <= {201, 503}
 
 
@@ -107,7 +108,7 @@ def test_readyz_does_not_wait_for_a_hanging_database_and_keeps_one_thread_only(t
         store.released.set()
         return await readyz(services)
 
-    assert asyncio.run(scene())["status"] == "ready"
+    assert run_async(scene())["status"] == "ready"
     services.close()
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import store_values as values
+from service_home import run_async
 
 from greenfast.app.routes.events import _events
 from greenfast.app.settings import Settings
@@ -78,7 +79,7 @@ def looks_of(services, followers):
         return await asyncio.gather(*(collect(services, row.id) for _ in range(followers)))
 
     services.store.calls.clear()
-    streams = asyncio.run(follow_all())
+    streams = run_async(follow_all())
     assert all(kinds(texts) == ["trial"] * 3 + ["progress", "end"] for texts in streams)
     return {name: services.store.calls[name] for name in LOOKS}
 
@@ -106,7 +107,7 @@ def test_a_later_follower_has_the_state_at_once_and_no_trial_is_missed(services)
         services.store.finish(claim, Ended.COMPLETED, "the budget is spent")
         return await asyncio.gather(first, second)
 
-    for texts, numbers in zip(asyncio.run(scene()), ([0, 1, 2, 3], [1, 2, 3]), strict=True):
+    for texts, numbers in zip(run_async(scene()), ([0, 1, 2, 3], [1, 2, 3]), strict=True):
         trials = [json.loads(text.split("data: ")[1]) for text in texts if "event: trial" in text]
         assert [trial["number"] for trial in trials] == numbers
         assert kinds(texts)[-1] == "end"
