@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from greenfast.search.devices.facts import device
@@ -32,6 +34,8 @@ SMALL = {"tile_m": 16, "warps_m": 1, "tile_n": 32, "warps_n": 2, "q_in": "direct
 SPLIT = {**SMALL, "split_kv": 2}
 WALK = {**SMALL, "warps_n": 1}
 
+UNOPENED = SimpleNamespace(device=device("h200"))  # a target for sources that are not run
+
 
 @pytest.fixture(scope="module")
 def emulator(artifacts):
@@ -48,7 +52,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         complete_parameters(template, parameters, compiled),
         Origin(OriginKind.SEEDED),
     )
-    point = resolve(template, candidate.parameters, compiled, device("h200"))
+    point = resolve(template, candidate.parameters, compiled, target.device)
     source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
         body = source.unit.splitlines()
@@ -59,7 +63,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
 
 
 def rendered(parameters, compiled=COMPILED):
-    return subject(None, parameters, compiled=compiled).source
+    return subject(UNOPENED, parameters, compiled=compiled).source
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_what_is_off_leaves_no_trace():
     ],
 )
 def test_only_what_a_way_to_combine_needs_is_launched_and_allocated(combine, launches, workspaces):
-    prepared = subject(None, {**SPLIT, "combine": combine})
+    prepared = subject(UNOPENED, {**SPLIT, "combine": combine})
     case = derived_cases(ATTENTION, COMPILED, prepared.point.tiles, 0)[0]
     laid_out = lay_out(ATTENTION, MMA, prepared.point, case, case_data(ATTENTION, case))
     assert len(laid_out.launches) == launches == len(prepared.source.entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_attention_mma import CATALOGUE, COMPILED, MMA, rendered, subject, without
+from test_attention_mma import CATALOGUE, COMPILED, MMA, UNOPENED, rendered, subject, without
 
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
@@ -87,7 +87,7 @@ def integers_a_product(toolchain, parameters, head_dim: int) -> float:
     compiled = (("D", head_dim), ("dtype", "fp16"), ("mask", "none"))
     cubin = toolchain.compile(rendered(parameters, compiled), "sm_90")
     (entry,) = read_entries(cubin.ptx).values()
-    point = subject(None, parameters, compiled=compiled).point
+    point = subject(UNOPENED, parameters, compiled=compiled).point
 
     def mix(keys: int):
         strides = (8 * keys * head_dim, keys * head_dim, head_dim) * 4
