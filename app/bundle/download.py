@@ -24,7 +24,8 @@ from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
 from greenfast.search.oracle.reference import CaseData

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.options import AsJson, Seed, Target, Workloads
+from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import (
     console,
     duration,
@@ -27,6 +29,8 @@ from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, QueueState, Silence
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
 from greenfast.search.status import SearchStatus
@@ -122,6 +126,7 @@ ResumeOption = Annotated[
 def search(
     kernel: KernelArgument = None,
     workload: Workloads = None,
+    workloads: WorkloadFile = None,
     template: TemplateOption = None,
     target: Target = None,
     trials: TrialsOption = None,
@@ -171,6 +176,8 @@ def search(
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
+        if request is not None and workloads is not None:
+            request = with_file(request, workloads, services.catalogue)
         search_id = submitted(services, request) if request else resumed(services, str(resume))
         report = run_here(services, search_id, stop)
         detail = search_detail(services.store, search_id)
@@ -179,6 +186,13 @@ def search(
     else:
         show_search(detail)
     return exit_code(report, detail)
+
+
+def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> SearchRequest:
+    """The request with the workloads of a file after its own."""
+    rows = read_workloads(path, catalogue.kernel(request.kernel))
+    names = tuple(row.workload.name for row in rows)
+    return replace(request, workloads=(*(request.workloads or ()), *names))
 
 
 def submitted(services: Services, request: SearchRequest) -> str:

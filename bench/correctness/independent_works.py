@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from bench.correctness.mutation import DECLARATION, LARGER_ARRAY, NOT_CODE, OPERATORS
 from bench.session import Session
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space

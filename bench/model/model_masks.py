@@ -34,7 +34,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import bound_of
-from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.reference import case_data

@@ -18,7 +18,8 @@ from greenfast.search.gates import Baseline, GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (

@@ -9,7 +9,8 @@ from functools import cached_property
 from greenfast.search.devices.facts import Device
 from greenfast.search.digest import digest
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 

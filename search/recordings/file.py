@@ -17,7 +17,7 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.spec import Workload
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.recordings.contents import (
     COLUMNS,
     Columns,

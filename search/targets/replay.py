@@ -13,7 +13,8 @@ from typing import Any
 from greenfast.search.acceptance import acceptance_sentence, ratio_of_medians
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
 from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import find_recording
