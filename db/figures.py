@@ -71,7 +71,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
     ptxas = _evidence(verdict, "ptxas", PtxasEvidence)
     correctness = _evidence(verdict, "correctness", CorrectnessEvidence)
     return Figures(
-        verdict=verdict_name(verdict),
+        verdict=str(verdict_name(verdict)),
         stage=str(verdict.stage) if isinstance(verdict, (Rejected, Faulted)) else None,
         reason=str(verdict.reason) if isinstance(verdict, Rejected) else None,
         fault_code=verdict.code if isinstance(verdict, Faulted) else None,

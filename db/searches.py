@@ -15,14 +15,14 @@ from greenfast.db.base import Part, check_name, search_record, utc, utc_or_none
 from greenfast.db.dialects import now_s
 from greenfast.db.kernel_files import store_files
 from greenfast.db.lease import is_expired
-from greenfast.db.models import ConfirmationRecord, SearchRecord, TrialRecord
+from greenfast.db.models import ConfirmationRecord, SearchRecord, TrialRecord, sql_list
 from greenfast.db.paging import after, check_limit, page_of, values_of
 from greenfast.db.rows import Page, SearchRow
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.status import STATUSES, SearchStatus
-from greenfast.search.verdict import TimeKind
+from greenfast.search.verdict import CORRECT, TimeKind
 
 Wanted = Literal["pause", "resume", "cancel"]
 WANTED = ("pause", "resume", "cancel")
@@ -41,7 +41,7 @@ _MOVES = {
     ("cancel", SearchStatus.RUNNING): SearchStatus.CANCELLED,
     ("cancel", SearchStatus.CANCELLED): SearchStatus.CANCELLED,
 }
-IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
+IS_RIGHT = text(f"trials.verdict IN ({sql_list(CORRECT)})")
 
 
 class Searches(Part):

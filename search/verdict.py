@@ -380,10 +380,28 @@ class Faulted:
 Verdict = Accepted | Green | Rejected | Faulted
 
 
-def verdict_name(verdict: Verdict) -> str:
-    return {Accepted: "accepted", Green: "green", Rejected: "rejected", Faulted: "faulted"}[
-        type(verdict)
-    ]
+class VerdictName(StrEnum):
+    """The verdicts by name: one list for code, API, pages and docs."""
+
+    ACCEPTED = "accepted"
+    GREEN = "green"
+    REJECTED = "rejected"
+    FAULTED = "faulted"
+
+
+CORRECT = (VerdictName.ACCEPTED, VerdictName.GREEN)
+
+
+def verdict_name(verdict: Verdict) -> VerdictName:
+    match verdict:
+        case Accepted():
+            return VerdictName.ACCEPTED
+        case Green():
+            return VerdictName.GREEN
+        case Rejected():
+            return VerdictName.REJECTED
+        case Faulted():
+            return VerdictName.FAULTED
 
 
 def gate_result(verdict: Verdict, gate: str) -> GateResult | None:

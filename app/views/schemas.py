@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from greenfast.db.figures import Figures
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.status import SearchStatus
-from greenfast.search.verdict import Reason, Stage
+from greenfast.search.verdict import Reason, Stage, VerdictName
 
 Item = TypeVar("Item")
 ScalarValue = int | float | bool | str
@@ -468,7 +468,7 @@ class SearchesQuery(PageQuery):
 
 
 class TrialsQuery(PageQuery):
-    verdict: Literal["accepted", "green", "rejected", "faulted"] | None = None
+    verdict: VerdictName | None = None
     stage: Stage | None = None
     reason: Reason | None = None
     template: str | None = Field(None, max_length=100)
