@@ -133,7 +133,9 @@ class SearchOut(Output):
     spent_s: float
     best_time_us: float | None
     time_kind: str | None
-    time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
+    time_mode: str | None = Field(
+        description="of that time, where it is measured or replayed: hot or cold"
+    )
     mode: str = Field(description="of measured times, as requested")
     worker: str | None
     created_at: str
