@@ -26,6 +26,7 @@ from greenfast.search.verdict import CORRECT, TimeKind
 
 Wanted = Literal["pause", "resume", "cancel"]
 WANTED = ("pause", "resume", "cancel")
+PARTICIPLES = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
 # The status after a request to a search that no worker holds. Repeating a request is no error.
 _MOVES = {
@@ -156,7 +157,7 @@ def _flag(record: SearchRecord, request: Wanted) -> str | None:
         return None
     if request != "cancel" and record.wanted == "cancel":
         raise UsageError(
-            f"search {record.id} is being cancelled, so it cannot {request}",
+            f"search {record.id} is being cancelled, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
             mend="start a new search",
         )
@@ -167,11 +168,13 @@ def _move(record: SearchRecord, request: Wanted) -> None:
     before = SearchStatus(record.status)
     status = _MOVES.get((request, before))
     if status is None:
-        allowed = [verb for verb in WANTED if _MOVES.get((verb, before), before) != before]
+        allowed = [
+            PARTICIPLES[verb] for verb in WANTED if _MOVES.get((verb, before), before) != before
+        ]
         raise UsageError(
-            f"search {record.id} is {record.status}, so it cannot {request}",
+            f"search {record.id} is {record.status}, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
-            mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search",
+            mend=f"it can be {' or '.join(allowed)}" if allowed else "start a new search",
         )
     record.wanted = None
     if status == before:
