@@ -40,7 +40,6 @@ class Reason(StrEnum):
     UNWRITTEN = "unwritten"
     OUT_OF_BOUNDS = "out_of_bounds"
     INPUT_CHANGED = "input_changed"
-    NONDETERMINISTIC = "nondeterministic"
     LAUNCH_ERROR = "launch_error"
     DEVICE_FAULT = "device_fault"
     MISALIGNED = "misaligned"

@@ -12,7 +12,7 @@ from greenfast.app.cli.trial_run import EXIT_CODES
 from greenfast.app.dashboard.page_search import CONTROLS
 from greenfast.db.models import SearchRecord, TrialRecord
 from greenfast.search.status import SearchStatus
-from greenfast.search.verdict import Outcome, VerdictName
+from greenfast.search.verdict import Outcome, Reason, VerdictName
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINED_IN = {"search/verdict.py", "search/status.py"}
@@ -64,3 +64,10 @@ def test_the_tables_accept_these_names_and_no_others():
     }
     assert re.findall(r"'(\w+)'", checks["ck_trials_verdict"]) == [*VerdictName]
     assert re.findall(r"'(\w+)'", checks["ck_searches_status"]) == [*SearchStatus]
+
+
+def test_every_reason_is_given_somewhere():
+    """A reason that nothing gives would be offered by filters and never match."""
+    texts = [path.read_text() for path in (ROOT / "search").rglob("*.py")]
+    given = {name for text in texts for name in re.findall(r"Reason\.([A-Z_]+)", text)}
+    assert given == {reason.name for reason in Reason}
