@@ -32,10 +32,10 @@ from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name
+from greenfast.search.verdict import CORRECT
 
 STATIC_FILES = Path(__file__).parent / "files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-CORRECT = ("accepted", "green")
 UNSTORED_ARCH = "sm_90"  # of a trial stored without one, on a GPU of unknown model
 
 

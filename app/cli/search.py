@@ -35,7 +35,7 @@ from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.verdict import Rejected, Trial, verdict_name
+from greenfast.search.verdict import Rejected, Trial, VerdictName, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
@@ -305,7 +305,7 @@ class TrialLines:
         row = self._services.store.search(self._id)
         figures = progress(row)
         budget = row.trials_budget or "-"
-        verdict = verdict_name(trial.verdict)
+        verdict: str = verdict_name(trial.verdict)
         if isinstance(trial.verdict, Rejected):
             verdict += f" ({trial.verdict.stage}: {trial.verdict.reason})"
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
@@ -383,7 +383,7 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
     best, remarks = detail.best, []
     if best is not None and not best.is_baseline and not best.beats_baseline:
-        unsafe = best.verdict == "green" and best.time_kind == "measured"
+        unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))

@@ -11,7 +11,7 @@ from greenfast.db.figures import Figures
 from greenfast.search.kernels.workloads import WorkloadValues
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.status import SearchStatus
-from greenfast.search.verdict import Reason, Stage
+from greenfast.search.verdict import Reason, Stage, VerdictName
 
 Item = TypeVar("Item")
 ScalarValue = int | float | bool | str
@@ -153,7 +153,9 @@ class SearchOut(Output):
     spent_s: float
     best_time_us: float | None
     time_kind: str | None
-    time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
+    time_mode: str | None = Field(
+        description="of that time, where it is measured or replayed: hot or cold"
+    )
     mode: str = Field(description="of measured times, as requested")
     worker: str | None
     created_at: str
@@ -503,7 +505,7 @@ class SearchesQuery(PageQuery):
 
 
 class TrialsQuery(PageQuery):
-    verdict: Literal["accepted", "green", "rejected", "faulted"] | None = None
+    verdict: VerdictName | None = None
     stage: Stage | None = None
     reason: Reason | None = None
     template: str | None = Field(None, max_length=100)

@@ -419,6 +419,7 @@ def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
                 tuple(
                     (name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL
                 ),
+                timing.mode,
             )
         )
     return tuple(rows)

@@ -80,8 +80,9 @@ class Times:
     samples: tuple[float, ...]
     baseline_samples: tuple[float, ...]  # empty for the baseline itself
     floor_us: float  # the time of the compulsory work at the architecture's peaks
-    note: str  # mode, ring, graphs
+    note: str  # ring, graphs, other work on the GPU: for people
     health: tuple[tuple[str, float], ...]  # clocks, watts, as far as NVML reported them
+    mode: str  # how a launch found the caches: "hot" | "cold"
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ def _replayed_time(
             "",
             (("floor_us", times.floor_us), *times.health),
             f"replayed from {heading.name}, row {row.number}: {times.note}",
+            mode=times.mode,
         )
         for name, times in recorded
     )
@@ -230,7 +231,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             code="not_recorded",
         )
     if request.mode not in (None, "auto") and not all(
-        timing.note.startswith(request.mode) for row in recording.rows for timing in row.times
+        timing.mode == request.mode for row in recording.rows for timing in row.times
     ):
         raise UsageError(
             f"replay:{which} holds no {request.mode} times: "

@@ -142,7 +142,7 @@ def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, p
     with page.expect_response("**/control") as answer:
         page.get_by_role("button", name="Pause").click()
     assert answer.value.status == 409
-    assert "cannot pause" in page.locator("main").inner_text()
+    assert "cannot be paused" in page.locator("main").inner_text()
     assert site.store.search(site.finished.row.id).status == "completed"
     problems.clear()
 
