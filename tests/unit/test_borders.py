@@ -22,6 +22,7 @@ SEARCH = (
     "digest",
     "cpu_time",
     "children",
+    "confinement",
     "cores",
     "compute_turns",
     "shipped",
