@@ -19,7 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.template_text import Line
+from greenfast.search.kernels.template_text import Line, read_text
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved
 
@@ -222,7 +222,7 @@ def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], .
     """A header's lines, cached until its file changes."""
     lines = [
         (text.rstrip(), Line(name, number))
-        for number, text in enumerate(path.read_text().splitlines(), 1)
+        for number, text in enumerate(read_text(path, name).splitlines(), 1)
         if not _PRAGMA_ONCE.match(text)
     ]
     return tuple(_without_blank_runs(lines))
