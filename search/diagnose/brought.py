@@ -46,7 +46,8 @@ from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
-from greenfast.search.render import LARGEST_SOURCE_CHARACTERS, RenderedSource, assemble
+from greenfast.search.render import RenderedSource, assemble
+from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
 
 BUFFER_DTYPES = {
     **DTYPES,

@@ -55,9 +55,7 @@ def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:
     """The tables of a TOML text; SpecError when it is invalid or exceeds the limits."""
     bare = _LITERAL.sub('""', text)
     if max(map(_dots, _BETWEEN_KEYS.split(bare))) >= MOST_KEY_PARTS:
-        raise SpecError(
-            f"{shown_as}: a key has more than {MOST_KEY_PARTS} parts", code="bad_toml"
-        )
+        raise SpecError(f"{shown_as}: a key has more than {MOST_KEY_PARTS} parts", code="bad_toml")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
