@@ -32,6 +32,8 @@ MEMORY_BYTES = 1 << 30
 LARGEST_NUMBER_BITS = 1 << 12
 # Marks carry line numbers through Jinja. They use private-use characters, which no template has.
 _MARK = re.compile("\ue000(\\d+)\ue001")
+# Width and precision of a format with %.
+_WIDTH = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
 _ADVICE = "bound the loops and repetitions of the template"
 
 
@@ -116,8 +118,8 @@ class _Bounded(ImmutableSandboxedEnvironment):
             return _power(left, right)
         if operation == "*":
             return _product(left, right)
-        if isinstance(left, str):
-            raise ValueError("text is not formatted by %; write the values into the text")
+        if isinstance(left, str) and any(map(_is_wide, _WIDTH.finditer(left))):
+            raise ValueError("a format with % has a width of at most 9999 characters")
         return operator.mod(left, right)
 
 
@@ -140,6 +142,10 @@ def _product(left: Any, right: Any) -> Any:
                     f"{LARGEST_SOURCE_CHARACTERS} characters"
                 )
     return operator.mul(left, right)
+
+
+def _is_wide(width: re.Match[str]) -> bool:
+    return any(part is not None and (part == "*" or len(part) > 4) for part in width.groups())
 
 
 def _check_bits(bits: int) -> None:

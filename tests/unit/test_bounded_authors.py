@@ -148,6 +148,8 @@ GROWTH = {
     "list": "{{ ([0] * 500000000)|length }}",
     "reversed": "{{ 500000000 * 'a' }}",
     "format": "{{ '%999999999d' % 5 }}",
+    "format_with_a_name": "{{ '%(a)999999999d' % {'a': 5} }}",
+    "format_with_a_star": "{{ '%.*f' % (99999, 5.0) }}",
     "square": "{% set n = 2 ** 4000 %}{{ n * n * n * n }}",
     "range": "{{ range(10 ** 9)|list }}",
     "width": "{{ 'a'|center(2000000000) }}",
@@ -298,4 +300,5 @@ def test_greenfast_templates_names_the_file_of_a_hostile_kernel(tmp_path, broken
 def test_honest_operators_have_their_values(album):
     assert isinstance(_rendered(album), RenderedSource)
     text = "{{ 'ab' * 3 }} {{ 7 % 4 }} {{ 2 ** 10 }} {{ 2.5 * 2 }} {{ [1] * 2 }}"
-    assert renderers().rendered(text, {}) == (["ababab 3 1024 5.0 [1, 1]"], [1])
+    formats = " {{ '%03d%%%s' % (7, 'x') }}"
+    assert renderers().rendered(text + formats, {}) == (["ababab 3 1024 5.0 [1, 1] 007%x"], [1])

@@ -26,7 +26,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
     links.
     """
     programs = [Path(compiler), *_programs(compiler)]
-    paths = [*programs, *_shared_libraries(programs), *_searched(compiler), *_headers(compiler)]
+    paths = [*programs, *_shared_libraries(programs), *_searched(compiler), *_told(compiler)]
     # Each as it is named and as it is in truth: a name may be a link.
     named = {os.path.normpath(path) for path in paths} | {str(path.resolve()) for path in paths}
     return tuple(sorted({*named, *LOADER_FILES}))
@@ -77,10 +77,15 @@ def _searched(compiler: str) -> Iterator[Path]:
                 yield path
 
 
-def _headers(compiler: str) -> Iterator[Path]:
-    """The folders that it searches for `#include <...>`."""
+def _told(compiler: str) -> Iterator[Path]:
+    """The folders that it searches for `#include <...>`, and the compiler behind a wrapper."""
     told = _answer([compiler, "-x", "c++", "-E", "-v", "/dev/null"], errors=True)
-    _, _, listing = told.partition("search starts here:")
+    before, _, listing = told.partition("search starts here:")
+    for line in before.splitlines():
+        if line.startswith("COLLECT_GCC="):
+            yield Path(shutil.which(line.partition("=")[2]) or compiler)
+        if line.startswith("Selected GCC installation: "):  # clang looks for it in this folder
+            yield Path(line.partition(": ")[2]).parent.parent
     for line in listing.partition("End of search list")[0].splitlines():
         path = Path(line.removesuffix("(framework directory)").strip())
         if path.is_absolute() and path.is_dir():

@@ -104,7 +104,7 @@ def run_compiler(
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}),
+            env=child_environment({"TMPDIR": str(work), "LC_ALL": "C", "CCACHE_DISABLE": "1"}),
         )
         with interruptible(process):
             reason = _waited_for(process, deadline, work)
