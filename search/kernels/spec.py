@@ -276,6 +276,10 @@ class KernelSpec:
         used = {f"{importable_name(name)}.py": text for name, text in self.reference_uses}
         return {"reference.py": self.reference_text, **used}
 
+    def argument(self, name: str) -> Argument:
+        """The argument of that name, which the kernel has."""
+        return next(argument for argument in self.arguments if argument.name == name)
+
     def workload(self, name: str) -> Workload:
         for workload in self.workloads:
             if workload.name == name:

@@ -46,11 +46,20 @@ class Expected:
     value: np.ndarray
     bound: np.ndarray
     rounded: np.ndarray | None
+    undefined: np.ndarray | None = None  # where any output is correct: not_finite.py
 
     @cached_property
     def finite(self) -> np.ndarray:
         mask: np.ndarray = np.isfinite(self.value)
         return mask
+
+    @cached_property
+    def written(self) -> np.ndarray | bool:
+        """Where an output that a kernel has written never holds the poison, which is a NaN."""
+        if self.all_finite and self.undefined is None:
+            return True
+        nan: np.ndarray = np.isnan(self.value)
+        return ~nan if self.undefined is None else ~(nan | self.undefined)
 
     @cached_property
     def all_finite(self) -> bool:
