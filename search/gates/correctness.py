@@ -20,6 +20,7 @@ from greenfast.search.kernels.spec import Items, KernelSpec
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.comparison import Comparison, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
+from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
 from greenfast.search.oracle.reference import CaseData, Expected, precompute
 from greenfast.search.space.space import resolve
@@ -67,7 +68,7 @@ class CorrectnessGate:
                 or subject.conditions.stop.is_set()
             ):
                 break
-        evidence = CorrectnessEvidence(tuple(checks))
+        evidence = CorrectnessEvidence(tuple(checks), _weak_tests(subject) if not first else ())
         if first is not None:
             runs = len({(check.workload, check.seed) for check in checks})
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
@@ -79,13 +80,22 @@ class CorrectnessGate:
         if broken is not None:
             return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
-        return Passed(
-            self.name,
+        sentence = (
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
             if worst is not None
-            else "nothing to compare",
-            evidence,
+            else "nothing to compare"
         )
+        weak = weakness_sentence(evidence.weak_tests)
+        return Passed(self.name, f"{sentence}; {weak}" if weak else sentence, evidence)
+
+
+def _weak_tests(subject: Subject) -> tuple[str, ...]:
+    """What the checks of the kernel accept and should not, judged on this candidate's cases."""
+    cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+    weaknesses = JUDGEMENTS.of(
+        subject.kernel, cases, lambda case: subject.target.case_data(subject.kernel, case)
+    )
+    return tuple(weakness.sentence for weakness in weaknesses)
 
 
 def _problems(subject: Subject) -> list[Problem]:

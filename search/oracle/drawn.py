@@ -84,9 +84,7 @@ def drawn_cases(
     host = _usual(derived)
     layouts = sorted({case.layout for case in derived})
     cases: list[Case] = []
-    all_dims = _drawn_dims(
-        kernel, compiled, derived, draws, lambda: len(cases) == DRAWN_CASES - 1
-    )
+    all_dims = _drawn_dims(kernel, compiled, derived, draws, lambda: len(cases) == DRAWN_CASES - 1)
     for attempt, dims in enumerate(all_dims):
         items = tuple((dim.name, dims[dim.name]) for dim in kernel.dims)
         case = Case(
