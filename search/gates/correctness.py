@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from greenfast.search import compute_turns
+from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import Items, KernelSpec
@@ -21,6 +22,7 @@ from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.comparison import Comparison, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
+from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
 from greenfast.search.oracle.reference import CaseData, Expected, precompute
 from greenfast.search.space.space import resolve
@@ -100,10 +102,12 @@ def _weak_tests(subject: Subject) -> tuple[str, ...]:
 
 def _problems(subject: Subject) -> list[Problem]:
     """The derived cases, the drawn ones, then the timed workloads that the target can afford."""
-    cases = list(derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed))
+    derived = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+    cases = list(derived)
     secret = subject.conditions.sizes_secret
     if secret is not None:
-        cases += drawn_cases(subject.kernel, subject.compiled, cases, secret, subject.seed)
+        cases += drawn_cases(subject.kernel, subject.compiled, derived, secret, subject.seed)
+    cases += not_finite_cases(subject.kernel, derived, lambda case: _reference_takes(subject, case))
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
@@ -111,6 +115,15 @@ def _problems(subject: Subject) -> list[Problem]:
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     return _laid_out(subject, cases)
+
+
+def _reference_takes(subject: Subject, case: Case) -> bool:
+    """Whether reference.py has an answer for inputs that are not finite."""
+    try:
+        subject.target.case_data(subject.kernel, case)
+    except SpecError:
+        return False
+    return True
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:

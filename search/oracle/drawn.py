@@ -24,7 +24,7 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import kernel_module
 
 DRAWN_CASES = 3
-DRAWN_SHARE = 0.05  # of the derived checks' work, for one drawn case
+DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
 LEAST_FLOP = 2e5  # which a drawn case may always need
 DRAWN_ELEMENTS = 2**19  # of all tensors of a case
 ATTEMPTS = 200  # for all cases together; what no attempt gives is left out
