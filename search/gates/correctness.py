@@ -21,6 +21,7 @@ from greenfast.search.kernels.spec import Items, KernelSpec
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.comparison import Comparison, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
+from greenfast.search.oracle.far import far_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
@@ -108,6 +109,8 @@ def _problems(subject: Subject) -> list[Problem]:
     if secret is not None:
         cases += drawn_cases(subject.kernel, subject.compiled, derived, secret, subject.seed)
     cases += not_finite_cases(subject.kernel, derived, lambda case: _reference_takes(subject, case))
+    if subject.target.reserves_addresses:
+        cases += far_cases(subject.kernel, derived)
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:

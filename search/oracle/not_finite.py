@@ -78,7 +78,7 @@ def not_finite_cases(
 
 def with_planted(
     case: Case, put: Planted, inputs: Inputs, outputs: Outputs, reference: Reference
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray | None]]]:
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """Inputs with the value in its place, and for each output the fields of Expected.
 
     `inputs` and `outputs` are those of the recipe alone.
@@ -156,11 +156,11 @@ def _with(
 
 def _expected(
     plain: Mapping[str, Any], planted_output: Mapping[str, Any], moved_output: Mapping[str, Any]
-) -> dict[str, np.ndarray | None]:
+) -> dict[str, np.ndarray]:
     value = np.asarray(planted_output["value"], np.float64)
     bound = np.asarray(planted_output["bound"], np.float64)
     depends = np.asarray(moved_output["value"]) != plain["value"]
     undefined = np.isnan(value) & ~depends
     unchanged = value == plain["value"]
     bound = np.where(np.isfinite(bound), bound, np.where(unchanged, plain["bound"], ANY_FINITE))
-    return {"value": value, "bound": bound, "rounded": None, "undefined": undefined}
+    return {"value": value, "bound": bound, "undefined": undefined}

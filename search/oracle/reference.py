@@ -242,7 +242,8 @@ def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
                 outputs,
                 lambda inputs: module.reference(dims, options, inputs),
             )
-            return CaseData(inputs, {name: Expected(**fields) for name, fields in arrays.items()})
+            expected = {name: Expected(rounded=None, **fields) for name, fields in arrays.items()}
+            return CaseData(inputs, expected)
     except Exception as error:
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
 
