@@ -238,6 +238,11 @@ def _compare_output(
                 f"{expected.value[worst]:.6g} within {expected.bound[worst]:.2g}; "
                 f"{int((~compared.within).sum())} of {got.size} elements are out of bound"
             )
+            if np.isnan(expected.value[worst]):
+                sentence += (
+                    "; reference.py gives NaN for this input (where a kernel may drop a NaN, "
+                    "np.fmax and np.fmin say so)"
+                )
     has_errors = got.size > 0 and compared.all_finite
     mean = float(compared.error.mean()) if has_errors else None
     return CheckEvidence(
