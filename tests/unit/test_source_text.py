@@ -92,6 +92,7 @@ REFUSED = {
     ),
     "a file's question": '#if __has_include("/usr/bin/g++")\nint host;\n#endif',
     "a counter that NVRTC lacks": KERNEL % "out[0] = __COUNTER__;",
+    "the name of the text": KERNEL % "out[0] = __BASE_FILE__[0];",
     "how the compiler spells a function": KERNEL % "out[0] = sizeof(__PRETTY_FUNCTION__);",
     # directives behind the preprocessor's back
     "a directive from a macro": "#define H #\nH define hidden asm\n",

@@ -126,7 +126,7 @@ def refused_question(log: str) -> Refused | None:
     """
     if (question := _QUESTION.search(log)) is None:
         return None
-    reason = f"`{question[3]}` is answered differently by a GPU's compiler and the emulator's"
+    reason = f"`{question[3]}` is answered differently by each compiler; ask for __CUDA_ARCH__"
     return Refused(Place(question[1], int(question[2])), reason)
 
 

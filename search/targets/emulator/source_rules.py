@@ -72,7 +72,7 @@ _REFUSED_WORDS = {
         ("__declspec", "__label__", "_Pragma", "__pragma", "__auto_type"),
         "a word of the host's compiler",
     ),
-    "__PRETTY_FUNCTION__": "compilers spell it differently, so code that reads it may differ",
+    "__PRETTY_FUNCTION__": "spelled differently by each compiler; use __func__",
 }
 _REFUSED_NAMES = (
     (
@@ -116,7 +116,11 @@ def refused_name(name: str) -> str | None:
     if name in _REFUSED_WORDS:
         return _REFUSED_WORDS[name]
     if name.startswith("__builtin_"):
-        return None if name in BUILTINS else "a builtin of the host's compiler that CUDA lacks"
+        return (
+            None
+            if name in BUILTINS
+            else "a builtin of the host's compiler, which CUDA C++ does not need"
+        )
     if name in _C_STRINGS:
         return "a function of C's library that CUDA does not have"
     if name[0] in "_gG":

@@ -116,7 +116,7 @@ def _read(rewriting: _Rewriting) -> None:
             if token.text == "[" and _text(tokens, index) == "[":
                 index = _standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
-                raise rewriting.refuse(token, f"a lone `{token.text}`, which is no C++")
+                raise rewriting.refuse(token, f"a lone `{token.text}` is no C++")
 
 
 def _text(tokens: tuple[Token, ...], index: int) -> str:
@@ -129,18 +129,22 @@ def _name(rewriting: _Rewriting, index: int) -> None:
     if (reason := refused_name(token.text)) is not None:
         raise rewriting.refuse(token, f"`{token.text}` is {reason}")
     if token.text in rewriting.host_macros:
-        raise rewriting.refuse(token, f"`{token.text}` is a macro of the host's headers")
+        raise rewriting.refuse(
+            token, f"`{token.text}` is a macro of the host, which device code does not have"
+        )
     if token.text == "goto" and _text(tokens, index + 1) == "*":
-        raise rewriting.refuse(token, "a computed goto, which a GPU does not have")
+        raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
     if token.text == "namespace" and _text(tokens, index + 1) == "std":
-        raise rewriting.refuse(token, "a part of namespace std, which is not the text's own")
+        raise rewriting.refuse(
+            token, "namespace std is not open to the text; use a namespace of its own"
+        )
     if token.text in STANDARD_COPIES and [_text(tokens, index - k) for k in (1, 2)] == [
         "::",
         "std",
     ]:
-        raise rewriting.refuse(token, f"`std::{token.text}`, which CUDA C++ does not have")
+        raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
-        raise rewriting.refuse(token, "`long double`, which a GPU does not have")
+        raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
 
 
 def _marker(rewriting: _Rewriting, token: Token) -> None:
@@ -165,7 +169,7 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
     ):
         shown = " ".join(word for word in words if word)
-        raise rewriting.refuse(token, f"`#pragma {shown}` is no pragma of CUDA C++")
+        raise rewriting.refuse(token, f"`#pragma {shown}` is no pragma of CUDA C++; leave it out")
     rewriting.replace(token, token, "")
 
 
@@ -175,7 +179,9 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
     end = _closing(tokens, start + 1)
     inner = _closing(tokens, start + 2) if _text(tokens, start + 2) == "(" else -1
     if end < 0 or inner != end - 1:
-        raise rewriting.refuse(tokens[start], "an attribute that cannot be read")
+        raise rewriting.refuse(
+            tokens[start], "the attribute has no end or no list in double brackets"
+        )
     kept, words = False, []
     for first, after in _listed(tokens, start + 3, inner):
         name = tokens[first].text.strip("_")
@@ -188,7 +194,7 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
         if name in KEPT_ATTRIBUTES:
             _arguments(rewriting, first + 1, after)
     if words and kept:
-        raise rewriting.refuse(tokens[start], "an attribute list that mixes CUDA's and others")
+        raise rewriting.refuse(tokens[start], "CUDA's attributes stand in a list of their own")
     if not kept:
         rewriting.replace(tokens[start], tokens[end], " ".join(words))
     return end + 1
@@ -199,7 +205,9 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
     tokens = rewriting.source.tokens
     end = _closing(tokens, start)
     if end < 0:
-        raise rewriting.refuse(tokens[start], "an attribute that cannot be read")
+        raise rewriting.refuse(
+            tokens[start], "the attribute has no end or no list in double brackets"
+        )
     first_inside, namespace = start + 2, ""
     if _text(tokens, first_inside) == "using":
         namespace, first_inside = _text(tokens, first_inside + 1), first_inside + 3
@@ -231,7 +239,7 @@ def _arguments(rewriting: _Rewriting, start: int, stop: int) -> None:
 
 
 def _attribute_reason(name: str) -> str:
-    return f"the attribute `{name}` is none of CUDA C++ that the emulator knows"
+    return f"the attribute `{name}` is none that CUDA C++ needs; leave it out"
 
 
 def _closing(tokens: tuple[Token, ...], start: int) -> int:

@@ -138,11 +138,11 @@ def line_directive(text: str) -> tuple[int, str] | None:
             continue
         why = ""
         if kind == "raw" and splices:
-            why = "a raw string beside continued lines hides where it ends"
+            why = "a raw string beside continued lines would hide where it ends"
         elif kind == "open" and re.search(r'/[*/]|R"', match[0]):
-            why = "an open quote hides where a comment begins"
+            why = "an open quote would hide where a comment begins; close it"
         elif is_directive and (match[0] == "line" or kind == "number"):
-            why = "`#line` hides where code stands"
+            why = "`#line` would hide where code stands; leave it out"
         if why:
             return _line_of(match.start(), joined, splices), why
         is_directive = at_line_start and kind == "hash"

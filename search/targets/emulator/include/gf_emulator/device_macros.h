@@ -5,6 +5,9 @@
 #undef __INCLUDE_LEVEL__
 #undef __TIMESTAMP__
 #undef __BASE_FILE__
+#undef _GNU_SOURCE
+#undef __STDC_UTF_16__
+#undef __STDC_UTF_32__
 #undef __has_attribute
 #undef __has_feature
 #undef __has_include_next
@@ -16,6 +19,8 @@
 #define __has_cpp_attribute a GPU and the emulator differ
 #define __has_include a GPU and the emulator differ
 
+#define __INCLUDE_LEVEL__ 0  // NVRTC gets one flat text
+#define __BASE_FILE__ __BASE_FILE__  // the rules refuse its use: the name differs
 #define __align__(n) __attribute__((aligned(n)))
 #define __annotate__(a) __attribute__((a))
 #define __block_size__(...) __attribute__((block_size(__VA_ARGS__)))
