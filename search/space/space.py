@@ -15,7 +15,8 @@ from greenfast.search.devices.clusters import Shape, device_lacks
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
 from greenfast.search.space.lattice import combinations, launch_names, looks_ahead
