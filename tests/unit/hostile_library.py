@@ -51,7 +51,7 @@ class HostileKernel(Kernel):
         prelude = emulator.folder / "plain" / "prelude.h"
         command = [
             emulator.compiler.path,
-            *emulator._kernel_flags("plain"),
+            *emulator._kernel_flags("plain", ()),
             "-include",
             str(prelude),
             *flags,

@@ -59,6 +59,7 @@ EXIT_OURS = 81
 EXIT_TWICE = 82
 WITH_TAG = ("fault", "finding", "ours")  # events that are written while candidate code runs
 LOADING_GRACE_S = 20.0
+LONGEST_LINE_BYTES = 64 * 2**20
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 
 
@@ -246,7 +247,7 @@ class _Batch:
         return self.process
 
     def _events(self, deadline: Deadline) -> Iterator[dict[str, Any] | None]:
-        """Events with our nonce as they arrive; None when a run's deadline passed."""
+        """Events that are believed, as they arrive; None when a run's deadline passed."""
         buffered = b""
         watch = self._watch(Deadline(deadline.cpu_s + LOADING_GRACE_S, deadline.wall_s))
         with selectors.DefaultSelector() as selector:
@@ -261,6 +262,11 @@ class _Batch:
                 if not chunk:
                     return
                 *lines, buffered = (buffered + chunk).split(b"\n")
+                if len(buffered) > LONGEST_LINE_BYTES:
+                    raise Fault(
+                        f"a line of the emulator's report exceeds {LONGEST_LINE_BYTES:,} bytes",
+                        code="emulator_lost",
+                    )
                 for event in filter(None, map(self._parse, lines)):
                     if event["event"] not in ("fault", "finding"):
                         watch = self._watch(deadline)

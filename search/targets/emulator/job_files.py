@@ -99,7 +99,7 @@ def _page_end(offset: int) -> int:
 
 
 def _write(descriptor: int, array: np.ndarray, offset: int) -> None:
-    left = memoryview(array.reshape(-1).view(np.uint8))
+    left = array.reshape(-1).view(np.uint8).data
     while left:
         count = os.pwrite(descriptor, left, offset)
         left, offset = left[count:], offset + count
@@ -107,7 +107,7 @@ def _write(descriptor: int, array: np.ndarray, offset: int) -> None:
 
 def _read(descriptor: int, size: int, offset: int) -> np.ndarray:
     array = np.empty(size, np.uint8)
-    left = memoryview(array)
+    left = array.data
     while left:
         count = os.preadv(descriptor, [left], offset)
         if count == 0:
