@@ -131,7 +131,7 @@ def _isolation() -> Check:
         False,
         machine.is_complete,
         detail,
-        "" if machine.is_complete else "use Linux 5.13 or newer, or run only sources that you trust",
+        "" if machine.is_complete else "use Linux 5.13 or newer, or run trusted sources only",
     )
 
 
