@@ -434,6 +434,31 @@ def test_a_call_made_with_all_of_the_allocators_locks_held_is_reported(emulator,
     assert blamed(HostileKernel(emulator, text, libraries).once(), "clone")
 
 
+@pytest.mark.parametrize(
+    ("deed", "sentence"),
+    [
+        ("exit(0)", f"{CALLED} exit_group"),  # after all destructors
+        ("_exit(81)", f"{CALLED} exit_group"),
+        ("pthread_sigmask(0, all, nullptr); raise(9)", "SIGSYS ended the run's process"),
+        ("pthread_sigmask(0, all, nullptr); _exit(0)", "SIGSYS ended the run's process"),
+    ],
+)
+def test_no_end_of_the_process_is_our_fault(emulator, libraries, deed, sentence):
+    text = """extern "C" {
+    void exit(int);
+    void _exit(int);
+    int raise(int);
+    int pthread_sigmask(int, const void*, void*);
+    }
+    extern "C" __global__ void k(float* out) {
+        if (threadIdx.x) return;
+        unsigned long all[16];
+        for (unsigned long& word : all) word = ~0ul;
+        %s; }"""
+    result = HostileKernel(emulator, text % deed, libraries).once()
+    assert (result.status, result.faults[0].sentence) == ("crash", sentence)
+
+
 def test_an_abort_is_still_called_one(emulator, libraries):
     text = """extern "C" void abort();
     extern "C" __global__ void k(float* out) { abort(); }"""

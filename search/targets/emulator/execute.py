@@ -289,14 +289,7 @@ class _Batch:
         if begun and returncode == EXIT_CRASH and open_faults:
             return self._lost(run, open_faults, "crash", None)
         if begun and -returncode not in OUTSIDE_SIGNALS and returncode != EXIT_OURS:
-            cause = (
-                signal.Signals(-returncode).name
-                if returncode < 0
-                else "a crash while a fault was reported"
-                if returncode == EXIT_TWICE
-                else f"exit code {returncode}, which is not the emulator's,"
-            )
-            last = RunFault("device_fault", f"{cause} ended the run's process")
+            last = RunFault("device_fault", _end_of(returncode))
             return self._lost(run, open_faults, "crash", last)
         raise Fault(
             f"gf-emulate ended with exit code {returncode} during run {run.name!r}",
@@ -309,3 +302,12 @@ class _Batch:
         partial = run_result(self.module, run, open_faults, None, {})
         faults = partial.faults + ((last,) if last else ())
         return RunResult(run.name, status, faults, partial.notes, partial.findings)
+
+
+def _end_of(returncode: int) -> str:
+    """What ended a run's process that has not reported it."""
+    if returncode < 0:
+        return f"{signal.Signals(-returncode).name} ended the run's process"
+    if returncode == EXIT_TWICE:
+        return "a crash while a fault was reported ended the run's process"
+    return f"the run's process ended with exit code {returncode} and without a report"
