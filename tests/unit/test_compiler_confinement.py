@@ -157,7 +157,10 @@ def test_an_output_beyond_the_quota_ends_the_compile_and_leaves_nothing(emulator
     before = sorted(emulator.folder.iterdir())
     for bytes_each, pieces in ((2 * COMPILER_FILE_BYTES, 1), (COMPILER_FILE_BYTES // 2, 4)):
         begin = time.process_time()
-        fill = "".join(f'asm(".pushsection .data; .fill {bytes_each}, 1, 7; .popsection");\n' for _ in range(pieces))
+        fill = "".join(
+            f'asm(".pushsection .data; .fill {bytes_each}, 1, 7; .popsection");\n'
+            for _ in range(pieces)
+        )
         built = _built(emulator, fill)
         assert isinstance(built, ModuleFailed), bytes_each
         assert built.reason in ("memory", "crash"), built.log

@@ -329,13 +329,16 @@ class EmulatorBuild:
             objects = list(pool.map(compiled, halves))
         runtime = fresh / RUNTIME_LIBRARY
         soname = f"-Wl,-soname,{RUNTIME_LIBRARY}"
-        self._must([*flags, "-shared", *objects, "-o", str(runtime), soname, "-ldl"])
+        read_only = "-Wl,-z,relro,-z,now"  # the tables of imported addresses
+        shared = ["-shared", *objects, "-o", str(runtime), soname, read_only, "-ldl"]
+        self._must([*flags, *shared])
         program = [
             "-o",
             str(fresh / EXECUTABLE),
             f"-L{fresh}",
             "-lgf_runtime",
             "-Wl,-rpath,$ORIGIN",
+            read_only,
             "-ldl",
         ]
         self._must([*flags, str(NATIVE / "main.cpp"), *program])
