@@ -75,6 +75,7 @@ class EvaluationContext:
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None
     closing_checks: tuple[Check, ...] | None = None  # for the confirmation; None: the kernel's
     siblings: Siblings | None = None  # enforces promises of equal results
+    sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     on_result: Callable[[GateResult], None] = lambda result: None  # called after each gate
 
     @property
@@ -91,6 +92,7 @@ class EvaluationContext:
             mode=self.mode,
             checker=self.checker,
             siblings=self.siblings,
+            sizes_secret=self.sizes_secret,
             stop=self.stop,
         )
 

@@ -24,6 +24,7 @@ from greenfast.search.space.points import Points
 
 _NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
 
+
 @dataclass(frozen=True)
 class Resolved:
     """A point with the values that rendering and launching use."""

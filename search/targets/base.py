@@ -136,6 +136,8 @@ class Runner(Target):
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
+    reserves_addresses = False  # runs layouts whose strides span more than its memory (oracle/far)
+
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
         return case_data(kernel, case)

@@ -39,6 +39,7 @@ KERNEL_FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",  # CUDA code puns types
+    "-fwrapv",  # as on the GPU; else an offset that overflows may be widened, and right
     "-ffp-contract=fast",  # nvcc contracts a * b + c
     "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel

@@ -24,6 +24,7 @@ from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
 from greenfast.search.targets.emulator.runs import Argument
@@ -90,6 +91,7 @@ class EmulatorTarget(Runner):
     measures = False
     band = BAND
     check_flop_limit = CHECK_FLOP_LIMIT
+    reserves_addresses = True
 
     def __init__(
         self,
@@ -123,7 +125,11 @@ class EmulatorTarget(Runner):
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         for problem, order, result in self._run_all(program, problems, "plain"):
             failure = result if isinstance(result, Failure) else self._failure(problem, result)
-            outputs = {} if isinstance(result, Failure) or failure else result.outputs
+            outputs = (
+                {}
+                if isinstance(result, Failure) or failure
+                else whole_outputs(problem, result.outputs)
+            )
             yield Execution(problem, order, outputs, failure)
 
     def measure(
@@ -376,12 +382,7 @@ def emulated_run(
     problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
 ) -> native.Run:
     """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
-    buffers = [
-        native.Buffer(
-            tensor.name, tensor.role, tensor.image, "poison" if tensor.starts_poisoned else "image"
-        )
-        for tensor in problem.tensors
-    ]
+    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor)]
     buffers += [
         native.Buffer(
             workspace.name,

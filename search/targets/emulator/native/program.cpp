@@ -6,6 +6,7 @@
 //
 // Before any code of the candidate is loaded, the job is read and closed, all memory is mapped, all threads wait, and
 // the process has lost its files, its descriptors and nearly all system calls.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <malloc.h>
@@ -38,10 +39,24 @@ Words words_of(char** words) {
             std::strtoull(words[7], nullptr, 10)};
 }
 
+// Addresses that the largest run reserves and never touches.
+std::uint64_t reserved(const Job& job) {
+    std::uint64_t most = 0;
+    for (const RunSpec& run : job.runs) {
+        std::uint64_t bytes = 0;
+        for (const BufferSpec& buffer : run.buffers)
+            if (buffer.fill == BufferSpec::Fill::reserved) bytes += buffer.bytes + 2 * GlobalMemory::guard_bytes;
+        most = std::max(most, bytes);
+    }
+    return most;
+}
+
 // The threads are made in between, since they lack what has been lost before. False: this kernel filters no calls.
-bool give_everything_up(const Words& words, unsigned long long mapped_bytes, std::unique_ptr<WorkerPool>& pool) {
+bool give_everything_up(const Words& words, const Job& job, unsigned long long mapped_bytes,
+                        std::unique_ptr<WorkerPool>& pool) {
     keep_descriptors(words.report, loading().descriptor());
-    limit_resources(words.memory_bytes + mapped_bytes, words.cpu_s);
+    // What a run reserves is never touched, so what can be written stays as small as without.
+    limit_resources(words.memory_bytes, words.memory_bytes + mapped_bytes + reserved(job), words.cpu_s);
     confine_files({}, {});
     drop_capabilities();
     mallopt(M_ARENA_MAX, int(words.workers) + 1);  // else the allocator asks the system for its cores, later
@@ -74,7 +89,7 @@ extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count
     const FileMap images = map_file(words.images, false), outputs = map_file(words.outputs, true);
     loading().open(job.module_path);
     std::unique_ptr<WorkerPool> pool;
-    const bool calls_are_refused = give_everything_up(words, images.bytes + outputs.bytes, pool);
+    const bool calls_are_refused = give_everything_up(words, job, images.bytes + outputs.bytes, pool);
     void* library = load_library(calls_are_refused);
     for (const RunSpec& run : job.runs) execute(*pool, library, run, {images.first, outputs.first});
     end_process(0);
