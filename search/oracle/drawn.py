@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Dim, Items, KernelSpec
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Dim, Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import kernel_module
 

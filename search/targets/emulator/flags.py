@@ -9,18 +9,25 @@ NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 SELDOM_RUN = frozenset(
     f"{name}.cpp"
     for name in (
+        "call_filter",
+        "call_names",
         "findings",
         "global_memory",
         "global_shadow",
         "job",
+        "last_words",
+        "loading",
         "memory_map",
         "order",
+        "own_calls",
         "program",
+        "refusals",
         "report",
         "run",
         "sandbox",
         "shared_memory",
         "signals",
+        "vault",
         "worker_pool",
     )
 )
