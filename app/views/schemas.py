@@ -138,7 +138,10 @@ class SearchOut(Output):
     status: SearchStatus
     why: str = Field(description="`cause`, then `closing`, joined by '; '")
     cause: str = Field(description="why it ended or paused")
-    closing: str = Field(description="the findings of the confirmation; empty: there was none")
+    closing: str = Field(
+        description="the findings of the confirmation, and wrong outputs that the kernel's test "
+        "accepts; empty: neither"
+    )
     wanted: str | None = Field(description="pause or cancel, until the worker has obeyed")
     target: str
     strategy: str

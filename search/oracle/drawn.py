@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
@@ -28,7 +29,7 @@ DRAWN_CASES = 3
 DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
 LEAST_FLOP = 2e5  # which a drawn case may always need
 DRAWN_ELEMENTS = 2**19  # of all tensors of a case
-ATTEMPTS = 200  # for all cases together; what no attempt gives is left out
+ATTEMPTS = 1000  # for all cases together; what no attempt gives is left out
 LARGEST_RATIO = 4  # of a dim to one that divides it
 
 
@@ -81,7 +82,8 @@ def drawn_cases(
         return ()
     draws = random.Random(f"sizes/{secret}/{kernel.name}")
     known = {case.dims for case in derived}
-    budget_flop = max(DRAWN_SHARE * sum(_flop(kernel, case) for case in derived), LEAST_FLOP)
+    padded_flop = _padded_flop(kernel, derived)
+    budget_flop = max(DRAWN_SHARE * sum(map(padded_flop, derived)), LEAST_FLOP)
     host = _usual(derived)
     layouts = sorted({case.layout for case in derived})
     cases: list[Case] = []
@@ -99,7 +101,7 @@ def drawn_cases(
         )
         if items in known or (attempt < ATTEMPTS / 2 and _flop(kernel, case) < budget_flop / 8):
             continue  # too small to tell much, as long as there is a choice
-        if not _fits(kernel, case, budget_flop):
+        if padded_flop(case) > budget_flop or not _fits(kernel, case):
             continue
         known.add(items)
         cases.append(case)
@@ -117,6 +119,23 @@ def _usual(cases: Iterable[Case]) -> Case:
 
 def _flop(kernel: KernelSpec, case: Case) -> float:
     return float(kernel.work_flop(case.values(kernel)))
+
+
+def _padded_flop(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Case], float]:
+    """The work of a case as blocks do it: a short dim costs about as much as a tile.
+
+    Tiles are taken for as long as the checks' usual sizes.
+    """
+    usual = {
+        dim.name: int(statistics.median_low([int(dict(case.dims)[dim.name]) for case in derived]))
+        for dim in kernel.dims
+    }
+
+    def padded(case: Case) -> float:
+        dims = tuple((name, max(int(size), usual[name])) for name, size in case.dims)
+        return _flop(kernel, replace(case, dims=dims))
+
+    return padded
 
 
 def _drawn_dims(
@@ -185,7 +204,7 @@ def _divisor(dim: Dim, others: Sequence[Dim], sizes: Sequence[Mapping[str, Value
     return None
 
 
-def _fits(kernel: KernelSpec, case: Case, budget_flop: float) -> bool:
+def _fits(kernel: KernelSpec, case: Case) -> bool:
     """Whether a case is small enough, and one that reference.py takes."""
     dims = dict(case.dims)
     elements = sum(
@@ -193,7 +212,7 @@ def _fits(kernel: KernelSpec, case: Case, budget_flop: float) -> bool:
         for argument in kernel.arguments
         if argument.kind != "scalar"
     )
-    if elements > DRAWN_ELEMENTS or not 0 < _flop(kernel, case) <= budget_flop:
+    if elements > DRAWN_ELEMENTS or not _flop(kernel, case) > 0:
         return False
     module = kernel_module(kernel)
     try:
