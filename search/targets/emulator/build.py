@@ -26,20 +26,25 @@ from greenfast.search.children import child_environment
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
+    Confinement,
     capped,
     interruptible,
     run_compiler,
 )
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
+    MACROS,
     PREPROCESSED,
     STUBS,
+    headers_of_cuda,
     host_macros,
     preprocess_command,
     refused_question,
     stub_names,
+    with_answers,
     write_stubs,
 )
 from greenfast.search.targets.emulator.flags import (
@@ -59,12 +64,15 @@ from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
+from greenfast.search.toolchain.includes import refused_include
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
 INCLUDE = HERE / "include"
 RUNTIME_LIBRARY = "libgf_runtime.so"
 EXECUTABLE = "gf-emulate"
+LAUNCHER = "gf-confine"
+PROGRAMS = ("main.cpp", "confine_main.cpp")  # each a program; the others are the runtime
 DEFAULT_ARCH = "sm_90"
 REFUSED = "refused"  # the reason of a ModuleFailed
 # What decides which texts and objects are refused: a cached library was examined by the same rules.
@@ -137,6 +145,7 @@ class EmulatorBuild:
                 with ThreadPoolExecutor() as pool:
                     parts = [
                         pool.submit(self._build_native, fresh),
+                        pool.submit(self._build_launcher, fresh),
                         pool.submit(self._build_device_headers, fresh),
                     ]
                     parts += [
@@ -166,6 +175,8 @@ class EmulatorBuild:
         all processes that it starts. Fault when the machine gives it too little processor time.
         Without `is_examined`, host code is compiled as it is: only for tests of the sandbox.
         """
+        if sentence := refused_include(translation_unit, "kernel.cu"):
+            return ModuleFailed("compile", sentence, 0.0)
         self.prepare()
         key = (translation_unit, *entries, arch, str(is_examined), *_contents(self.include_dirs))
         digest = _digest((self.digest, flavour, *key))
@@ -203,6 +214,8 @@ class EmulatorBuild:
 
         The last few answers are kept: a candidate's libraries share their text.
         """
+        if sentence := refused_include(translation_unit, "kernel.cu"):
+            return CompilerFailed("compile", sentence)
         self.prepare()
         key = _digest((translation_unit, arch, *_contents(self.include_dirs)))
         with self._texts_lock:
@@ -219,11 +232,14 @@ class EmulatorBuild:
         self, translation_unit: str, arch: str, deadline: Deadline
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
+        confinement = self._confined_to(stubs, INCLUDE / MACROS, *self.include_dirs)
         command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
         with self._work_folder() as work:
-            (work / "kernel.cu").write_text(translation_unit)
+            (work / "kernel.cu").write_text(
+                with_answers(translation_unit, headers_of_cuda(INCLUDE))
+            )
             failed = beside_others(
-                lambda: run_compiler(command, work, deadline), self.compiler.kind
+                lambda: run_compiler(command, work, deadline, confinement), self.compiler.kind
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
@@ -236,8 +252,8 @@ class EmulatorBuild:
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             yield Path(work)
 
-    def _kernel_flags(self, flavour: str) -> tuple[str, ...]:
-        include = tuple(f"-I{directory}" for directory in (INCLUDE, *self.include_dirs))
+    def _kernel_flags(self, flavour: str, include_dirs: tuple[Path, ...]) -> tuple[str, ...]:
+        include = tuple(f"-I{directory}" for directory in (INCLUDE, *include_dirs))
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
@@ -262,7 +278,7 @@ class EmulatorBuild:
         # undefined name is an error.
         command = [
             self.compiler.path,
-            *self._kernel_flags(flavour),
+            *self._kernel_flags(flavour, self.include_dirs),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
             "-shared",
@@ -281,7 +297,15 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        return run_compiler(command, work, deadline)
+        return run_compiler(command, work, deadline, self._confinement(flavour))
+
+    def _confinement(self, flavour: str) -> Confinement:
+        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
+        return self._confined_to(*own)
+
+    def _confined_to(self, *own: Path) -> Confinement:
+        readable = (*compiler_folders(self.compiler.path), *map(str, own))
+        return Confinement(self.folder / LAUNCHER, readable)
 
     def _build_native(self, fresh: Path) -> None:
         """Build the runtime in two halves in parallel.
@@ -296,7 +320,7 @@ class EmulatorBuild:
             f"-I{NATIVE}",
             "-pthread",
         )
-        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name != "main.cpp")
+        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name not in PROGRAMS)
         halves = (
             ("often", [name for name in names if name not in SELDOM_RUN], ()),
             ("seldom", [name for name in names if name in SELDOM_RUN], ("-O1",)),
@@ -324,20 +348,24 @@ class EmulatorBuild:
         ]
         self._must([*flags, str(NATIVE / "main.cpp"), *program])
 
+    def _build_launcher(self, fresh: Path) -> None:
+        source, program = NATIVE / "confine_main.cpp", str(fresh / LAUNCHER)
+        self._must(["-std=c++17", "-O1", "-Wall", "-Wextra", str(source), "-o", program])
+
     def _build_prelude(self, folder: Path, flavour: str) -> None:
         folder.mkdir()
         header = INCLUDE / "gf_emulator" / "prelude.h"
         compiled = folder / "prelude.h.gch"
         # Included in its place when the compiler refuses the precompiled header.
         (folder / "prelude.h").write_text('#include "gf_emulator/prelude.h"\n')
-        flags = self._kernel_flags(flavour)
+        flags = self._kernel_flags(flavour, ())  # no author's header, since this is not confined
         self._must([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
 
     def _build_device_headers(self, fresh: Path) -> None:
         write_stubs(INCLUDE, fresh / STUBS)
         prelude = str(INCLUDE / "gf_emulator" / "prelude.h")
         definitions = self._must(
-            [*self._kernel_flags("checked"), "-E", "-dD", "-x", "c++-header", prelude]
+            [*self._kernel_flags("checked", ()), "-E", "-dD", "-x", "c++-header", prelude]
         )
         names = host_macros(definitions, INCLUDE)
         (fresh / HOST_MACROS).write_text("\n".join(sorted(names)))
