@@ -20,7 +20,14 @@ from greenfast.search.toolchain import Cubin
 
 # Answered by a refusal here, or left a call for the stand-in headers.
 OTHERWISE = frozenset(
-    ("__has_builtin", "__has_cpp_attribute", "__has_include", "__BASE_FILE__", "assert")
+    (
+        "__has_builtin",
+        "__has_cpp_attribute",
+        "__has_include",
+        "__has_include_next",
+        "__BASE_FILE__",
+        "assert",
+    )
 )
 # Standard C++ beside CUDA's: the same everywhere, but defined by the compiler itself.
 WORDS = (

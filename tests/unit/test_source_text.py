@@ -91,6 +91,9 @@ REFUSED = {
         "#define P(a, b) a##b\n#if P(__has_, builtin)(__builtin_ia32_pause)\nint host;\n#endif"
     ),
     "a file's question": '#if __has_include("/usr/bin/g++")\nint host;\n#endif',
+    "a pasted file's question beside an honest one": (
+        "#define P(a, b) a##b\n#if __has_include(<mma.h>) && P(__has_, builtin)(x)\n#endif"
+    ),
     "a counter that NVRTC lacks": KERNEL % "out[0] = __COUNTER__;",
     "the name of the text": KERNEL % "out[0] = __BASE_FILE__[0];",
     "how the compiler spells a function": KERNEL % "out[0] = sizeof(__PRETTY_FUNCTION__);",
@@ -108,7 +111,7 @@ def test_a_way_around_the_checks_is_refused_with_its_line(emulator, name):
     answer = examined(emulator, f"// first line\n{REFUSED[name]}")
     assert not isinstance(answer, str), name
     sentence = answer.sentence if isinstance(answer, Refused) else answer.log
-    assert re.search(r"test\.cu:[2-6]\b", sentence), (name, sentence)
+    assert re.search(r"test\.cu[:(][2-6]\b", sentence), (name, sentence)
     assert "/tmp" not in sentence.replace("/tmp/other.gch", ""), sentence
 
 
@@ -204,7 +207,9 @@ RIGHT = r"""
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <cooperative_groups.h>
+#if defined(__has_include) && __has_include(<mma.h>)
 #include <mma.h>
+#endif
 #include <cstdint>
 #include "gf/dtype.cuh"
 #include "gf/reduce.cuh"

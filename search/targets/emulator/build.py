@@ -36,12 +36,15 @@ from greenfast.search.targets.emulator.compiler_process import (
 )
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
+    MACROS,
     PREPROCESSED,
     STUBS,
+    headers_of_cuda,
     host_macros,
     preprocess_command,
     refused_question,
     stub_names,
+    with_answers,
     write_stubs,
 )
 from greenfast.search.targets.emulator.flags import (
@@ -211,6 +214,8 @@ class EmulatorBuild:
 
         The last few answers are kept: a candidate's libraries share their text.
         """
+        if sentence := refused_include(translation_unit, "kernel.cu"):
+            return CompilerFailed("compile", sentence)
         self.prepare()
         key = _digest((translation_unit, arch, *_contents(self.include_dirs)))
         with self._texts_lock:
@@ -227,12 +232,14 @@ class EmulatorBuild:
         self, translation_unit: str, arch: str, deadline: Deadline
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
+        confinement = self._confined_to(stubs, INCLUDE / MACROS, *self.include_dirs)
         command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
         with self._work_folder() as work:
-            (work / "kernel.cu").write_text(translation_unit)
+            (work / "kernel.cu").write_text(
+                with_answers(translation_unit, headers_of_cuda(INCLUDE))
+            )
             failed = beside_others(
-                lambda: run_compiler(command, work, deadline, self._confinement(stubs)),
-                self.compiler.kind,
+                lambda: run_compiler(command, work, deadline, confinement), self.compiler.kind
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
@@ -290,13 +297,14 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY)
-        return run_compiler(command, work, deadline, self._confinement(*own))
+        return run_compiler(command, work, deadline, self._confinement(flavour))
 
-    def _confinement(self, *own: Path) -> Confinement:
-        """What a compile may read: the compiler's folders, the headers, and `own`."""
-        paths = (*own, INCLUDE, *self.include_dirs)
-        readable = (*compiler_folders(self.compiler.path), *map(str, paths))
+    def _confinement(self, flavour: str) -> Confinement:
+        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
+        return self._confined_to(*own)
+
+    def _confined_to(self, *own: Path) -> Confinement:
+        readable = (*compiler_folders(self.compiler.path), *map(str, own))
         return Confinement(self.folder / LAUNCHER, readable)
 
     def _build_native(self, fresh: Path) -> None:
@@ -329,16 +337,13 @@ class EmulatorBuild:
             objects = list(pool.map(compiled, halves))
         runtime = fresh / RUNTIME_LIBRARY
         soname = f"-Wl,-soname,{RUNTIME_LIBRARY}"
-        read_only = "-Wl,-z,relro,-z,now"  # the tables of imported addresses
-        shared = ["-shared", *objects, "-o", str(runtime), soname, read_only, "-ldl"]
-        self._must([*flags, *shared])
+        self._must([*flags, "-shared", *objects, "-o", str(runtime), soname, "-ldl"])
         program = [
             "-o",
             str(fresh / EXECUTABLE),
             f"-L{fresh}",
             "-lgf_runtime",
             "-Wl,-rpath,$ORIGIN",
-            read_only,
             "-ldl",
         ]
         self._must([*flags, str(NATIVE / "main.cpp"), *program])

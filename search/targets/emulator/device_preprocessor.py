@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
 from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA, Refused
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.targets.emulator.word_set import word_set
+from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
 INTERNAL = "gf_emulator"  # the folder of headers that are the emulator's own
 MACROS = f"{INTERNAL}/device_macros.h"
@@ -22,12 +23,11 @@ STUBS = "device_include"
 HOST_MACROS = "host_macros.txt"
 PREPROCESSED = "kernel.ii"
 RELEASE = (13, 5, 37)  # CUDA's, where NVRTC is not installed
-# Headers of C and C++ that every kernel may name. All but the limits are in the prelude.
-STANDARD_HEADERS = word_set("""
-    cmath math.h cstddef stddef.h cstdint stdint.h cstring string.h type_traits utility
+# Standard headers that are in the prelude, or that the stand-in headers answer.
+PRELUDE_HEADERS = word_set("""
+    cmath math.h cstddef stddef.h cstdint stdint.h cstring string.h new type_traits utility
     cassert assert.h cstdio stdio.h
 """)
-LIMIT_HEADERS = word_set("cfloat float.h climits limits.h limits")
 # Macros of the host's compiler that it defines without saying so, and that NVRTC lacks.
 BUILT_IN_MACROS = word_set("""
     __COUNTER__ __INCLUDE_LEVEL__ __TIMESTAMP__ __BASE_FILE__ __has_attribute __has_builtin
@@ -38,7 +38,14 @@ _QUESTION = re.compile(
     r"^(.*?):(\d+):\d+: note: in expansion of macro .(__has_(?:builtin|cpp_attribute|include))\b",
     re.MULTILINE,
 )
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
+_HAS_INCLUDE = re.compile(r"\b__has_include[ \t]*\([ \t]*<([\w./]+)>[ \t]*\)")
 _MARKER = re.compile(r'# \d+ "([^"]*)"')
+
+
+def headers_of_cuda(include: Path) -> frozenset[str]:
+    """The stand-in headers below `include` that NVRTC finds as well, by CUDA's names."""
+    return frozenset(path.name for path in include.iterdir() if path.is_file())
 
 
 def write_stubs(include: Path, folder: Path) -> None:
@@ -49,10 +56,10 @@ def write_stubs(include: Path, folder: Path) -> None:
         for path in include.rglob("*")
         if path.is_file() and path.relative_to(include).parts[0] != INTERNAL
     }
-    for name in stand_ins | STANDARD_HEADERS | LIMIT_HEADERS:
+    for name in stand_ins | STANDARD_HEADERS:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        absent = name in STANDARD_HEADERS and name not in stand_ins
+        absent = name in PRELUDE_HEADERS and name not in stand_ins
         path.write_text(
             "#pragma once\n" + ("" if absent else f'#pragma {HEADER_PRAGMA} "{name}"\n')
         )
@@ -117,6 +124,18 @@ def preprocess_command(
         "-o",
         PREPROCESSED,
     ]
+
+
+def with_answers(text: str, headers: Collection[str]) -> str:
+    """The text with `__has_include(<...>)` answered in its conditions for CUDA's headers.
+
+    NVRTC has each of the stand-in headers, so both answer yes. Other questions are refused.
+    """
+
+    def answered(line: re.Match[str]) -> str:
+        return _HAS_INCLUDE.sub(lambda asked: "1" if asked[1] in headers else asked[0], line[0])
+
+    return _CONDITION.sub(answered, text)
 
 
 def refused_question(log: str) -> Refused | None:
