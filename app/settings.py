@@ -98,6 +98,12 @@ class Settings:
         str,
         f"secret that clients must send, {SHORTEST_TOKEN} characters or more; needed off loopback",
     )
+    accept_weak_sandbox: bool = _setting(
+        "GREENFAST_ACCEPT_WEAK_SANDBOX",
+        False,
+        _yes,
+        "1: serve others also where the kernel lacks seccomp or Landlock",
+    )
     allowed_hosts: tuple[str, ...] = _setting(
         "GREENFAST_ALLOWED_HOSTS",
         (),

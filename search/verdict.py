@@ -107,6 +107,8 @@ class CheckEvidence:
 @dataclass(frozen=True)
 class CorrectnessEvidence:
     checks: tuple[CheckEvidence, ...]
+    # Obviously wrong outputs that the kernel's test would have accepted, too: a sentence for each.
+    weak_tests: tuple[str, ...] = ()
 
     @property
     def max_abs_error(self) -> float | None:

@@ -122,22 +122,16 @@ def _host_compiler() -> str:
 
 
 def _isolation() -> Check:
-    from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
+    from greenfast.search.targets.emulator.isolation import isolation
 
-    landlock = landlock_version()
-    barriers = [
-        *(["seccomp: no network, no new processes"] if has_seccomp() else []),
-        *([f"Landlock {landlock}: no access to other files"] if landlock else []),
-    ]
-    complete = len(barriers) == 2
+    machine = isolation()
+    detail = "; ".join(filter(None, (machine.held, machine.not_held)))
     return Check(
         "isolation of candidates",
         False,
-        complete,
-        "; ".join(barriers) or "process limits only",
-        ""
-        if complete
-        else "candidates can reach the network or other files; run greenfast in a container",
+        machine.is_complete,
+        detail,
+        "" if machine.is_complete else "use Linux 5.13 or newer, or run trusted sources only",
     )
 
 

@@ -32,7 +32,8 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
-from greenfast.search.loop.run import Ended, failure_sentence
+from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
+from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import Rejected, Trial, VerdictName, verdict_name
@@ -299,9 +300,13 @@ class TrialLines:
 
     def __init__(self, services: Services, search_id: str) -> None:
         self._services, self._id = services, search_id
+        self._says_weak = True
         self._started = time.monotonic()
 
     def __call__(self, trial: Trial) -> None:
+        if self._says_weak and (weak := weakness_sentence(weak_tests_of(trial.verdict))):
+            self._says_weak = False  # once is enough: it is the kernel's test, not the candidate's
+            say(f"warning: {weak}")
         row = self._services.store.search(self._id)
         figures = progress(row)
         budget = row.trials_budget or "-"

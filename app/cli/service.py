@@ -40,6 +40,13 @@ def serve(
             help="Worker processes; 0 serves only pages and the API. [default: 1]",
         ),
     ] = None,
+    accept_weak_sandbox: Annotated[
+        bool,
+        typer.Option(
+            "--accept-weak-sandbox",
+            help="Serve others although this kernel lacks seccomp or Landlock.",
+        ),
+    ] = False,
 ) -> int:
     """Start the dashboard and the REST API, with workers that run submitted searches.
 
@@ -55,6 +62,8 @@ def serve(
         settings = replace(settings, port=port)
     if workers is not None:
         settings = replace(settings, workers=workers)
+    if accept_weak_sandbox:
+        settings = replace(settings, accept_weak_sandbox=True)
     return run_server(settings)
 
 

@@ -22,6 +22,7 @@ from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.search.children import kill_group, safe_path
 from greenfast.search.errors import UsageError
+from greenfast.search.targets.emulator.isolation import isolation
 
 CLOSE_STREAMS_S = 3
 FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
@@ -38,6 +39,8 @@ def run_server(settings: Settings) -> int:
             code="token_needed",
             mend="set GREENFAST_TOKEN, or listen on 127.0.0.1",
         )
+    require_sandbox(settings)
+    require_sandbox(settings)
     services = Services(settings)
     listener = listen(settings.host, settings.port)
     supervisor = Supervisor(settings)
@@ -60,6 +63,20 @@ def run_server(settings: Settings) -> int:
         listener.close()
         services.close()
     return 0
+
+
+def require_sandbox(settings: Settings) -> None:
+    """UsageError when others could send candidates that this kernel does not confine."""
+    if is_loopback(settings.host) or settings.accept_weak_sandbox:
+        return
+    machine = isolation()
+    if not machine.is_complete:
+        raise UsageError(
+            f"this kernel confines candidates too weakly to serve others: {machine.not_held}",
+            code="weak_sandbox",
+            mend="listen on 127.0.0.1, use Linux 5.13 or newer, or accept the risk with "
+            "--accept-weak-sandbox",
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

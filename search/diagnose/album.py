@@ -44,6 +44,7 @@ from greenfast.search.verdict import (
 )
 
 FOLDER = ALBUM
+ALBUM_SECRET = 1  # no secret: an entry's verdict is the same in every run
 PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}  # unless the entry names another
 
 
@@ -165,7 +166,15 @@ def judge(entry: Entry, catalogue: Catalogue, target: Runner, toolchain: Toolcha
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
     context = EvaluationContext(
-        kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+        kernel,
+        compiled,
+        (workload,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+        sizes_secret=ALBUM_SECRET,
     )
     candidate = _candidate(entry, context)
     if entry.sibling:

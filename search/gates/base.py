@@ -33,6 +33,7 @@ class Conditions:
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     checker: Runner | None = None  # finds races where the target itself cannot
     siblings: Siblings | None = None  # outputs to match bit for bit; None: nothing is compared
+    sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
 

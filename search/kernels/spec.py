@@ -250,6 +250,10 @@ class KernelSpec:
         used = {f"{importable_name(name)}.py": text for name, text in self.reference_uses}
         return {"reference.py": self.reference_text, **used}
 
+    def argument(self, name: str) -> Argument:
+        """The argument of that name, which the kernel has."""
+        return next(argument for argument in self.arguments if argument.name == name)
+
     @property
     def workload_form(self) -> WorkloadForm:
         """Which values a workload of this kernel may have."""

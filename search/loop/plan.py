@@ -35,6 +35,7 @@ NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
+LARGEST_SECRET = 2**53  # which every reader of JSON holds exactly
 CHAMPION = "champion"  # the baseline is the champion of the search's scope
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
 
@@ -84,6 +85,9 @@ class SearchPlan:
     shapes: tuple[
         Items, ...
     ] = ()  # dims and options of each workload; plans of earlier versions hold none
+    # Sizes of the drawn cases follow from it (oracle/drawn.py). None: a plan of an earlier version,
+    # which resumes on the cases that it began with.
+    sizes_secret: int | None = None
 
 
 ChampionOf = Callable[
@@ -144,6 +148,7 @@ def make_plan(
         confirm=request.confirm,
         mode=_mode(request.mode),
         shapes=tuple(workload.dims + workload.options for workload in workloads),
+        sizes_secret=secrets.randbelow(LARGEST_SECRET),
     )
     if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)

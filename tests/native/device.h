@@ -41,7 +41,7 @@ struct Told {
 inline Told run(const Shape& shape, const std::function<void()>& kernel, const std::vector<BufferSpec>& buffers = {},
                 const std::function<void(const GlobalMemory&)>& before = {}) {
     const int file = memfd_create("report", 0);
-    report().open(file, "n");
+    report().open(file);
     Worker worker;
     worker.adopt_thread();
     Worker::start_run();

@@ -1,8 +1,6 @@
 // The parent's words: read as they are meant, or refused.
 #include "job.h"
 
-#include <cstdlib>
-#include <fstream>
 #include <unistd.h>
 
 #include "claims.h"
@@ -12,14 +10,13 @@ using namespace gf_emulator;
 namespace {
 
 const std::string whole =
-    "nonce 0123abcd\n"
     "module /somewhere/kernel.so\n"
     "run 4\n"
     "order seeded 17\n"
     "count 0\n"
     "check 1\n"
-    "outputs /jobs/out-\n"
-    "buffer x input 64 image /jobs/x\n"
+    "outputs 8192\n"
+    "buffer x input 64 image 4096\n"
     "buffer y output 32 poison\n"
     "buffer scratch workspace 16 zero\n"
     "argument pointer 0 4\n"
@@ -32,11 +29,11 @@ const std::string whole =
     "launch_argument pointer 1 0\n";
 
 bool reads(const std::string& text, Job& job) {
-    char path[] = "/tmp/gf-job-XXXXXX";
-    close(mkstemp(path));
-    std::ofstream(path) << text;
-    const bool read = read_job(path, job);
-    unlink(path);
+    int ends[2];
+    CLAIM(pipe(ends) == 0 && write(ends[1], text.data(), text.size()) == ssize_t(text.size()));
+    close(ends[1]);
+    const bool read = read_job(ends[0], job);
+    close(ends[0]);
     return read;
 }
 
@@ -52,16 +49,15 @@ std::string replaced(const std::string& old, const std::string& with) {
 CASE(a_job_is_read_as_it_is_meant) {
     Job job;
     CLAIM(reads(whole, job));
-    SAME(job.nonce, "0123abcd");
     SAME(job.module_path, "/somewhere/kernel.so");
     SAME(job.runs.size(), 1u);
     const RunSpec& run = job.runs[0];
     SAME(run.index, 4);
     CLAIM(run.order.is_seeded() && !run.count && run.check);
-    SAME(run.output_prefix, "/jobs/out-");
+    SAME(run.outputs, 8192u);
     SAME(run.buffers.size(), 3u);
     CLAIM(run.buffers[0].is_input && run.buffers[0].fill == BufferSpec::Fill::image && run.buffers[0].bytes == 64);
-    SAME(run.buffers[0].image_path, "/jobs/x");
+    SAME(run.buffers[0].image, 4096u);
     CLAIM(run.buffers[1].is_output && run.buffers[1].fill == BufferSpec::Fill::poison);
     CLAIM(!run.buffers[2].is_input && !run.buffers[2].is_output && run.buffers[2].fill == BufferSpec::Fill::zero);
     SAME(run.arguments.size(), 3u);
@@ -80,10 +76,10 @@ CASE(a_job_is_read_as_it_is_meant) {
 
 CASE(what_does_not_read_as_a_job_is_refused) {
     for (const std::string& text :
-         {std::string(), std::string("nonce a\nmodule b\n"), replaced("nonce 0123abcd\n", ""),
+         {std::string(), std::string("module b\n"), replaced("outputs 8192", "outputs"),
           replaced("module /somewhere/kernel.so\n", ""), replaced("run 4\n", ""), replaced("seeded 17", "sideways"),
           replaced("seeded 17", "seeded"), replaced("count 0", "count"), replaced("zero", "noise"),
-          replaced("16 zero", "many zero"), replaced("image /jobs/x", "image"), replaced("1024 2 1 1", "1024 2 1"),
+          replaced("16 zero", "many zero"), replaced("image 4096", "image"), replaced("image 4096", "image x"), replaced("1024 2 1 1", "1024 2 1"),
           replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
           replaced("argument pointer 0 4", "argument pointer 0"),
           replaced("argument scalar 4294967291", "argument scalar x"),
@@ -93,5 +89,5 @@ CASE(what_does_not_read_as_a_job_is_refused) {
         claims::hold(!reads(text, job), __FILE__, __LINE__, "this was read as a job:\n" + text);
     }
     Job job;
-    CLAIM(!read_job("/nowhere/at/all", job));
+    CLAIM(!read_job(-1, job));
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from pathlib import Path
@@ -66,11 +65,10 @@ ENDS = {
     "endless_loop": ("rejected", ("timeout",)),
     "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
     "ten_gigabytes": ("rejected", ("device_fault", "out_of_bounds", "out_of_memory")),
-    # These gain nothing from the child that runs them and compute correctly: green, and harmless.
-    "printf_flood": ("green", ()),
-    "forks": ("green", ()),
-    "kills_its_parent": ("green", ()),
-    "reads_files": ("green", ()),
+    "printf_flood": ("green", ()),  # nobody sees it, and the outputs are right
+    "forks": ("rejected", ("device_fault",)),
+    "kills_its_parent": ("rejected", ("device_fault",)),
+    "reads_files": ("rejected", ("device_fault",)),
 }
 SPEC = f"""name = "hostile"
 kernel = "axpy"
@@ -123,7 +121,7 @@ def emulators(cache: Path) -> list[int]:
     pids = []
     for path in Path("/proc").iterdir():
         try:
-            if path.name.isdigit() and str(cache) in os.readlink(path / "exe"):
+            if path.name.isdigit() and str(cache) in (path / "cmdline").read_text():
                 pids.append(int(path.name))
         except OSError:
             continue  # it has ended meanwhile, or is the kernel's

@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulator_harness import ADD, Kernel, prepared, values
+from hostile_library import HostileKernel
 
-from greenfast.search.errors import Fault
-from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_version
+from greenfast.search.targets.emulator.execute import RunResult
+from greenfast.search.targets.emulator.isolation import has_seccomp
 
 needs_seccomp = pytest.mark.skipif(
-    not has_seccomp(), reason="this kernel has no seccomp: network and processes stay open"
-)
-needs_landlock = pytest.mark.skipif(
-    not landlock_version(), reason="this kernel has no Landlock: files stay open"
+    not has_seccomp(), reason="this kernel has no seccomp: it refuses no system calls"
 )
 
 # What a library may try before its kernel runs: a static constructor is host code.
@@ -49,11 +47,20 @@ def emulator(artifacts):
     return prepared(artifacts)
 
 
-def tried(emulator, expression: str) -> float:
-    """The value of a host expression, evaluated where candidate code runs."""
-    return float(
-        values(Kernel(emulator, TRIES % expression)({}, {"out": np.zeros(1, np.float32)}), "out")[0]
-    )
+def ran(emulator, folder, expression: str) -> RunResult:
+    """The run of a host expression, evaluated where candidate code runs."""
+    return HostileKernel(emulator, TRIES % expression, folder).once()
+
+
+def tried(emulator, folder, expression: str) -> float:
+    return float(values(ran(emulator, folder, expression), "out")[0])
+
+
+def refused(emulator, folder, expression: str) -> bool:
+    """Whether the run ends with a verdict on the candidate because of a system call."""
+    result = ran(emulator, folder, expression)
+    sentence = result.faults[0].sentence if result.faults else ""
+    return result.status == "crash" and sentence.startswith("the candidate made the system call ")
 
 
 def still_works(emulator) -> None:
@@ -74,12 +81,12 @@ def still_works(emulator) -> None:
         ("a signal to everybody", "kill(-1, 0)"),
     ],
 )
-def test_it_does_not_get(what, expression, emulator):
-    assert tried(emulator, expression) == -1.0, what
+def test_it_does_not_get(what, expression, emulator, tmp_path):
+    assert refused(emulator, tmp_path, expression), what
     still_works(emulator)
 
 
-@needs_landlock
+@needs_seccomp
 @pytest.mark.parametrize(
     ("what", "expression"),
     [
@@ -89,34 +96,35 @@ def test_it_does_not_get(what, expression, emulator):
         ("a new file elsewhere", 'open("/tmp/greenfast-must-not-be-there", 0101, 0600)'),
     ],
 )
-def test_it_does_not_open(what, expression, emulator):
-    assert tried(emulator, expression.replace("{service}", str(os.getpid()))) == -1.0, what
+def test_it_does_not_open(what, expression, emulator, tmp_path):
+    asked = expression.replace("{service}", str(os.getpid()))
+    assert refused(emulator, tmp_path, asked), what
     assert not Path("/tmp/greenfast-must-not-be-there").exists()
     still_works(emulator)
 
 
-@needs_landlock
+@needs_seccomp
 def test_a_file_of_somebody_else_cannot_be_deleted(emulator, tmp_path):
     kept = tmp_path / "kept"
     kept.write_text("x")
-    assert tried(emulator, f'unlink("{kept}")') == -1.0 and kept.exists()
+    assert refused(emulator, tmp_path, f'unlink("{kept}")') and kept.exists()
 
 
 def test_it_inherits_no_secret_and_no_descriptor(emulator, monkeypatch, tmp_path):
     monkeypatch.setenv("GREENFAST_TOKEN", "a secret of the service")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    assert tried(emulator, 'getenv("GREENFAST_TOKEN") != nullptr') == 0.0
-    assert tried(emulator, "environ[0] != nullptr && environ[1] != nullptr") == 0.0, "LC_ALL alone"
+    assert tried(emulator, tmp_path, 'getenv("GREENFAST_TOKEN") != nullptr') == 0.0
+    assert tried(emulator, tmp_path, "environ[0] != nullptr") == 0.0, "nothing at all"
     secret = os.open(tmp_path / "open", os.O_CREAT | os.O_RDWR)
     os.set_inheritable(secret, True)
     try:
-        assert tried(emulator, f"dup({secret})") == -1.0
+        assert refused(emulator, tmp_path, f"dup({secret})")
     finally:
         os.close(secret)
 
 
-def test_ten_gigabytes_are_not_given(emulator):
-    assert tried(emulator, "malloc(10ull << 30) != nullptr") == 0.0
+def test_ten_gigabytes_are_not_given(emulator, tmp_path):
+    assert tried(emulator, tmp_path, "malloc(10ull << 30) != nullptr") == 0.0
     still_works(emulator)
 
 
@@ -154,8 +162,7 @@ def test_a_flood_of_output_reaches_nobody(emulator, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_constructor_that_dies_is_our_fault_and_no_verdict(emulator):
-    kernel = Kernel(emulator, TRIES % "*reinterpret_cast<volatile int*>(8ull)")
-    with pytest.raises(Fault):
-        kernel({}, {"out": np.zeros(1, np.float32)})
+def test_a_constructor_that_dies_is_a_verdict_on_its_library(emulator, tmp_path):
+    result = ran(emulator, tmp_path, "*reinterpret_cast<volatile int*>(8ull)")
+    assert result.status == "crash" and result.faults[0].kind == "device_fault"
     still_works(emulator)

@@ -1,7 +1,7 @@
 """Runs kernel libraries in gf-emulate processes, which can be killed and are limited.
 
-Reports come back on a private pipe as JSON lines with the job's nonce. Other output is ignored,
-because the process runs candidate code.
+Reports come back on a private pipe as JSON lines. A line that says how far the work has come is
+believed only with the job's secret, which candidate code cannot read. Other output is ignored.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ import secrets
 import selectors
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from greenfast.search.children import kill_group
 from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
-from greenfast.search.targets.emulator.job import check_run, job_lines, output_prefix
+from greenfast.search.targets.emulator.job import check_run, job_lines
+from greenfast.search.targets.emulator.job_files import JobFiles
 from greenfast.search.targets.emulator.results import run_result
 from greenfast.search.targets.emulator.runs import (
     Buffer,
@@ -59,7 +56,10 @@ __all__ = [
 
 EXIT_CRASH = 80
 EXIT_OURS = 81
+EXIT_TWICE = 82
+WITH_TAG = ("fault", "finding", "ours")  # events that are written while candidate code runs
 LOADING_GRACE_S = 20.0
+LONGEST_LINE_BYTES = 64 * 2**20
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 
 
@@ -102,13 +102,12 @@ def execute(
     def execute_pending() -> bool:
         if interrupts != _interrupts.count:
             raise Fault("the emulator was interrupted", code="interrupted")
-        with tempfile.TemporaryDirectory(prefix="gf-emulate-") as work:
-            batch = _Batch(build, module, runs[len(results) :], Path(work))
-            try:
-                batch.start(workers, deadline_s, memory_bytes)
-                return batch.follow(deadline, deliver)
-            finally:
-                batch.stop()
+        batch = _Batch(build, module, runs[len(results) :])
+        try:
+            batch.start(workers, deadline_s, memory_bytes)
+            return batch.follow(deadline, deliver)
+        finally:
+            batch.stop()
 
     while len(results) < len(runs):
         if beside_others(execute_pending, "an emulated run"):
@@ -146,33 +145,33 @@ class _Batch:
     build: EmulatorBuild
     module: Module
     runs: Sequence[Run]
-    work: Path
+    files: JobFiles = field(default_factory=JobFiles)
     process: subprocess.Popen[bytes] | None = None
     report_fd: int = -1
-    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    tag: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
-        job = self.work / "job"
-        lines = job_lines(self.module, self.runs, self.work, self.nonce)
-        job.write_text("".join(f"{line}\n" for line in lines))
+        lines = job_lines(self.module, self.runs, self.files)
+        self.files.seal((f"{self.secret} {self.tag}", *lines))
         self.report_fd, write_fd = os.pipe()
         cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
         try:
             self.process = subprocess.Popen(
                 [
                     str(self.build.executable),
-                    str(job),
+                    *map(str, self.files.descriptors),
                     str(write_fd),
                     str(workers),
                     str(memory_bytes),
                     str(cpu_s),
                 ],
-                cwd=self.work,
+                cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={"LC_ALL": "C"},
-                pass_fds=(write_fd,),
+                env={},
+                pass_fds=(*self.files.descriptors, write_fd),
                 start_new_session=True,
             )
         except OSError as error:
@@ -181,6 +180,7 @@ class _Batch:
             ) from error
         finally:
             os.close(write_fd)
+            self.files.close_job()
         with _live_lock:
             _live.add(self)
 
@@ -194,7 +194,8 @@ class _Batch:
         Starved when it got too little of the processor.
         """
         done = 0
-        begun = False  # whether run number `done` has: before that, any failure is ours
+        # Whether code of the candidate may have run since: before that, any failure is ours.
+        begun = False
         open_faults: list[dict[str, Any]] = []  # and findings
         for event in self._events(deadline):
             run = self.runs[done]
@@ -213,12 +214,12 @@ class _Batch:
                     code="emulator_failed",
                     mend="a larger memory_bytes" if event["why"] == "memory" else "",
                 )
-            if event["event"] == "begin":
+            if event["event"] in ("load", "begin"):
                 begun = True
             elif event["event"] in ("fault", "finding"):
                 open_faults.append(event)
             elif event["event"] == "end":
-                deliver(run_result(self.module, run, open_faults, event, self._outputs(done)))
+                deliver(run_result(self.module, run, open_faults, event, self.files.outputs(done)))
                 open_faults, begun = [], False
                 done += 1
                 if done == len(self.runs):
@@ -230,6 +231,7 @@ class _Batch:
         with _live_lock:
             _live.discard(self)
         self.kill()
+        self.files.close()
         if self.report_fd >= 0:
             os.close(self.report_fd)
             self.report_fd = -1
@@ -245,7 +247,7 @@ class _Batch:
         return self.process
 
     def _events(self, deadline: Deadline) -> Iterator[dict[str, Any] | None]:
-        """Events with our nonce as they arrive; None when a run's deadline passed."""
+        """Events that are believed, as they arrive; None when a run's deadline passed."""
         buffered = b""
         watch = self._watch(Deadline(deadline.cpu_s + LOADING_GRACE_S, deadline.wall_s))
         with selectors.DefaultSelector() as selector:
@@ -260,30 +262,35 @@ class _Batch:
                 if not chunk:
                     return
                 *lines, buffered = (buffered + chunk).split(b"\n")
+                if len(buffered) > LONGEST_LINE_BYTES:
+                    raise Fault(
+                        f"a line of the emulator's report exceeds {LONGEST_LINE_BYTES:,} bytes",
+                        code="emulator_lost",
+                    )
                 for event in filter(None, map(self._parse, lines)):
                     if event["event"] not in ("fault", "finding"):
                         watch = self._watch(deadline)
                     yield event
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
+        """The event of a line; None: it has not the secret, or the tag, that it needs."""
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-        return event if isinstance(event, dict) and event.get("nonce") == self.nonce else None
+        if not isinstance(event, dict):
+            return None
+        if event.get("event") in WITH_TAG:
+            return event if event.get("tag") == self.tag else None
+        return event if event.get("secret") == self.secret else None
 
     def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:
         returncode = self._started().wait()
         if begun and returncode == EXIT_CRASH and open_faults:
             return self._lost(run, open_faults, "crash", None)
-        if begun and returncode < 0 and -returncode not in OUTSIDE_SIGNALS:
-            name = signal.Signals(-returncode).name
-            return self._lost(
-                run,
-                open_faults,
-                "crash",
-                RunFault("device_fault", f"{name} ended the run's process"),
-            )
+        if begun and -returncode not in OUTSIDE_SIGNALS and returncode != EXIT_OURS:
+            last = RunFault("device_fault", _end_of(returncode))
+            return self._lost(run, open_faults, "crash", last)
         raise Fault(
             f"gf-emulate ended with exit code {returncode} during run {run.name!r}",
             code="emulator_lost",
@@ -296,11 +303,11 @@ class _Batch:
         faults = partial.faults + ((last,) if last else ())
         return RunResult(run.name, status, faults, partial.notes, partial.findings)
 
-    def _outputs(self, index: int) -> dict[str, np.ndarray]:
-        outputs = {}
-        for buffer in self.runs[index].buffers:
-            if buffer.role == "output":
-                path = Path(output_prefix(self.work, index) + buffer.name)
-                outputs[buffer.name] = np.fromfile(path, dtype=np.uint8)
-                path.unlink()
-        return outputs
+
+def _end_of(returncode: int) -> str:
+    """What ended a run's process that has not reported it."""
+    if returncode < 0:
+        return f"{signal.Signals(-returncode).name} ended the run's process"
+    if returncode == EXIT_TWICE:
+        return "a crash while a fault was reported ended the run's process"
+    return f"the run's process ended with exit code {returncode} and without a report"

@@ -9,18 +9,25 @@ NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 SELDOM_RUN = frozenset(
     f"{name}.cpp"
     for name in (
+        "call_filter",
+        "call_names",
         "findings",
         "global_memory",
         "global_shadow",
         "job",
+        "last_words",
+        "loading",
         "memory_map",
         "order",
+        "own_calls",
         "program",
+        "refusals",
         "report",
         "run",
         "sandbox",
         "shared_memory",
         "signals",
+        "vault",
         "worker_pool",
     )
 )
@@ -32,6 +39,7 @@ KERNEL_FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",  # CUDA code puns types
+    "-fwrapv",  # as on the GPU; else an offset that overflows may be widened, and right
     "-ffp-contract=fast",  # nvcc contracts a * b + c
     "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel

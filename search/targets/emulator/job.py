@@ -1,7 +1,7 @@
-"""The job file that gf-emulate reads, and the checks on runs before it is written.
+"""The job that gf-emulate reads, and the checks on runs before it is written.
 
-It is lines of words: `nonce`, `module`, then for each run `run`, `order`, `count`, `check`,
-`outputs`, its `buffer`s, `argument`s and `launch`es.
+It is lines of words: the secret and the tag of reports, `module`, then for each run `run`, `order`,
+`count`, `check`, `outputs`, its `buffer`s, `argument`s and `launch`es.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-
-import numpy as np
 
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.build import Module
+from greenfast.search.targets.emulator.job_files import JobFiles
 from greenfast.search.targets.emulator.runs import (
     Argument,
     Buffer,
@@ -29,7 +27,7 @@ from greenfast.search.targets.emulator.runs import (
 
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 ROLES = ("input", "output", "workspace")
-FILLS = ("image", "poison", "zero")
+FILLS = ("image", "poison", "zero", "reserved")
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
 LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
 MOST_THREADS = 1024  # of a block
@@ -37,10 +35,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
 
-def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> Iterator[str]:
-    """The lines of the job file for `runs`. Images are written to files in the folder `work`."""
-    images: dict[int, Path] = {}
-    yield f"nonce {nonce}"
+def job_lines(module: Module, runs: Sequence[Run], files: JobFiles) -> Iterator[str]:
+    """The lines of the job, apart from the first. The runs' images are written to `files`."""
     yield f"module {module.path}"
     for index, run in enumerate(runs):
         yield f"run {index}"
@@ -48,19 +44,16 @@ def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> It
         yield f"count {int(run.count)}"
         if run.check:
             yield "check 1"
-        yield f"outputs {output_prefix(work, index)}"
+        yield f"outputs {files.add_outputs(index, run)}"
         for buffer in run.buffers:
-            fill = _fill_words(buffer, images, work)
+            fill = buffer.filled
+            if fill == "image":
+                fill += f" {files.add_image(buffer.image)}"
             yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"
         for launch in run.launches:
             yield from _launch_lines(module, run, launch)
-
-
-def output_prefix(work: Path, index: int) -> str:
-    """The path of the output files of run number `index`, without the buffer's name."""
-    return f"{work}/out{index}_"
 
 
 def _launch_lines(module: Module, run: Run, launch: Launch) -> Iterator[str]:
@@ -72,16 +65,6 @@ def _launch_lines(module: Module, run: Run, launch: Launch) -> Iterator[str]:
         yield "own_arguments"
     for argument in launch.arguments or ():
         yield f"launch_argument {_argument_words(argument, run.buffers)}"
-
-
-def _fill_words(buffer: Buffer, images: dict[int, Path], work: Path) -> str:
-    if buffer.filled != "image":
-        return buffer.filled
-    key = id(buffer.image)  # runs that share an array share its file
-    if key not in images:
-        images[key] = work / f"image{len(images)}"
-        np.ascontiguousarray(buffer.image).tofile(images[key])
-    return f"image {images[key]}"
 
 
 def _cluster(module: Module, launch: Launch) -> Index3:

@@ -1,9 +1,7 @@
 #include "global_memory.h"
 
 #include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "memory_map.h"
 #include "report.h"
@@ -14,7 +12,7 @@ static std::size_t pages_of(const BufferSpec& spec) {
     return page_bytes + round_up(round_up(spec.bytes, GlobalMemory::alignment), page_bytes);
 }
 
-GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs) {
+GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs, const char* images) : specs_(specs), images_(images) {
     bytes_ = guard_bytes;
     for (const BufferSpec& spec : specs) bytes_ += pages_of(spec) + guard_bytes;
     base_ = reserve_addresses(bytes_);
@@ -25,26 +23,16 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs)
         region.last = next + pages_of(spec);
         region.buffer = region.last - round_up(spec.bytes, alignment);
         region.end = region.buffer + spec.bytes;
-        open_pages(region.first, pages_of(spec));
         regions_.push_back(region);
-        fill(regions_.size() - 1);
+        if (spec.fill != BufferSpec::Fill::reserved) {
+            open_pages(region.first, pages_of(spec));
+            fill(regions_.size() - 1);
+        }
         next = region.last + guard_bytes;
     }
 }
 
 GlobalMemory::~GlobalMemory() { munmap(base_, bytes_); }
-
-static void read_file(const std::string& path, char* destination, std::size_t bytes) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) give_up("image");
-    while (bytes) {
-        const ssize_t count = read(file, destination, bytes);
-        if (count <= 0) give_up("image");
-        destination += count;
-        bytes -= std::size_t(count);
-    }
-    close(file);
-}
 
 void GlobalMemory::fill(std::size_t buffer) {
     const Region& region = regions_[buffer];
@@ -52,12 +40,13 @@ void GlobalMemory::fill(std::size_t buffer) {
     std::memset(region.first, poison, std::size_t(region.buffer - region.first));
     std::memset(region.end, poison, std::size_t(region.last - region.end));
     if (spec.fill == BufferSpec::Fill::poison) std::memset(region.buffer, poison, spec.bytes);
-    if (spec.fill == BufferSpec::Fill::image) read_file(spec.image_path, region.buffer, spec.bytes);
+    if (spec.fill == BufferSpec::Fill::image) std::memcpy(region.buffer, images_ + spec.image, spec.bytes);
 }
 
 std::vector<CanaryDamage> GlobalMemory::canary_damage() const {
     std::vector<CanaryDamage> damage;
     for (std::size_t i = 0; i < regions_.size(); i++) {
+        if (specs_[i].fill == BufferSpec::Fill::reserved) continue;
         const Region& region = regions_[i];
         CanaryDamage before{specs_[i].name, true, 0, 0}, behind{specs_[i].name, false, 0, 0};
         for (const char* byte = region.buffer - 1; byte >= region.first; byte--)
@@ -77,12 +66,7 @@ std::vector<std::string> GlobalMemory::changed_inputs() const {
     for (std::size_t i = 0; i < specs_.size(); i++) {
         const BufferSpec& spec = specs_[i];
         if (!spec.is_input || spec.fill != BufferSpec::Fill::image || spec.bytes == 0) continue;
-        const int file = open(spec.image_path.c_str(), O_RDONLY | O_CLOEXEC);
-        void* image = file < 0 ? MAP_FAILED : mmap(nullptr, spec.bytes, PROT_READ, MAP_PRIVATE, file, 0);
-        if (image == MAP_FAILED) give_up("image");
-        if (std::memcmp(image, regions_[i].buffer, spec.bytes) != 0) changed.push_back(spec.name);
-        munmap(image, spec.bytes);
-        close(file);
+        if (std::memcmp(images_ + spec.image, regions_[i].buffer, spec.bytes) != 0) changed.push_back(spec.name);
     }
     return changed;
 }
@@ -96,8 +80,9 @@ std::size_t GlobalMemory::buffer_at(const void* address, std::size_t bytes) cons
 
 bool GlobalMemory::accessible(const void* address) const {
     const char* byte = static_cast<const char*>(address);
-    for (const Region& region : regions_)
-        if (byte >= region.first && byte < region.last) return true;
+    for (std::size_t i = 0; i < regions_.size(); i++)
+        if (byte >= regions_[i].first && byte < regions_[i].last)
+            return specs_[i].fill != BufferSpec::Fill::reserved;
     return false;
 }
 
@@ -127,17 +112,8 @@ std::string GlobalMemory::describe(const void* address) const {
     return format("inside '%s'", name);
 }
 
-void GlobalMemory::write_file(std::size_t buffer, const std::string& path) const {
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (file < 0) give_up("output");
-    const char* source = regions_[buffer].buffer;
-    for (std::size_t left = specs_[buffer].bytes; left;) {
-        const ssize_t count = write(file, source, left);
-        if (count <= 0) give_up("output");
-        source += count;
-        left -= std::size_t(count);
-    }
-    close(file);
+void GlobalMemory::copy_to(char* destination, std::size_t buffer) const {
+    std::memcpy(destination, regions_[buffer].buffer, specs_[buffer].bytes);
 }
 
 }  // namespace gf_emulator

@@ -13,13 +13,14 @@
 namespace gf_emulator {
 
 struct BufferSpec {
-    enum class Fill { image, poison, zero };
+    // `reserved`: addresses that nothing may touch, between two parts of a tensor with far strides.
+    enum class Fill { image, poison, zero, reserved };
     std::string name;
     bool is_input = false;
     bool is_output = false;
     std::size_t bytes = 0;
     Fill fill = Fill::poison;
-    std::string image_path;
+    std::uint64_t image = 0;  // where it lies in the file of images
 };
 
 struct CanaryDamage {
@@ -36,7 +37,8 @@ public:
     static constexpr std::size_t alignment = 256;  // what cudaMalloc promises
     static constexpr std::size_t poison = 0xff;    // NaN in every floating-point format
 
-    explicit GlobalMemory(const std::vector<BufferSpec>& specs);
+    // `images`: the file of images; they are compared with it in changed_inputs.
+    explicit GlobalMemory(const std::vector<BufferSpec>& specs, const char* images = nullptr);
     ~GlobalMemory();
     GlobalMemory(const GlobalMemory&) = delete;
 
@@ -63,7 +65,7 @@ public:
     std::vector<std::string> changed_inputs() const;
     // "12 bytes past the end of 'q'" when a buffer is within reach of the address, else empty.
     std::string describe(const void* address) const;
-    void write_file(std::size_t buffer, const std::string& path) const;
+    void copy_to(char* destination, std::size_t buffer) const;
 
 private:
     struct Region {
@@ -75,6 +77,7 @@ private:
     void fill(std::size_t buffer);
 
     const std::vector<BufferSpec>& specs_;
+    const char* images_;
     std::vector<Region> regions_;
     char* base_ = nullptr;
     std::size_t bytes_ = 0;

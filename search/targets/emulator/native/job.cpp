@@ -1,7 +1,7 @@
 #include "job.h"
 
-#include <fstream>
 #include <sstream>
+#include <unistd.h>
 
 namespace gf_emulator {
 
@@ -32,9 +32,11 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
         buffer.fill = BufferSpec::Fill::poison;
     else if (fill == "zero")
         buffer.fill = BufferSpec::Fill::zero;
+    else if (fill == "reserved")
+        buffer.fill = BufferSpec::Fill::reserved;
     else if (fill == "image") {
         buffer.fill = BufferSpec::Fill::image;
-        words >> buffer.image_path;
+        words >> buffer.image;
     } else
         return false;
     buffers.push_back(buffer);
@@ -79,7 +81,7 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "order") return read_order(words, run.order);
     if (word == "count") return bool(words >> run.count);
     if (word == "check") return bool(words >> run.check);
-    if (word == "outputs") return bool(words >> run.output_prefix);
+    if (word == "outputs") return bool(words >> run.outputs);
     if (word == "buffer") return read_buffer(words, run.buffers);
     if (word == "launch") return read_launch(words, run.launches);
     if (word == "argument") return read_argument(words, run.arguments);
@@ -92,15 +94,21 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
 
 }  // namespace
 
-bool read_job(const char* path, Job& job) {
-    std::ifstream file(path);
+bool read_job(int descriptor, Job& job) {
+    std::string text;
+    char part[4096];
+    ssize_t count;
+    while ((count = read(descriptor, part, sizeof part)) > 0) text.append(part, std::size_t(count));
+    return count == 0 && parse_job(text, job);
+}
+
+bool parse_job(const std::string& text, Job& job) {
+    std::istringstream lines(text);
     std::string line, word;
-    while (std::getline(file, line)) {
+    while (std::getline(lines, line)) {
         std::istringstream words(line);
         words >> word;
-        if (word == "nonce")
-            words >> job.nonce;
-        else if (word == "module")
+        if (word == "module")
             words >> job.module_path;
         else if (word == "run") {
             job.runs.emplace_back();
@@ -108,7 +116,7 @@ bool read_job(const char* path, Job& job) {
         } else if (job.runs.empty() || !read_run_line(word, words, job.runs.back()))
             return false;
     }
-    return !job.nonce.empty() && !job.module_path.empty() && !job.runs.empty();
+    return !job.module_path.empty() && !job.runs.empty();
 }
 
 }  // namespace gf_emulator

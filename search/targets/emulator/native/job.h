@@ -1,4 +1,4 @@
-// The job, read from the file of lines that the parent writes (job.py describes them).
+// The job: lines that the parent writes (job.py describes them).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,16 +33,17 @@ struct RunSpec {
     std::vector<BufferSpec> buffers;
     std::vector<LaunchSpec> launches;
     std::vector<ArgumentSpec> arguments;
-    std::string output_prefix;
+    std::uint64_t outputs = 0;  // where they lie, one after another, in the file of outputs
 };
 
 struct Job {
-    std::string nonce;
     std::string module_path;
     std::vector<RunSpec> runs;
 };
 
-// False when the file is no valid job.
-bool read_job(const char* path, Job& job);
+// Reads to the file's end. False when that is no valid job.
+bool read_job(int descriptor, Job& job);
+// The same of its text.
+bool parse_job(const std::string& text, Job& job);
 
 }  // namespace gf_emulator

@@ -1,8 +1,10 @@
 #include "memory_map.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
+#include "last_words.h"
+#include "own_calls.h"
 #include "report.h"
 
 namespace gf_emulator {
@@ -20,9 +22,22 @@ void open_pages(char* address, std::size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0) give_up("memory");
 }
 
+FileMap map_file(int descriptor, bool writable) {
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) give_up("a file of the job");
+    FileMap map;
+    map.bytes = std::size_t(status.st_size);
+    if (map.bytes == 0) return map;
+    void* first = mmap(nullptr, map.bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, descriptor, 0);
+    if (first == MAP_FAILED) give_up("memory");
+    map.first = static_cast<char*>(first);
+    return map;
+}
+
 void give_up(const char* why) {
+    allocate_from_reserve();
     report().ours(why);
-    _exit(exit_code_ours);
+    end_process(exit_code_ours);
 }
 
 }  // namespace gf_emulator

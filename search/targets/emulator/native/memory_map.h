@@ -14,6 +14,13 @@ char* map_pages(std::size_t bytes);          // readable and writable, zero
 char* reserve_addresses(std::size_t bytes);  // nothing may touch them
 void open_pages(char* address, std::size_t bytes);
 
+// A whole file of the parent's.
+struct FileMap {
+    char* first = nullptr;
+    std::size_t bytes = 0;
+};
+FileMap map_file(int descriptor, bool writable);
+
 // Writes the reason to the report and ends the process with exit_code_ours.
 [[noreturn]] void give_up(const char* why);
 

@@ -1,14 +1,20 @@
 #include "report.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <new>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "findings.h"
+#include "own_calls.h"
 
 namespace gf_emulator {
 
+// Never destroyed: a candidate that calls exit() runs all destructors, and is reported afterwards.
 Report& report() {
-    static Report instance;
+    alignas(Report) static char place[sizeof(Report)];
+    static Report& instance = *new (place) Report;
     return instance;
 }
 
@@ -23,9 +29,27 @@ std::string format(const char* pattern, ...) {
 
 static std::string triple(uint3 index) { return format("[%u,%u,%u]", index.x, index.y, index.z); }
 
-void Report::open(int descriptor, const std::string& nonce) {
-    descriptor_ = descriptor;
-    nonce_ = nonce;
+constexpr std::size_t secret_bytes = 32, tag_bytes = 16;
+
+static bool read_exactly(int descriptor, char* destination, std::size_t bytes) {
+    while (bytes) {
+        const ssize_t count = read(descriptor, destination, bytes);
+        if (count <= 0) return false;
+        destination += count;
+        bytes -= std::size_t(count);
+    }
+    return true;
+}
+
+bool Report::read_secret(int job) {
+    vault_ = std::make_unique<Vault>();
+    vault_->open();
+    char rest[1 + tag_bytes + 1];  // " TAG\n"
+    const bool is_whole = read_exactly(job, vault_->content(), secret_bytes) && read_exactly(job, rest, sizeof rest) &&
+                          rest[0] == ' ' && rest[sizeof rest - 1] == '\n';
+    vault_->close();
+    tag_.assign(rest + 1, is_whole ? tag_bytes : 0);
+    return is_whole;
 }
 
 long Report::offset(const void* site) const {
@@ -41,22 +65,39 @@ std::string Report::quoted(const std::string& text) {
     return result + '"';
 }
 
-void Report::line(const char* event, const std::string& members) {
-    const std::string text =
-        format("{\"nonce\":\"%s\",\"event\":\"%s\",\"run\":%d", nonce_.c_str(), event, run_) +
-        (members.empty() ? "" : ",") + members + "}\n";
-    // Lines up to PIPE_BUF cannot be torn by another writer; longer ones come from one thread while all
-    // others rest.
-    std::size_t written = 0;
-    while (written < text.size()) {
-        const ssize_t count = write(descriptor_, text.data() + written, text.size() - written);
-        if (count <= 0) _exit(exit_code_ours);
-        written += std::size_t(count);
+void Report::put(const char* text, std::size_t bytes) {
+    while (bytes) {
+        const long count = own_call(SYS_write, descriptor_, long(text), long(bytes));
+        if (count == -EINTR) continue;
+        if (count <= 0) end_process(exit_code_ours);
+        text += count;
+        bytes -= std::size_t(count);
     }
 }
 
-void Report::begin() { line("begin", ""); }
-void Report::end(const std::string& members) { line("end", members); }
+std::string Report::event(const char* name, const std::string& members) const {
+    return format("\"event\":\"%s\",\"run\":%d", name, run_) + (members.empty() ? "" : ",") + members + "}\n";
+}
+
+// Lines up to PIPE_BUF cannot be torn by another writer. Longer ones would be, but faults and findings are shorter.
+void Report::line(const char* name, const std::string& members) {
+    const std::string text = "{\"tag\":\"" + tag_ + "\"," + event(name, members);
+    put(text.data(), text.size());
+}
+
+// In pieces, since no copy of the secret may stay in memory. All other threads rest.
+void Report::secret_line(const char* name, const std::string& members) {
+    const std::string before = "{\"secret\":\"", after = "\"," + event(name, members);
+    put(before.data(), before.size());
+    vault_->open();
+    put(vault_->content(), secret_bytes);
+    vault_->close();
+    put(after.data(), after.size());
+}
+
+void Report::load() { secret_line("load", ""); }
+void Report::begin() { secret_line("begin", ""); }
+void Report::end(const std::string& members) { secret_line("end", members); }
 void Report::ours(const char* why) { line("ours", "\"why\":" + quoted(why)); }
 
 void Report::finding(const Finding& finding) {

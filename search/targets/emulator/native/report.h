@@ -1,16 +1,23 @@
-// The report of this process: JSON lines on one private pipe, each with the job's nonce, written atomically.
+// The report of this process: JSON lines on one private pipe.
+//
+// Lines that say how far the work has come carry the job's secret, which lies in a vault while candidate code runs.
+// Faults and findings are written while it runs. They carry a tag, which candidate code could find out: a forged
+// one harms the candidate only.
 #pragma once
 #include <cstdarg>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gf_emulator/vector_types.h"
+#include "vault.h"
 
 namespace gf_emulator {
 
 constexpr int exit_code_crash = 80;  // the candidate touched memory that is not its own
 constexpr int exit_code_ours = 81;   // this program could not do its work
+constexpr int exit_code_twice = 82;  // the candidate left no state in which its fault could be reported
 
 struct Fault {
     std::string kind;
@@ -32,15 +39,22 @@ struct Finding;
 
 class Report {
 public:
-    void open(int descriptor, const std::string& nonce);
+    void open(int descriptor) { descriptor_ = descriptor; }
+    // From the job's first line, which is the secret and the tag. False when they are not there.
+    bool read_secret(int job);
     void module_base(const void* base) { module_base_ = static_cast<const char*>(base); }
     void run(int index) { run_ = index; }
 
+    // These three while no candidate code runs.
+    void load();
     void begin();
+    void end(const std::string& members);
+
     void fault(const Fault& fault);
     void finding(const Finding& finding);
-    void end(const std::string& members);
     void ours(const char* why);
+
+    unsigned vault_half() const { return vault_ ? vault_->upper_half() : 0; }
 
     // Offset of `site` in the kernel's library, from which the parent finds its source line; -1 without one.
     long offset(const void* site) const;
@@ -49,11 +63,15 @@ public:
     static std::string quoted(const std::string& text);
 
 private:
-    void line(const char* event, const std::string& members);
+    std::string event(const char* name, const std::string& members) const;
+    void line(const char* name, const std::string& members);
+    void secret_line(const char* name, const std::string& members);
+    void put(const char* text, std::size_t bytes);
 
     int descriptor_ = -1;
     int run_ = -1;
-    std::string nonce_;
+    std::string tag_;
+    std::unique_ptr<Vault> vault_;  // of the secret
     const char* module_base_ = nullptr;
 };
 

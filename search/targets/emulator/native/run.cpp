@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <memory>
+#include <sys/mman.h>
 
 #include "findings.h"
 #include "global_shadow.h"
@@ -136,16 +137,27 @@ std::string memory_json(const GlobalMemory& memory) {
     return "\"input_changed\":[" + changed + "],\"canary\":[" + damage + "]";
 }
 
+// Outputs in the order of the buffers, from a page's start on. Later runs cannot reach them.
+void hand_over_outputs(const RunSpec& run, const GlobalMemory& memory, char* first) {
+    char* next = first;
+    for (std::size_t i = 0; i < run.buffers.size(); i++) {
+        if (!run.buffers[i].is_output) continue;
+        memory.copy_to(next, i);
+        next += run.buffers[i].bytes;
+    }
+    if (next > first) munmap(first, std::size_t(next - first));
+}
+
 }  // namespace
 
-void execute(WorkerPool& pool, void* module, const RunSpec& run) {
+void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles& files) {
     report().run(run.index);
     report().begin();
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     Worker::start_run();
     findings().start_run();
     for (const auto& worker : pool.workers()) worker->counting().clear();
-    const GlobalMemory memory(run.buffers);
+    const GlobalMemory memory(run.buffers, files.images);
     std::unique_ptr<GlobalShadow> shadow;
     if (run.check) shadow = std::make_unique<GlobalShadow>(run.buffers);
     Arguments shared_arguments(run.arguments, memory);
@@ -156,8 +168,7 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run) {
             run_launch(pool, module, run, launch, launch.own_arguments ? own : shared_arguments, memory, shadow.get(),
                        blocks);
         }
-    for (std::size_t i = 0; i < run.buffers.size(); i++)
-        if (run.buffers[i].is_output) memory.write_file(i, run.output_prefix + run.buffers[i].name);
+    hand_over_outputs(run, memory, files.outputs + run.outputs);
     report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
                         Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,
                         seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +

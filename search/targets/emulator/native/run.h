@@ -5,7 +5,13 @@
 
 namespace gf_emulator {
 
+// The job's files. Those of finished runs' outputs are no longer mapped.
+struct JobFiles {
+    const char* images = nullptr;
+    char* outputs = nullptr;
+};
+
 // `module` is the kernel library's dlopen handle.
-void execute(WorkerPool& pool, void* module, const RunSpec& run);
+void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles& files);
 
 }  // namespace gf_emulator

@@ -3,11 +3,15 @@
 #include <atomic>
 #include <csignal>
 #include <dlfcn.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "global_memory.h"
+#include "last_words.h"
+#include "loading.h"
 #include "memory_map.h"
+#include "own_calls.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -53,26 +57,18 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     return {"device_fault", format("an access to address %p, far from every buffer", address)};
 }
 
-// The first thread that crashes reports it and ends the process; others that crash meanwhile wait for the end.
-// False when the first one crashes again while it reports: it then repeats the access, and the signal ends the
-// process.
-bool may_report(int signal_number) {
-    static std::atomic<bool> crashed{false};
-    static thread_local bool reports = false;
-    if (reports) {
-        std::signal(signal_number, SIG_DFL);
-        return false;
-    }
-    if (crashed.exchange(true))
-        for (;;) pause();
-    return reports = true;
+// Of a constructor of the kernel library, or of its relocation.
+[[noreturn]] void crash_in_loading(int signal_number) {
+    report().fault({"device_fault", format("the library was stopped by signal %d while it was loaded", signal_number)});
+    end_process(exit_code_crash);
 }
 
 void on_crash(int signal_number, siginfo_t* info, void* context) {
-    if (!may_report(signal_number)) return;
+    report_alone();
+    if (loading().in_progress()) crash_in_loading(signal_number);
     if (!Worker::exists() || !Worker::current().block().inside_fiber()) {
         report().ours("crash");
-        _exit(exit_code_ours);
+        end_process(exit_code_ours);
     }
     Worker& worker = Worker::current();
     const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_code, info->si_addr);
@@ -82,10 +78,22 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
     // Sites are return addresses, so the faulting instruction is named by the byte after its first.
     fault.site = in_kernel_library(worker, counter) ? counter + 1 : worker.fiber().site;
     report().fault(fault);
-    _exit(exit_code_crash);
+    end_process(exit_code_crash);
 }
 
 }  // namespace
+
+void report_alone() {
+    static std::atomic<bool> crashed{false};
+    static thread_local bool reports = false;
+    if (reports) end_process(exit_code_twice);
+    if (crashed.exchange(true)) {
+        int never = 0;
+        for (;;) syscall(SYS_futex, &never, 128 /* FUTEX_WAIT_PRIVATE */, 0, nullptr);
+    }
+    reports = true;
+    allocate_from_reserve();
+}
 
 void catch_crashes() {
     struct sigaction action{};

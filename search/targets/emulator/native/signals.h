@@ -4,6 +4,10 @@
 
 namespace gf_emulator {
 
+// For a thread that crashes, or makes a refused call: the first one returns, reports and ends the process; others
+// wait for the end. When the first one crashes again while it reports, the process ends here.
+void report_alone();
+
 void catch_crashes();            // once, before any candidate code
 void give_thread_crash_stack();  // on each OS thread that runs candidate code
 

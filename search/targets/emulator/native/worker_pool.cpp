@@ -5,11 +5,13 @@
 namespace gf_emulator {
 
 // The threads live as long as the process, which ends by _exit.
-WorkerPool::WorkerPool(unsigned count) {
+WorkerPool::WorkerPool(unsigned count) : busy_(count) {
     for (unsigned i = 0; i < count; i++) {
         workers_.push_back(std::make_unique<Worker>());
         std::thread(&WorkerPool::serve, this, std::ref(*workers_.back())).detach();
     }
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return busy_ == 0; });
 }
 
 void WorkerPool::run(const Launch& launch) {
@@ -24,9 +26,11 @@ void WorkerPool::run(const Launch& launch) {
 void WorkerPool::serve(Worker& worker) {
     worker.adopt_thread();
     give_thread_crash_stack();
+    delete new char;  // the allocator makes the thread's arena now
     unsigned seen = 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (--busy_ == 0) done_.notify_one();
     for (;;) {
-        std::unique_lock<std::mutex> lock(mutex_);
         work_.wait(lock, [&] { return generation_ != seen; });
         seen = generation_;
         const Launch& launch = *launch_;

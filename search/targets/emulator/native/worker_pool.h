@@ -13,6 +13,7 @@ namespace gf_emulator {
 
 class WorkerPool {
 public:
+    // Returns when all threads wait for work: what a thread needs of the system for itself, it has by then.
     explicit WorkerPool(unsigned count);
 
     // Runs every block of the launch; returns when all workers rest.
@@ -26,7 +27,7 @@ private:
     std::condition_variable work_, done_;
     const Launch* launch_ = nullptr;
     unsigned generation_ = 0;
-    unsigned busy_ = 0;
+    unsigned busy_ = 0;  // also those that start
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 
