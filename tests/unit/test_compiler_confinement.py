@@ -13,6 +13,7 @@ from emulator_harness import Kernel, prepared
 
 from greenfast.search.confinement import landlock_version
 from greenfast.search.cpu_time import Deadline
+from greenfast.search.diagnose.brought import _lines_with_includes
 from greenfast.search.digest import text_digest
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource
@@ -24,7 +25,7 @@ from greenfast.search.targets.emulator.compiler_process import (
     Confinement,
     run_compiler,
 )
-from greenfast.search.toolchain import CompileFailed, Cubin
+from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.verdict import Reason
 
 needs_landlock = pytest.mark.skipif(
@@ -40,6 +41,7 @@ HIDDEN = {
     "has_include_next": PASTE + '#if P(__has_, include_next)("PATH")\nint exists = ;\n#endif\n',
     "incbin": PASTE + 'asm(R(.P(inc, bin)) " \\"PATH\\"");\n',
     "assembler_include": PASTE + 'asm(R(.P(inc, lude)) " \\"PATH\\"");\n',
+    "quoted_line": '#line 1 "PATH"\nint error = ;\n',  # g++ shows that line of the named file
     "dependency": '#define D(x) _Pragma(#x)\nD(GCC dependency "PATH")\n',
 }
 # Each is refused with one sentence, before a compiler starts.
@@ -218,6 +220,17 @@ def test_honest_includes_are_compiled(toolchain, emulator):
     assert not isinstance(built, ModuleFailed)
 
 
+def test_a_users_file_includes_files_beside_it_and_no_others(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (tmp_path / "secret.h").write_text(f"// {SECRET}\n")
+    (folder / "helper.h").write_text("int helper;\n")
+    absolute = f'#include "{tmp_path}/secret.h"\n'
+    (folder / "a.cu").write_text(f'#include "helper.h"\n#include "../secret.h"\n{absolute}')
+    lines = [text for text, _ in _lines_with_includes(folder / "a.cu", {})]
+    assert lines == ["int helper;", '#include "../secret.h"', absolute.strip()]
+
+
 @needs_landlock
 def test_nvrtc_neither_reads_a_file_nor_tells_whether_it_exists(toolchain, secret, monkeypatch):
     monkeypatch.setattr("greenfast.search.toolchain.nvrtc.refused_include", lambda *_: "")
@@ -233,9 +246,7 @@ def test_nvrtc_neither_reads_a_file_nor_tells_whether_it_exists(toolchain, secre
         assert len(outcomes) == 1, outcomes
 
 
-def test_nvrtc_does_not_read_the_folder_that_greenfast_runs_in(tmp_path, artifacts, monkeypatch):
-    from greenfast.search.toolchain import Toolchain
-
+def test_nvrtc_does_not_read_the_folder_that_greenfast_runs_in(tmp_path, monkeypatch):
     (tmp_path / "cuda_mine.h").write_text(f"#error {SECRET}\n")  # a name that the check allows
     monkeypatch.chdir(tmp_path)
     toolchain = Toolchain(tmp_path / "cache", 1)
