@@ -41,8 +41,10 @@ from greenfast.search.targets.emulator.flags import (
     NATIVE_FLAGS,
     SELDOM_RUN,
     WHOLE_ACCESS_FLAGS,
+    WRAPPED_CALLS,
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.runs import Index3
 
 HERE = Path(__file__).resolve().parent
@@ -91,7 +93,7 @@ class EmulatorBuild:
             INLINING_FLAGS[self.compiler.kind],
             CHECKED_FLAGS[self.compiler.kind],
         )
-        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
+        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN), WRAPPED_CALLS)
         self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
 
@@ -156,6 +158,7 @@ class EmulatorBuild:
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
+            *self.compiler.poison_flags,
             *KERNEL_FLAGS,
             *INLINING_FLAGS[self.compiler.kind],
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
@@ -175,16 +178,25 @@ class EmulatorBuild:
         )
         # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
         # undefined name is an error.
-        command = [
+        compiled = [
             self.compiler.path,
             *self._kernel_flags(flavour),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
+        ]
+        source = ["-x", "c++", "kernel.cu"]
+        if flavour == "checked" and self.compiler.kind == "g++":
+            failed = run_compiler([*compiled, *source, "-S", "-o", "plain.s"], work, deadline)
+            if failed is not None:
+                return failed
+            with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
+                spaced.writelines(with_gaps(plain))
+            compiled, source = [self.compiler.path], ["kernel.s"]
+        command = [
+            *compiled,
             "-shared",
             "-nostdlib",
-            "-x",
-            "c++",
-            "kernel.cu",
+            *source,
             "-x",
             "none",
             "-o",
@@ -192,6 +204,7 @@ class EmulatorBuild:
             f"-L{self.folder}",
             "-lgf_runtime",
             "-Wl,-z,defs",
+            *(WRAPPED_CALLS if flavour == "checked" else ()),
             "-lm",
             "-lc",
             "-lgcc",

@@ -9,11 +9,13 @@ NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 SELDOM_RUN = frozenset(
     f"{name}.cpp"
     for name in (
+        "carried_state",
         "findings",
         "global_memory",
         "global_shadow",
         "job",
         "memory_map",
+        "module_memory",
         "order",
         "program",
         "report",
@@ -80,5 +82,24 @@ INLINING_FLAGS = {
 }
 # Scalar replacement would split a 16-byte access before the hooks go in: it would count as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
+# The C library's functions that read or write through pointers: native/library_calls.cpp checks
+# what a kernel asks of them. No compiler puts hooks into the C library.
+WRAPPED_CALLS = tuple(
+    f"-Wl,--wrap={name}"
+    for name in (
+        "memcpy",
+        "memmove",
+        "memset",
+        "memcmp",
+        "frexp",
+        "frexpf",
+        "modf",
+        "modff",
+        "remquo",
+        "remquof",
+        "sincos",
+        "sincosf",
+    )
+)
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}

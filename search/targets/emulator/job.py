@@ -51,7 +51,8 @@ def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> It
         yield f"outputs {output_prefix(work, index)}"
         for buffer in run.buffers:
             fill = _fill_words(buffer, images, work)
-            yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}"
+            owned = _owned_words(buffer, images, work) if run.check else ""
+            yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}{owned}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"
         for launch in run.launches:
@@ -82,6 +83,16 @@ def _fill_words(buffer: Buffer, images: dict[int, Path], work: Path) -> str:
         images[key] = work / f"image{len(images)}"
         np.ascontiguousarray(buffer.image).tofile(images[key])
     return f"image {images[key]}"
+
+
+def _owned_words(buffer: Buffer, files: dict[int, Path], work: Path) -> str:
+    if buffer.owned is None:
+        return ""
+    key = id(buffer.owned)
+    if key not in files:
+        files[key] = work / f"owned{len(files)}"
+        np.packbits(buffer.owned, bitorder="little").tofile(files[key])
+    return f" {files[key]}"
 
 
 def _cluster(module: Module, launch: Launch) -> Index3:

@@ -378,7 +378,11 @@ def emulated_run(
     """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
     buffers = [
         native.Buffer(
-            tensor.name, tensor.role, tensor.image, "poison" if tensor.starts_poisoned else "image"
+            tensor.name,
+            tensor.role,
+            tensor.image,
+            "poison" if tensor.starts_poisoned else "image",
+            tensor.owned_bytes if check else None,
         )
         for tensor in problem.tensors
     ]

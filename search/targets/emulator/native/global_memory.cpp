@@ -14,26 +14,6 @@ static std::size_t pages_of(const BufferSpec& spec) {
     return page_bytes + round_up(round_up(spec.bytes, GlobalMemory::alignment), page_bytes);
 }
 
-GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs) {
-    bytes_ = guard_bytes;
-    for (const BufferSpec& spec : specs) bytes_ += pages_of(spec) + guard_bytes;
-    base_ = reserve_addresses(bytes_);
-    char* next = base_ + guard_bytes;
-    for (const BufferSpec& spec : specs) {
-        Region region;
-        region.first = next;
-        region.last = next + pages_of(spec);
-        region.buffer = region.last - round_up(spec.bytes, alignment);
-        region.end = region.buffer + spec.bytes;
-        open_pages(region.first, pages_of(spec));
-        regions_.push_back(region);
-        fill(regions_.size() - 1);
-        next = region.last + guard_bytes;
-    }
-}
-
-GlobalMemory::~GlobalMemory() { munmap(base_, bytes_); }
-
 static void read_file(const std::string& path, char* destination, std::size_t bytes) {
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) give_up("image");
@@ -45,6 +25,31 @@ static void read_file(const std::string& path, char* destination, std::size_t by
     }
     close(file);
 }
+
+GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs) {
+    bytes_ = guard_bytes;
+    for (const BufferSpec& spec : specs) bytes_ += pages_of(spec) + guard_bytes;
+    base_ = reserve_addresses(bytes_);
+    char* next = base_ + guard_bytes;
+    for (const BufferSpec& spec : specs) {
+        Region region{};
+        region.first = next;
+        region.last = next + pages_of(spec);
+        region.buffer = region.last - round_up(spec.bytes, alignment);
+        region.end = region.buffer + spec.bytes;
+        open_pages(region.first, pages_of(spec));
+        regions_.push_back(region);
+        fill(regions_.size() - 1);
+        if (!spec.owned_path.empty()) {
+            std::vector<unsigned char> bits((spec.bytes + 7) / 8);
+            read_file(spec.owned_path, reinterpret_cast<char*>(bits.data()), bits.size());
+            regions_.back().owned = OwnedBytes(std::move(bits));
+        }
+        next = region.last + guard_bytes;
+    }
+}
+
+GlobalMemory::~GlobalMemory() { munmap(base_, bytes_); }
 
 void GlobalMemory::fill(std::size_t buffer) {
     const Region& region = regions_[buffer];
@@ -90,7 +95,8 @@ std::vector<std::string> GlobalMemory::changed_inputs() const {
 std::size_t GlobalMemory::buffer_at(const void* address, std::size_t bytes) const {
     const char* byte = static_cast<const char*>(address);
     for (std::size_t i = 0; i < regions_.size(); i++)
-        if (byte >= regions_[i].buffer && byte + bytes <= regions_[i].end) return i;
+        if (byte >= regions_[i].buffer && byte <= regions_[i].end && bytes <= std::size_t(regions_[i].end - byte))
+            return i;
     return none;
 }
 

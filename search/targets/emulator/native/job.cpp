@@ -37,8 +37,10 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
         words >> buffer.image_path;
     } else
         return false;
+    const bool complete = !words.fail();
+    words >> buffer.owned_path;
     buffers.push_back(buffer);
-    return !words.fail();
+    return complete;
 }
 
 bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
