@@ -43,6 +43,8 @@ KERNEL_FLAGS = (
     "-fsanitize=alignment",
     "-fno-sanitize-recover=alignment",  # the runtime handles a failed check and stops the block
 )
+# g++ copies in place what such a call copies, without a hook.
+UNFOLDED_CALLS = tuple(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset", "memcmp"))
 # A thread's own arrays live in registers or on its stack, where no hook sees them, so their indices
 # are checked instead, also in a struct's last member. The bounds check accepts the address one past
 # the end, which assigning an element of a class (fp16) takes; there g++ checks the object's size.
@@ -51,8 +53,9 @@ CHECKED_FLAGS = {
         "-fsanitize=bounds-strict,object-size",
         "-fno-sanitize-recover=bounds-strict",
         "-fsanitize-recover=object-size",
+        *UNFOLDED_CALLS,
     ),
-    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds"),
+    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds", *UNFOLDED_CALLS),
 }
 # Hooks at loads and stores only.
 HOOK_FLAGS = {

@@ -41,6 +41,10 @@ Party Checker::party(unsigned thread, std::uint32_t site, Action action) const {
             static_cast<const char*>(block_.worker().launch().module_base) + site};
 }
 
+void Checker::access_memory(const void* address, unsigned bytes, Action action, const void* site) {
+    access_outside_frames(address, bytes, action, site);
+}
+
 // Not dynamic shared memory, nor the threads' own.
 void Checker::access_elsewhere(const void* address, unsigned bytes, Action action, const void* site) {
     if (!running_ || !*running_ || bytes == 0) return;

@@ -30,15 +30,15 @@ public:
     void start_block(unsigned thread_count, std::uint64_t index);
 
     // --- called before the access is made ---
-    void access(const void* address, unsigned bytes, Action action, const void* site) {
-        if (!in_live_frames(address, bytes)) access_outside_frames(address, bytes, action, site);
+    __attribute__((always_inline)) void access(const void* address, unsigned bytes, Action action, const void* site) {
+        if (!in_live_frames(address, bytes)) access_memory(address, bytes, action, site);
     }
     // Of any length; none is an access of nothing.
     void access_range(const void* address, std::size_t bytes, Action action, const void* site) {
         if (bytes) access(address, unsigned(std::min<std::size_t>(bytes, ~0u)), action, site);
     }
-    // Whether the address lies in the block's static shared memory or in an object of the kernel's library.
-    bool in_some_object(const void* address) const;
+    // Whether the address lies in the block's static shared memory or in the kernel's library.
+    bool is_static(const void* address) const;
     __attribute__((always_inline)) void access_outside_frames(const void* address, unsigned bytes, Action action,
                                                               const void* site) {
         settle();
@@ -133,6 +133,7 @@ private:
     WarpAccess& warp_access_of(const Fiber& fiber) {
         return warp_accesses_[fiber.thread / 32 * kept_warp_accesses + fiber.aligned_operations % kept_warp_accesses];
     }
+    void access_memory(const void* address, unsigned bytes, Action action, const void* site);
     void access_elsewhere(const void* address, unsigned bytes, Action action, const void* site);
     bool is_readable(const void* address, std::size_t bytes) {
         for (const Readable& range : readable_)

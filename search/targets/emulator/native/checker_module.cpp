@@ -14,8 +14,8 @@ const char* memory_of(ModuleMemory::Kind kind) {
 
 }  // namespace
 
-bool Checker::in_some_object(const void* address) const {
-    return static_.contains(address, 1) || block_.worker().launch().module->object_at(address);
+bool Checker::is_static(const void* address) const {
+    return static_.contains(address, 1) || block_.worker().launch().module->contains(address);
 }
 
 // Each line of a matrix, so that it may have gaps between its lines.

@@ -69,14 +69,14 @@ struct IndexOutside {
                                   mismatch->type->name, 1u << mismatch->alignment_log2));
 }
 
-// Too few bytes from here to the end of an object that the compiler knows. Where the address lies in no object at
-// all, its hook reports more.
+// Too few bytes from here to the end of an object that the compiler knows. Of memory where one object lies beside
+// another, only this call tells which was meant; elsewhere the access's own hook reports more.
 void too_small(const TypeMismatch* mismatch, const void* address, const void* site) {
     if (!Checker::active()) return;
     const bool own = in_live_frames(address, 1);
-    if (!own && !Checker::active()->in_some_object(address)) return;
+    if (!own && !Checker::active()->is_static(address)) return;
     Worker::current().fail("out_of_bounds", site,
-                           format("an access to %s past the end of %s, in another object", mismatch->type->name,
+                           format("an access to %s past the end of %s", mismatch->type->name,
                                   own ? "the thread's own object" : "its object"));
 }
 
