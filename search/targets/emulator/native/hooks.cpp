@@ -75,9 +75,13 @@ void too_small(const TypeMismatch* mismatch, const void* address, const void* si
     if (!Checker::active()) return;
     const bool own = in_live_frames(address, 1);
     if (!own && !Checker::active()->is_static(address)) return;
+    const ModuleMemory& module = *Worker::current().launch().module;
+    const bool in_gap = module.contains(address) && !module.object_at(address);
     Worker::current().fail("out_of_bounds", site,
-                           format("an access to %s past the end of %s", mismatch->type->name,
-                                  own ? "the thread's own object" : "its object"));
+                           format("an access to %s %s", mismatch->type->name,
+                                  own      ? "past the end of the thread's own object"
+                                  : in_gap ? module.describe(address).c_str()
+                                           : "past the end of its object"));
 }
 
 }  // namespace
