@@ -215,6 +215,7 @@ class Services:
             checker=self._checker(target, files.include_dirs) if measures else None,
             compare_peers=compare_peers if measures else None,
             closing_checks=todays_checks(self.catalogue, kernel),
+            sizes_secret=plan.sizes_secret,
         )
 
     def _checker(self, target: Target, include_dirs: tuple[Path, ...]) -> Runner:

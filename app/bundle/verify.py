@@ -27,7 +27,7 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop.confirmation import BASELINE, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
-from greenfast.search.loop.plan import DEFAULT_TARGET
+from greenfast.search.loop.plan import DEFAULT_TARGET, LARGEST_SECRET
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import check_target_name
@@ -191,6 +191,7 @@ def _rechecked(
         GateLimits(max_spill_bytes=None),
         seed,
         mode=str(bundle.environment.get("plan", {}).get("mode", "auto")),
+        sizes_secret=secrets.randbelow(LARGEST_SECRET),
     )
     target.prepare()
     subject = _subject(context, bundle.launch, bundle.text("kernel.cu"))

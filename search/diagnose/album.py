@@ -39,10 +39,12 @@ from greenfast.search.verdict import (
     SafetyFinding,
     Trial,
     Verdict,
+    VerdictName,
     verdict_name,
 )
 
 FOLDER = ALBUM
+ALBUM_SECRET = 1  # no secret: an entry's verdict is the same in every run
 PATCHED_PRESETS = {"wmma": "stage2", "mma": "fa2"}  # unless the entry names another
 
 
@@ -73,7 +75,7 @@ class Entry:
 
     @property
     def expected(self) -> str:
-        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else "green"
+        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else VerdictName.GREEN
 
     @property
     def impatient(self) -> bool:
@@ -164,7 +166,15 @@ def judge(entry: Entry, catalogue: Catalogue, target: Runner, toolchain: Toolcha
     workload = kernel.workload(entry.workload)
     compiled = workload.compile_time(kernel)
     context = EvaluationContext(
-        kernel, compiled, (workload,), target, toolchain, catalogue.include_dirs, GateLimits(), 0
+        kernel,
+        compiled,
+        (workload,),
+        target,
+        toolchain,
+        catalogue.include_dirs,
+        GateLimits(),
+        0,
+        sizes_secret=ALBUM_SECRET,
     )
     candidate = _candidate(entry, context)
     if entry.sibling:
@@ -211,7 +221,7 @@ def _mismatch(entry: Entry, verdict: Verdict) -> str:
         )
     expected = entry.expected
     if not isinstance(verdict, Rejected):
-        seen = verdict if name == "faulted" else "nothing was seen"
+        seen = verdict if name is VerdictName.FAULTED else "nothing was seen"
         return f"expected {expected}, not {name}: {seen}"
     if not verdict.sentence or "\n" in verdict.sentence:
         return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"

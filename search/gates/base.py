@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved, resolve
@@ -32,6 +33,7 @@ class Conditions:
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     checker: Runner | None = None  # finds races where the target itself cannot
     siblings: Siblings | None = None  # outputs to match bit for bit; None: nothing is compared
+    sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
 

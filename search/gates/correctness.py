@@ -8,19 +8,25 @@ too.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from greenfast.search import compute_turns
+from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
-from greenfast.search.kernels.spec import Items
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
+from greenfast.search.oracle.comparison import Comparison, compare_output
+from greenfast.search.oracle.drawn import drawn_cases
+from greenfast.search.oracle.far import far_cases
+from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
+from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
-from greenfast.search.oracle.reference import Expected, frobenius_norm, precompute
+from greenfast.search.oracle.reference import CaseData, Expected, precompute
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (
@@ -31,7 +37,6 @@ from greenfast.search.verdict import (
     Reason,
 )
 
-FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
 ENOUGH_FAILURES = 6  # by then the pattern is clear, and the rest would only cost time
 ENOUGH_CASES = 3  # shared by siblings, whose case lengths follow from different tiles or depths
 
@@ -67,7 +72,7 @@ class CorrectnessGate:
                 or subject.conditions.stop.is_set()
             ):
                 break
-        evidence = CorrectnessEvidence(tuple(checks))
+        evidence = CorrectnessEvidence(tuple(checks), _weak_tests(subject) if not first else ())
         if first is not None:
             runs = len({(check.workload, check.seed) for check in checks})
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
@@ -79,18 +84,34 @@ class CorrectnessGate:
         if broken is not None:
             return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
-        return Passed(
-            self.name,
+        sentence = (
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
             if worst is not None
-            else "nothing to compare",
-            evidence,
+            else "nothing to compare"
         )
+        weak = weakness_sentence(evidence.weak_tests)
+        return Passed(self.name, f"{sentence}; {weak}" if weak else sentence, evidence)
+
+
+def _weak_tests(subject: Subject) -> tuple[str, ...]:
+    """What the checks of the kernel accept and should not, judged on this candidate's cases."""
+    cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+    weaknesses = JUDGEMENTS.of(
+        subject.kernel, cases, lambda case: subject.target.case_data(subject.kernel, case)
+    )
+    return tuple(weakness.sentence for weakness in weaknesses)
 
 
 def _problems(subject: Subject) -> list[Problem]:
-    """The derived cases, then the timed workloads themselves where the target can afford them."""
-    cases = list(derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed))
+    """The derived cases, the drawn ones, then the timed workloads that the target can afford."""
+    derived = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+    cases = list(derived)
+    secret = subject.conditions.sizes_secret
+    if secret is not None:
+        cases += drawn_cases(subject.kernel, subject.compiled, derived, secret, subject.seed)
+    cases += not_finite_cases(subject.kernel, derived, lambda case: _reference_takes(subject, case))
+    if subject.target.reserves_addresses:
+        cases += far_cases(subject.kernel, derived)
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
         if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
@@ -98,6 +119,15 @@ def _problems(subject: Subject) -> list[Problem]:
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     return _laid_out(subject, cases)
+
+
+def _reference_takes(subject: Subject, case: Case) -> bool:
+    """Whether reference.py has an answer for inputs that are not finite."""
+    try:
+        subject.target.case_data(subject.kernel, case)
+    except SpecError:
+        return False
+    return True
 
 
 def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -> list[Case]:
@@ -180,30 +210,26 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     ]
     with compute_turns.turn(max((image.nbytes for _, image in images), default=0)):
         compared = [
-            _compare_output(tensor, image, right.outputs[tensor.name], case, execution.order)
+            _compare_output(subject.kernel, tensor, image, right, case, execution.order)
             for tensor, image in images
         ]
     return [evidence for evidence, _ in compared], next((why for _, why in compared if why), None)
 
 
 def _compare_output(
-    tensor: Tensor, image: np.ndarray, expected: Expected, case: Case, order: str
+    kernel: KernelSpec,
+    tensor: Tensor,
+    image: np.ndarray,
+    right: CaseData,
+    case: Case,
+    order: str,
 ) -> tuple[CheckEvidence, Reason | None]:
     values = tensor.view(image)
     got = values.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        signed = got - expected.value
-        if not expected.all_finite:
-            signed[got == expected.value] = 0.0  # equal infinities are correct
-        error = np.abs(signed)
-        within = error <= expected.bound  # NaN is never within
-    all_within, largest = bool(within.all()), float(error.max(initial=0.0))
-    all_finite = math.isfinite(largest)
-    frobenius, allowed = _frobenius(error, expected)
-    reason, what = _why(
-        tensor, image, values, got, expected, (all_within, all_finite), frobenius, allowed
-    )
-    worst = _worst(error, within, all_within)
+    expected = right.outputs[tensor.name]
+    compared = compare_output(kernel, case, kernel.argument(tensor.name), got, right)
+    reason, what = _why(tensor, image, values, got, expected, compared)
+    worst = _worst(compared.error, compared.within, compared.all_within)
     sentence = ""
     if reason is not None:
         sentence = f"{_place(case, order)}: {what}"
@@ -211,10 +237,15 @@ def _compare_output(
             sentence += (
                 f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected "
                 f"{expected.value[worst]:.6g} within {expected.bound[worst]:.2g}; "
-                f"{int((~within).sum())} of {within.size} elements are out of bound"
+                f"{int((~compared.within).sum())} of {got.size} elements are out of bound"
             )
-    has_errors = error.size > 0 and all_finite
-    mean = float(error.mean()) if has_errors else None
+            if np.isnan(expected.value[worst]):
+                sentence += (
+                    "; reference.py gives NaN for this input (where a kernel may drop a NaN, "
+                    "np.fmax and np.fmin say so)"
+                )
+    has_errors = got.size > 0 and compared.all_finite
+    mean = float(compared.error.mean()) if has_errors else None
     return CheckEvidence(
         workload=case.name,
         shape=_shape(case),
@@ -224,12 +255,12 @@ def _compare_output(
         order=order,
         output=tensor.name,
         passed=reason is None,
-        max_abs_error=largest if all_finite else None,
+        max_abs_error=compared.largest_error if compared.all_finite else None,
         mean_abs_error=mean,
-        share_out_of_bound=float(1 - within.mean()) if not all_within else 0.0,
-        sign_bias=float(signed.mean() / mean) if mean else None,
-        frobenius_error=frobenius,
-        frobenius_allowed=allowed,
+        share_out_of_bound=float(1 - compared.within.mean()) if not compared.all_within else 0.0,
+        sign_bias=float(compared.signed.mean() / mean) if mean else None,
+        frobenius_error=compared.frobenius,
+        frobenius_allowed=compared.allowed,
         worst_index=worst or (),
         worst_value=f"{got[worst]:.6g}" if worst else "",
         worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
@@ -244,9 +275,7 @@ def _why(
     values: np.ndarray,
     got: np.ndarray,
     expected: Expected,
-    all_are: tuple[bool, bool],
-    frobenius: float | None,
-    allowed: float | None,
+    compared: Comparison,
 ) -> tuple[Reason | None, str]:
     """The most telling fault of an output."""
     outside = tensor.gaps_changed(image)
@@ -255,44 +284,38 @@ def _why(
             Reason.OUT_OF_BOUNDS,
             f"{outside} bytes between the rows of {tensor.name} were written",
         )
-    unwritten = _unwritten(values)
+    unwritten = _unwritten(values, expected)
     if unwritten:
         return Reason.UNWRITTEN, (
             f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
             "never written, or made from memory that never was"
         )
-    all_within, all_finite = all_are
-    wrong_kind = 0 if all_finite else int((expected.finite & ~np.isfinite(got)).sum())
+    # A finite value where NaN is expected has no finite error, but is no wrong kind.
+    wrong_kind = 0 if compared.all_finite else int((expected.finite & ~np.isfinite(got)).sum())
     if wrong_kind:
         return (
             Reason.NOT_FINITE,
             f"{wrong_kind} of {values.size} elements of {tensor.name} are NaN or infinite",
         )
-    if not all_within:
+    if not compared.all_within:
         return Reason.WRONG_VALUES, f"{tensor.name} is wrong"
-    if frobenius is not None and allowed is not None and not frobenius <= allowed:
+    if compared.frobenius_exceeded:
         return Reason.WRONG_VALUES, (
             f"{tensor.name} is within the pointwise bound, but its relative Frobenius error "
-            f"{frobenius:.3g} exceeds {allowed:.3g}"
+            f"{compared.frobenius:.3g} exceeds {compared.allowed:.3g}"
         )
     return None, ""
 
 
-def _unwritten(values: np.ndarray) -> int:
-    """Elements that still hold the poison, bit for bit."""
+def _unwritten(values: np.ndarray, expected: Expected) -> int:
+    """Elements that still hold the poison, bit for bit.
+
+    Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
+    """
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")
-    return int(np.count_nonzero(bits == int.from_bytes(bytes([POISON]) * width)))
-
-
-def _frobenius(error: np.ndarray, expected: Expected) -> tuple[float | None, float | None]:
-    """(relative error, allowed error); None where the reference has no rounded model or no size."""
-    if expected.rounded is None or not error.size or expected.norm == 0.0:
-        return None, None
-    finite = error if expected.all_finite else error[expected.finite]
-    return frobenius_norm(
-        finite
-    ) / expected.norm, FROBENIUS_FACTOR * expected.rounding / expected.norm
+    untouched = bits == int.from_bytes(bytes([POISON]) * width)
+    return int(np.count_nonzero(untouched & expected.written))
 
 
 def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:

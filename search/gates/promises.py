@@ -167,7 +167,7 @@ def with_broken_promise(
         Stage.CORRECTNESS.value,
         broken.sentence,
         Reason.WRONG_VALUES,
-        CorrectnessEvidence(checks),
+        replace(evidence, checks=checks),
     )
 
 

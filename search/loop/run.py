@@ -34,6 +34,7 @@ from greenfast.search.loop.evaluate import (
 )
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
+from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate, preset_candidate
@@ -50,6 +51,7 @@ from greenfast.search.strategies import (
 from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
+    CorrectnessEvidence,
     Faulted,
     GateResult,
     Green,
@@ -60,6 +62,7 @@ from greenfast.search.verdict import (
     Timing,
     Trial,
     Verdict,
+    gate_result,
     performance_of,
 )
 
@@ -126,7 +129,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run left its search. `closing`: the findings of the confirmation, if there was one."""
+    """How a run left its search.
+
+    `closing`: the findings of the confirmation, if there was one, and what the kernel's test
+    accepts and should not.
+    """
 
     ended: Ended
     why: str
@@ -174,6 +181,7 @@ class SearchRun:
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
         self.best_time_us = math.inf  # of those that were accepted
+        self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
         self.sources: dict[str, Told | None] = {}  # source digest -> its result
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
@@ -242,7 +250,7 @@ class SearchRun:
             closing(context, self.measured_baseline, self.contenders) if self.plan.confirm else None
         )
         if work is None:
-            return result
+            return replace(result, closing=weakness_sentence(self.weak_tests))
         self.on_closing()
         future: Future[Closing] = executor.submit(work)
         try:
@@ -265,7 +273,8 @@ class SearchRun:
             self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
-        return RunResult(result.ended, result.why, done.sentence)
+        sentences = (done.sentence, weakness_sentence(self.weak_tests))
+        return replace(result, closing="; ".join(filter(None, sentences)))
 
     def _interrupt(self) -> None:
         self.stop.set()
@@ -304,7 +313,7 @@ class SearchRun:
 
     def _hear_baseline(self, result: GateResult) -> None:
         """Publish the baseline's times before its safety check, which takes longer."""
-        if isinstance(result.evidence, PerformanceEvidence):
+        if isinstance(result.evidence, PerformanceEvidence) and result.evidence.is_ranked:
             self.baseline = result.evidence.timings
             self._baseline_known.set()
 
@@ -403,6 +412,7 @@ class SearchRun:
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
         self.siblings.learn(trial)
+        self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
         told = told_of(trial, self.plan)
         if isinstance(trial.verdict, Faulted):
             self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
@@ -428,6 +438,13 @@ class SearchRun:
         numbers = [trial.number for trial in history.trials]
         numbers += [pending.number for pending in history.pending]
         self.next_number = max(numbers, default=-1) + 1
+
+
+def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
+    """What the kernel's test accepts and should not, as a correct candidate's evidence says."""
+    result = gate_result(verdict, Stage.CORRECTNESS)
+    evidence = result.evidence if result is not None else None
+    return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
 
 
 def failure_sentence(why: str) -> str:

@@ -15,6 +15,7 @@ from greenfast.search.devices.clusters import ALONE, Shape, misfit
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
+from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.space import Resolved
@@ -41,11 +42,24 @@ class Tensor:
     strides: tuple[int, ...]
     image: np.ndarray  # uint8; gaps and outputs hold POISON
     filled: bool = False  # an output that starts as its image, for kernels that add to it
+    spread: far.Spread | None = None  # where a target lays its parts out; None: as in the image
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the image, which is read-only."""
         return hashlib.sha256(self.image.data).hexdigest()
+
+    @property
+    def passed_strides(self) -> tuple[int, ...]:
+        """The strides that a kernel is given, in elements."""
+        if self.spread is None:
+            return self.strides
+        step = self.spread.distance_bytes // self.dtype.itemsize
+        outer = tuple(
+            step * math.prod(self.shape[axis + 1 : self.spread.axis + 1])
+            for axis in range(self.spread.axis + 1)
+        )
+        return outer + self.strides[self.spread.axis + 1 :]
 
     @property
     def starts_poisoned(self) -> bool:
@@ -169,7 +183,7 @@ def _scalar(
 ) -> Scalar:
     if argument.stride_of is not None:
         owner, axis = argument.stride_of
-        return Scalar(argument.dtype, tensors[owner].strides[axis])
+        return Scalar(argument.dtype, tensors[owner].passed_strides[axis])
     assert argument.value is not None, "the catalogue gives every scalar a value or a stride"
     return Scalar(argument.dtype, argument.value(values))
 
@@ -204,12 +218,13 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, data: CaseData) 
     options = dict(case.options)
     dtype = DTYPES[str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype]
     shape = tuple(int(dict(case.dims)[name]) for name in argument.shape)
-    layout = "contiguous" if argument.contiguous else case.layout
+    spread = far.spread_of(kernel, argument, case, shape, dtype.itemsize)
+    layout = "contiguous" if argument.contiguous or far.axis_of(case) is not None else case.layout
     # The padding differs between tensors, so that using another tensor's strides is detected.
     padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
     strides, elements = _strides(shape, layout, padding, kernel.stride_elements)
     image = np.full(elements * dtype.itemsize, POISON, np.uint8)
-    tensor = Tensor(argument.name, argument.kind, dtype, shape, strides, image)
+    tensor = Tensor(argument.name, argument.kind, dtype, shape, strides, image, spread=spread)
     if argument.kind == "input" and all(shape):
         tensor.view(image)[...] = data.inputs[argument.name]
     image.flags.writeable = False

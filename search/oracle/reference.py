@@ -10,7 +10,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from greenfast.search.errors import Fault, SpecError
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.not_finite import Planted, planted, with_planted
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 
 KEPT_BYTES = 2 * 2**30  # of case data; beyond it the least recently used is dropped
@@ -46,11 +47,20 @@ class Expected:
     value: np.ndarray
     bound: np.ndarray
     rounded: np.ndarray | None
+    undefined: np.ndarray | None = None  # where any output is correct: not_finite.py
 
     @cached_property
     def finite(self) -> np.ndarray:
         mask: np.ndarray = np.isfinite(self.value)
         return mask
+
+    @cached_property
+    def written(self) -> np.ndarray | bool:
+        """Where an output that a kernel has written never holds the poison, which is a NaN."""
+        if self.all_finite and self.undefined is None:
+            return True
+        nan: np.ndarray = np.isnan(self.value)
+        return ~nan if self.undefined is None else ~(nan | self.undefined)
 
     @cached_property
     def all_finite(self) -> bool:
@@ -130,6 +140,7 @@ class CaseDataCache:
         with self._lock:
             for case in cases:
                 small = _size_bytes(kernel, case) < compute_turns.LARGE_BYTES
+                small = small and planted(case.inputs) is None
                 if (id(kernel), case) not in self._futures and small:
                     futures[case] = Future()
                     self._futures[id(kernel), case] = kernel, futures[case]
@@ -196,6 +207,9 @@ def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
 
 def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
     """The data of `case`, computed in this process and not kept."""
+    put = planted(case.inputs)
+    if put is not None:
+        return _planted_data(kernel, case, put)
     module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
     try:
@@ -210,6 +224,28 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
     except Exception as error:  # every error of the author's code is the author's
         raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
     return _checked(kernel, case, inputs, outputs)
+
+
+def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
+    """The data of a case with a value that is not finite; the plain case's are kept."""
+    plain = case_data(kernel, replace(case, inputs=put.recipe))
+    dims, options, module = dict(case.dims), dict(case.options), kernel_module(kernel)
+    outputs = {
+        name: {"value": each.value, "bound": each.bound} for name, each in plain.outputs.items()
+    }
+    try:
+        with compute_turns.turn(_size_bytes(kernel, case)):
+            inputs, arrays = with_planted(
+                case,
+                put,
+                plain.inputs,
+                outputs,
+                lambda inputs: module.reference(dims, options, inputs),
+            )
+            expected = {name: Expected(rounded=None, **fields) for name, fields in arrays.items()}
+            return CaseData(inputs, expected)
+    except Exception as error:
+        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
 
 
 def _from_child(

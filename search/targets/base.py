@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.devices.facts import Device
-from greenfast.search.errors import UsageError
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import CaseData, case_data
@@ -26,6 +27,12 @@ from greenfast.search.verdict import (
     Timing,
     Verdict,
 )
+
+
+class SourceRefused(SpecError):
+    """A candidate's text is no CUDA C++ that a target runs: host code, or a way around a check."""
+
+    code = "source_refused"
 
 
 @dataclass(frozen=True)
@@ -135,9 +142,14 @@ class Runner(Target):
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
+    reserves_addresses = False  # runs layouts whose strides span more than its memory (oracle/far)
+
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
         return case_data(kernel, case)
+
+    def examine(self, source: RenderedSource) -> None:
+        """Raise SourceRefused for a text that may not be run or checked here."""
 
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Any:

@@ -52,7 +52,12 @@ def emulator(artifacts):
 def tried(emulator, expression: str) -> float:
     """The value of a host expression, evaluated where candidate code runs."""
     return float(
-        values(Kernel(emulator, TRIES % expression)({}, {"out": np.zeros(1, np.float32)}), "out")[0]
+        values(
+            Kernel(emulator, TRIES % expression, is_examined=False)(
+                {}, {"out": np.zeros(1, np.float32)}
+            ),
+            "out",
+        )[0]
     )
 
 
@@ -155,7 +160,7 @@ def test_a_flood_of_output_reaches_nobody(emulator, capfd):
 
 
 def test_a_constructor_that_dies_is_our_fault_and_no_verdict(emulator):
-    kernel = Kernel(emulator, TRIES % "*reinterpret_cast<volatile int*>(8ull)")
+    kernel = Kernel(emulator, TRIES % "*reinterpret_cast<volatile int*>(8ull)", is_examined=False)
     with pytest.raises(Fault):
         kernel({}, {"out": np.zeros(1, np.float32)})
     still_works(emulator)

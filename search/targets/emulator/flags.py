@@ -34,6 +34,7 @@ KERNEL_FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",  # CUDA code puns types
+    "-fwrapv",  # as on the GPU; else an offset that overflows may be widened, and right
     "-ffp-contract=fast",  # nvcc contracts a * b + c
     "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
@@ -43,8 +44,6 @@ KERNEL_FLAGS = (
     "-fsanitize=alignment",
     "-fno-sanitize-recover=alignment",  # the runtime handles a failed check and stops the block
 )
-# g++ copies in place what such a call copies, without a hook.
-UNFOLDED_CALLS = tuple(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset", "memcmp"))
 # A thread's own arrays live in registers or on its stack, where no hook sees them, so their indices
 # are checked instead, also in a struct's last member. The bounds check accepts the address one past
 # the end, which assigning an element of a class (fp16) takes; there g++ checks the object's size.
@@ -53,9 +52,8 @@ CHECKED_FLAGS = {
         "-fsanitize=bounds-strict,object-size",
         "-fno-sanitize-recover=bounds-strict",
         "-fsanitize-recover=object-size",
-        *UNFOLDED_CALLS,
     ),
-    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds", *UNFOLDED_CALLS),
+    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds"),
 }
 # Hooks at loads and stores only.
 HOOK_FLAGS = {
@@ -85,15 +83,11 @@ INLINING_FLAGS = {
 }
 # Scalar replacement would split a 16-byte access before the hooks go in: it would count as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
-# The C library's functions that read or write through pointers: native/library_calls.cpp checks
-# what a kernel asks of them. No compiler puts hooks into the C library.
+# Mathematics that writes through a pointer: native/library_calls.cpp checks where. No compiler puts
+# hooks into the C library.
 WRAPPED_CALLS = tuple(
     f"-Wl,--wrap={name}"
     for name in (
-        "memcpy",
-        "memmove",
-        "memset",
-        "memcmp",
         "frexp",
         "frexpf",
         "modf",

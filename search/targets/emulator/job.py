@@ -29,7 +29,7 @@ from greenfast.search.targets.emulator.runs import (
 
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 ROLES = ("input", "output", "workspace")
-FILLS = ("image", "poison", "zero")
+FILLS = ("image", "poison", "zero", "reserved")
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
 LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
 MOST_THREADS = 1024  # of a block

@@ -25,13 +25,15 @@ class Launch:
 class Buffer:
     """Global memory of `image.nbytes` bytes.
 
-    `fill` names its contents before the run: the image, 0xFF (NaN), or zeros.
+    `fill` names its contents before the run: the image, 0xFF (NaN), or zeros. Of `reserved` ones
+    there are only the addresses, which nothing may touch.
     """
 
     name: str
     role: str  # 'input' | 'output' | 'workspace'
     image: np.ndarray  # uint8
-    fill: str = ""  # 'image' | 'poison' | 'zero'; default: image for inputs, poison for the others
+    # 'image' | 'poison' | 'zero' | 'reserved'; default: image for inputs, poison for the others
+    fill: str = ""
     owned: np.ndarray | None = None  # bool, by byte: of an element, and in no gap; None: all are
 
     @property

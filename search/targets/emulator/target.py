@@ -19,14 +19,25 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
+from greenfast.search.targets.base import (
+    Checked,
+    Execution,
+    Failure,
+    Inspect,
+    Rival,
+    Runner,
+    SourceRefused,
+)
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
-from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
+from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
 from greenfast.search.targets.emulator.runs import Argument
+from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_tokens import line_directive
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
     launch_works,
@@ -90,6 +101,7 @@ class EmulatorTarget(Runner):
     measures = False
     band = BAND
     check_flop_limit = CHECK_FLOP_LIMIT
+    reserves_addresses = True
 
     def __init__(
         self,
@@ -117,13 +129,27 @@ class EmulatorTarget(Runner):
                 self._build = build
             return self._build
 
+    def examine(self, source: RenderedSource) -> None:
+        if (directive := line_directive(source.text)) is not None:
+            line = source.lines[min(directive[0], len(source.lines)) - 1]
+            raise SourceRefused(f"{line.file}:{line.number}: {directive[1]}")
+        text = self._prepared().examined(
+            source.unit, arch=self.device.arch, deadline_s=COMPILE_DEADLINE_S
+        )
+        if isinstance(text, Refused):
+            raise SourceRefused(text.sentence)
+
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         for problem, order, result in self._run_all(program, problems, "plain"):
             failure = result if isinstance(result, Failure) else self._failure(problem, result)
-            outputs = {} if isinstance(result, Failure) or failure else result.outputs
+            outputs = (
+                {}
+                if isinstance(result, Failure) or failure
+                else whole_outputs(problem, result.outputs)
+            )
             yield Execution(problem, order, outputs, failure)
 
     def measure(
@@ -198,11 +224,18 @@ class EmulatorTarget(Runner):
         if flavour in program.modules:
             return program.modules[flavour]
         source = program.source
+        self.examine(source)
         built = self._prepared().build_module(
-            source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S
+            source.unit,
+            source.entries,
+            flavour=flavour,
+            deadline_s=COMPILE_DEADLINE_S,
+            arch=self.device.arch,
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
+        if built.reason == REFUSED:
+            raise SourceRefused(built.log)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
         message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise Fault(
@@ -376,16 +409,7 @@ def emulated_run(
     problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
 ) -> native.Run:
     """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
-    buffers = [
-        native.Buffer(
-            tensor.name,
-            tensor.role,
-            tensor.image,
-            "poison" if tensor.starts_poisoned else "image",
-            tensor.owned_bytes if check else None,
-        )
-        for tensor in problem.tensors
-    ]
+    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check)]
     buffers += [
         native.Buffer(
             workspace.name,

@@ -37,9 +37,11 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs) : specs_(specs)
         region.last = next + pages_of(spec);
         region.buffer = region.last - round_up(spec.bytes, alignment);
         region.end = region.buffer + spec.bytes;
-        open_pages(region.first, pages_of(spec));
         regions_.push_back(region);
-        fill(regions_.size() - 1);
+        if (spec.fill != BufferSpec::Fill::reserved) {
+            open_pages(region.first, pages_of(spec));
+            fill(regions_.size() - 1);
+        }
         if (!spec.owned_path.empty()) {
             std::vector<unsigned char> bits((spec.bytes + 7) / 8);
             read_file(spec.owned_path, reinterpret_cast<char*>(bits.data()), bits.size());
@@ -63,6 +65,7 @@ void GlobalMemory::fill(std::size_t buffer) {
 std::vector<CanaryDamage> GlobalMemory::canary_damage() const {
     std::vector<CanaryDamage> damage;
     for (std::size_t i = 0; i < regions_.size(); i++) {
+        if (specs_[i].fill == BufferSpec::Fill::reserved) continue;
         const Region& region = regions_[i];
         CanaryDamage before{specs_[i].name, true, 0, 0}, behind{specs_[i].name, false, 0, 0};
         for (const char* byte = region.buffer - 1; byte >= region.first; byte--)
@@ -102,8 +105,9 @@ std::size_t GlobalMemory::buffer_at(const void* address, std::size_t bytes) cons
 
 bool GlobalMemory::accessible(const void* address) const {
     const char* byte = static_cast<const char*>(address);
-    for (const Region& region : regions_)
-        if (byte >= region.first && byte < region.last) return true;
+    for (std::size_t i = 0; i < regions_.size(); i++)
+        if (byte >= regions_[i].first && byte < regions_[i].last)
+            return specs_[i].fill != BufferSpec::Fill::reserved;
     return false;
 }
 

@@ -14,7 +14,8 @@
 namespace gf_emulator {
 
 struct BufferSpec {
-    enum class Fill { image, poison, zero };
+    // `reserved`: addresses that nothing may touch, between two parts of a tensor with far strides.
+    enum class Fill { image, poison, zero, reserved };
     std::string name;
     bool is_input = false;
     bool is_output = false;

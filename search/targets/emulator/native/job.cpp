@@ -32,6 +32,8 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
         buffer.fill = BufferSpec::Fill::poison;
     else if (fill == "zero")
         buffer.fill = BufferSpec::Fill::zero;
+    else if (fill == "reserved")
+        buffer.fill = BufferSpec::Fill::reserved;
     else if (fill == "image") {
         buffer.fill = BufferSpec::Fill::image;
         words >> buffer.image_path;

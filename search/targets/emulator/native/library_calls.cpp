@@ -1,7 +1,6 @@
-// The C library's functions that read or write through pointers, as a checked kernel calls them: the linker sends
-// those calls here (WRAPPED_CALLS in flags.py).
+// The C library's mathematics that writes through a pointer, as a checked kernel calls it: the linker sends those calls
+// here (WRAPPED_CALLS in flags.py).
 #include <cmath>
-#include <cstring>
 
 #include "worker.h"
 
@@ -9,9 +8,6 @@ using namespace gf_emulator;
 
 namespace {
 
-void reads(const void* address, std::size_t bytes, const void* site) {
-    if (Checker* checker = Checker::active()) checker->access_range(address, bytes, Action::read, site);
-}
 void writes(void* address, std::size_t bytes, const void* site) {
     if (Checker* checker = Checker::active()) checker->access_range(address, bytes, Action::write, site);
 }
@@ -22,26 +18,6 @@ void writes(void* address, std::size_t bytes, const void* site) {
 
 #pragma GCC visibility push(default)
 extern "C" {
-
-void* __wrap_memcpy(void* destination, const void* source, std::size_t bytes) {
-    reads(source, bytes, SITE);
-    writes(destination, bytes, SITE);
-    return std::memcpy(destination, source, bytes);
-}
-void* __wrap_memmove(void* destination, const void* source, std::size_t bytes) {
-    reads(source, bytes, SITE);
-    writes(destination, bytes, SITE);
-    return std::memmove(destination, source, bytes);
-}
-void* __wrap_memset(void* destination, int value, std::size_t bytes) {
-    writes(destination, bytes, SITE);
-    return std::memset(destination, value, bytes);
-}
-int __wrap_memcmp(const void* left, const void* right, std::size_t bytes) {
-    reads(left, bytes, SITE);
-    reads(right, bytes, SITE);
-    return std::memcmp(left, right, bytes);
-}
 
 double __wrap_frexp(double x, int* exponent) {
     writes(exponent, sizeof *exponent, SITE);

@@ -2,6 +2,7 @@
 //
 // Runs one job's kernels and reports each run on REPORT_FD. The parent reads that pipe only. This process may die
 // at any point, so the report of a run is complete before the next run starts.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -25,6 +26,18 @@ void limit(int resource, rlim_t value) {
     setrlimit(resource, &both);
 }
 
+// Addresses that the largest run reserves and never touches.
+std::uint64_t reserved(const Job& job) {
+    std::uint64_t most = 0;
+    for (const RunSpec& run : job.runs) {
+        std::uint64_t bytes = 0;
+        for (const BufferSpec& buffer : run.buffers)
+            if (buffer.fill == BufferSpec::Fill::reserved) bytes += buffer.bytes + 2 * GlobalMemory::guard_bytes;
+        most = std::max(most, bytes);
+    }
+    return most;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count, char** words) {
@@ -36,7 +49,9 @@ extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count
     std::set_new_handler([] { give_up("memory"); });
     const std::uint64_t memory_bytes = std::strtoull(words[4], nullptr, 10);
     limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_AS, memory_bytes);
+    const std::uint64_t reserved_bytes = reserved(job);
+    limit(RLIMIT_AS, memory_bytes + reserved_bytes);
+    if (reserved_bytes) limit(RLIMIT_DATA, memory_bytes);  // what can be written stays as small as without
     limit(RLIMIT_FSIZE, memory_bytes);
     limit(RLIMIT_CPU, std::strtoull(words[5], nullptr, 10));
     limit(RLIMIT_NOFILE, 64);

@@ -1,0 +1,205 @@
+"""Cases of sizes that the author of a candidate cannot know.
+
+A check's sizes follow from kernel.toml and the candidate's tiles, so a candidate can be correct on
+exactly those. Drawn sizes follow from a secret that a search draws when it is planned: the same for
+all its candidates with the same tiles, and others in the next search.
+
+kernel.toml says of a dim which values it may have, and no more. The rest is taken from the sizes on
+which the kernel's checks and workloads run: a drawn size is a multiple of their greatest common
+divisor and lies between the smallest and the largest of them. A dim with a default follows it in
+every second case, and where one dim always was a multiple of another, it is so here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Dim, Items
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.reference import kernel_module
+
+DRAWN_CASES = 3
+DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
+LEAST_FLOP = 2e5  # which a drawn case may always need
+DRAWN_ELEMENTS = 2**19  # of all tensors of a case
+ATTEMPTS = 200  # for all cases together; what no attempt gives is left out
+LARGEST_RATIO = 4  # of a dim to one that divides it
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The sizes that a dim may be drawn from."""
+
+    smallest: int
+    largest_of_checks: int
+    largest: int  # of checks and workloads
+    multiple: int
+    known: frozenset[int]  # sizes of checks and workloads, which an author can know
+    values: tuple[int, ...]  # the only ones allowed; empty: any
+
+    @property
+    def has_longer(self) -> bool:
+        return not self.values and self.largest > self.largest_of_checks + self.multiple
+
+    def draw(self, draws: random.Random) -> int:
+        """A size of the checks' range."""
+        return self._unknown(
+            lambda: draws.uniform(self.smallest, self.largest_of_checks + 1), draws
+        )
+
+    def draw_long(self, draws: random.Random) -> int:
+        """A size beyond all checks, with short ones as likely as long ones."""
+        lowest, highest = math.log(self.largest_of_checks + 1), math.log(self.largest + 0.5)
+        return self._unknown(lambda: math.exp(draws.uniform(lowest, highest)), draws)
+
+    def _unknown(self, size_of: Callable[[], float], draws: random.Random) -> int:
+        """A size that no check and no workload has, if a few attempts give one."""
+        if self.values:
+            return draws.choice(self.values)
+        size = self.smallest
+        for _ in range(8):
+            size = max(int(size_of()) // self.multiple * self.multiple, self.multiple)
+            if size not in self.known:
+                break
+        return size
+
+
+def drawn_cases(
+    kernel: KernelSpec, compiled: Items, derived: Sequence[Case], secret: int, seed: int
+) -> tuple[Case, ...]:
+    """Up to DRAWN_CASES cases of sizes that follow from `secret`; `derived` are the checks' cases.
+
+    Empty for a kernel without checks, or whose dims leave nothing to draw.
+    """
+    if not derived:
+        return ()
+    draws = random.Random(f"sizes/{secret}/{kernel.name}")
+    known = {case.dims for case in derived}
+    budget_flop = max(DRAWN_SHARE * sum(_flop(kernel, case) for case in derived), LEAST_FLOP)
+    host = _usual(derived)
+    layouts = sorted({case.layout for case in derived})
+    cases: list[Case] = []
+    all_dims = _drawn_dims(kernel, compiled, derived, draws, lambda: len(cases) == DRAWN_CASES - 1)
+    for attempt, dims in enumerate(all_dims):
+        items = tuple((dim.name, dims[dim.name]) for dim in kernel.dims)
+        case = Case(
+            f"drawn_{len(cases) + 1}",
+            items,
+            host.options,
+            host.inputs,
+            draws.choice(layouts),
+            seed + len(cases),
+            (),
+        )
+        if items in known or (attempt < ATTEMPTS / 2 and _flop(kernel, case) < budget_flop / 8):
+            continue  # too small to tell much, as long as there is a choice
+        if not _fits(kernel, case, budget_flop):
+            continue
+        known.add(items)
+        cases.append(case)
+        if len(cases) == DRAWN_CASES:
+            break
+    return tuple(cases)
+
+
+def _usual(cases: Iterable[Case]) -> Case:
+    """The first case with the inputs that most of them have."""
+    cases = list(cases)
+    recipes = [case.inputs for case in cases]
+    return max(cases, key=lambda case: recipes.count(case.inputs))
+
+
+def _flop(kernel: KernelSpec, case: Case) -> float:
+    return float(kernel.work_flop(case.values(kernel)))
+
+
+def _drawn_dims(
+    kernel: KernelSpec,
+    compiled: Items,
+    derived: Sequence[Case],
+    draws: random.Random,
+    is_last: Callable[[], bool],
+) -> Iterator[dict[str, int]]:
+    run_dims = [dim for dim in kernel.dims if dim.time == "run"]
+    of_checks = [dict(case.dims) for case in derived]
+    of_workloads = [
+        dict(workload.dims)
+        for workload in kernel.workloads
+        if workload.compile_time(kernel) == compiled
+    ]
+    ranges = {dim.name: _range(dim, of_checks, of_workloads) for dim in run_dims}
+    divisors = {dim.name: _divisor(dim, run_dims, [*of_checks, *of_workloads]) for dim in run_dims}
+    fixed = {dim.name: int(of_checks[0][dim.name]) for dim in kernel.dims if dim.time == "compile"}
+    longer = [dim.name for dim in run_dims if ranges[dim.name].has_longer]
+    for _ in range(ATTEMPTS):
+        dims = dict(fixed)
+        long = draws.choice(longer) if longer and is_last() else None
+        # Dims that others are multiples of come first.
+        for dim in sorted(run_dims, key=lambda dim: divisors[dim.name] is not None):
+            divisor = divisors[dim.name]
+            if dim.name == long:
+                dims[dim.name] = ranges[dim.name].draw_long(draws)
+            elif divisor is None:
+                dims[dim.name] = ranges[dim.name].draw(draws)
+            else:
+                dims[dim.name] = dims[divisor] * draws.randint(1, LARGEST_RATIO)
+        for dim in run_dims:
+            follows = dim.default is not None and dim.name != long and divisors[dim.name] is None
+            if dim.default is not None and follows and draws.random() < 0.5:
+                dims[dim.name] = int(dim.default(dims))
+        yield dims
+
+
+def _range(
+    dim: Dim, of_checks: Iterable[Mapping[str, Value]], of_workloads: Iterable[Mapping[str, Value]]
+) -> _Range:
+    checks, workloads = (
+        {int(each[dim.name]) for each in sizes} for sizes in (of_checks, of_workloads)
+    )
+    positive = [size for size in checks if size > 0] or [1]
+    largest = max(*positive, *workloads, 1)
+    multiple = math.gcd(*positive, *workloads)
+    return _Range(
+        min(positive), max(positive), largest, multiple, frozenset(checks | workloads), dim.values
+    )
+
+
+def _divisor(dim: Dim, others: Sequence[Dim], sizes: Sequence[Mapping[str, Value]]) -> str | None:
+    """The dim that divided this one in every case, and had more than one size and ratio.
+
+    A dim is never its own multiple's multiple: of a pair the later one in kernel.toml divides.
+    """
+    names = [other.name for other in others]
+    for other in names[names.index(dim.name) + 1 :]:
+        pairs = {(int(each[dim.name]), int(each[other])) for each in sizes}
+        ratios = {size // by for size, by in pairs if by > 0 and size > 0}
+        whole = all(by > 0 and size % by == 0 for size, by in pairs if size > 0)
+        if whole and len(ratios) > 1 and len({by for _, by in pairs}) > 1:
+            return other
+    return None
+
+
+def _fits(kernel: KernelSpec, case: Case, budget_flop: float) -> bool:
+    """Whether a case is small enough, and one that reference.py takes."""
+    dims = dict(case.dims)
+    elements = sum(
+        math.prod(int(dims[name]) for name in argument.shape)
+        for argument in kernel.arguments
+        if argument.kind != "scalar"
+    )
+    if elements > DRAWN_ELEMENTS or not 0 < _flop(kernel, case) <= budget_flop:
+        return False
+    module = kernel_module(kernel)
+    try:
+        module.make_inputs(dims, dict(case.options), case.inputs, case.seed, {})
+    except SpecError:
+        raise
+    except Exception:  # sizes that the author's own inputs refuse are none of this kernel
+        return False
+    return True
