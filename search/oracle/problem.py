@@ -74,14 +74,20 @@ class Tensor:
 
     def gaps_changed(self, image: np.ndarray) -> int:
         """The number of bytes outside the tensor's elements that differ from the original image."""
-        if image.size == math.prod(self.shape) * self.dtype.itemsize:
-            return 0  # there are no gaps
-        mask = np.zeros(image.size, np.uint8)
+        owned = self.owned_bytes
+        return 0 if owned is None else int(np.count_nonzero((image != self.image) & ~owned))
+
+    @cached_property
+    def owned_bytes(self) -> np.ndarray | None:
+        """Which bytes of the image belong to the tensor's elements; None: all of them do."""
+        if self.image.size == math.prod(self.shape) * self.dtype.itemsize:
+            return None
+        mask = np.zeros(self.image.size, np.uint8)
         if mask.size and all(self.shape):
             self.view(mask).view(np.dtype(f"u{self.dtype.itemsize}"))[...] = (
                 -1 % 256**self.dtype.itemsize
             )
-        return int(np.count_nonzero((image != self.image) & (mask == 0)))
+        return mask.astype(bool)
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,11 @@ from greenfast.search.targets.emulator.flags import (
     NATIVE_FLAGS,
     SELDOM_RUN,
     WHOLE_ACCESS_FLAGS,
+    WRAPPED_CALLS,
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.object_check import object_fault
+from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
@@ -75,8 +77,16 @@ LAUNCHER = "gf-confine"
 PROGRAMS = ("main.cpp", "confine_main.cpp")  # each a program; the others are the runtime
 DEFAULT_ARCH = "sm_90"
 REFUSED = "refused"  # the reason of a ModuleFailed
-# What decides which texts and objects are refused: a cached library was examined by the same rules.
-RULES = ("device_preprocessor", "object_check", "source_rules", "source_text", "source_tokens")
+# What decides which texts and objects are refused, and how objects lie: a cached library was made
+# by the same rules.
+RULES = (
+    "device_preprocessor",
+    "object_check",
+    "object_gaps",
+    "source_rules",
+    "source_text",
+    "source_tokens",
+)
 TEXTS_KEPT = 8  # preprocessed texts, each for the three flavours of a library
 
 
@@ -119,7 +129,7 @@ class EmulatorBuild:
             INLINING_FLAGS[self.compiler.kind],
             CHECKED_FLAGS[self.compiler.kind],
         )
-        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
+        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN), WRAPPED_CALLS)
         rules = ((HERE / f"{name}.py").read_text() for name in RULES)
         self.digest = _digest(
             (self.compiler.digest, repr(flags), *rules, *_contents((NATIVE, INCLUDE)))
@@ -257,6 +267,7 @@ class EmulatorBuild:
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
+            *self.compiler.poison_flags,
             *KERNEL_FLAGS,
             *INLINING_FLAGS[self.compiler.kind],
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
@@ -274,18 +285,29 @@ class EmulatorBuild:
             if self.compiler.kind == "g++"
             else ("-include-pch", f"{prelude}.gch")
         )
+        confinement = self._confinement(flavour)
         # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
         # undefined name is an error.
-        command = [
+        compiled = [
             self.compiler.path,
             *self._kernel_flags(flavour, self.include_dirs),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
+        ]
+        source = ["-x", "c++", "kernel.cu"]
+        if flavour == "checked" and self.compiler.kind == "g++":
+            assembly = [*compiled, *source, "-S", "-o", "plain.s"]
+            failed = run_compiler(assembly, work, deadline, confinement)
+            if failed is not None:
+                return failed
+            with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
+                spaced.writelines(with_gaps(plain))
+            compiled, source = [self.compiler.path], ["kernel.s"]
+        command = [
+            *compiled,
             "-shared",
             "-nostdlib",
-            "-x",
-            "c++",
-            "kernel.cu",
+            *source,
             "-x",
             "none",
             "-o",
@@ -293,11 +315,12 @@ class EmulatorBuild:
             f"-L{self.folder}",
             "-lgf_runtime",
             "-Wl,-z,defs",
+            *(WRAPPED_CALLS if flavour == "checked" else ()),
             "-lm",
             "-lc",
             "-lgcc",
         ]
-        return run_compiler(command, work, deadline, self._confinement(flavour))
+        return run_compiler(command, work, deadline, confinement)
 
     def _confinement(self, flavour: str) -> Confinement:
         own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)

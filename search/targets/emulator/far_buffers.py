@@ -20,11 +20,12 @@ PAGE_BYTES = 4096
 ALIGNMENT = 256
 
 
-def tensor_buffers(tensor: Tensor) -> Iterator[Buffer]:
-    """The tensor's buffer, or those of its parts."""
+def tensor_buffers(tensor: Tensor, check: bool = False) -> Iterator[Buffer]:
+    """The tensor's buffer, or those of its parts; for a checked run, one that knows its gaps."""
     fill = "poison" if tensor.starts_poisoned else "image"
     if tensor.spread is None:
-        yield Buffer(tensor.name, tensor.role, tensor.image, fill)
+        owned = tensor.owned_bytes if check else None
+        yield Buffer(tensor.name, tensor.role, tensor.image, fill, owned)
         return
     parts = tensor.image.reshape(tensor.spread.parts, -1)
     gap = np.broadcast_to(np.uint8(0), _gap_bytes(tensor.spread, parts.shape[1]))

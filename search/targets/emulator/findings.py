@@ -15,7 +15,8 @@ Frames = Mapping[int, tuple[Frame, ...]]
 Key = tuple[str, Frame | None, Frame | None]  # kind, where, other_where
 KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
-NO_READING_FENCE = "no fence on the reading side"  # the text in native/findings.h
+NO_READING_FENCE = "no fence on the reading side"  # the texts in native/findings.h
+CARRIED = "carried from call to call"
 VERBS = {
     "read": "reads",
     "write": "writes",
@@ -112,8 +113,17 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
         f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at "
         f"{event['offset']:+d} ({place})"
     )
-    if event["kind"] == "out_of_bounds":
+    if memory == "module":
+        return f"{thread} {VERBS[action]} {event['bytes']} bytes ({place}) {event['detail']}"
+    if event["kind"] in ("out_of_bounds", "device_fault"):
         return f"{access}: {event['detail']}"
+    if event["kind"] == "input_changed":
+        return f"{access}, which is an input"
+    if event["detail"] == CARRIED:
+        return (
+            f"{thread} reads {name} at {event['offset']:+d} ({place}) before this call has written "
+            "there, and the call leaves it changed: the next call will find another value"
+        )
     if event["kind"] == "uninitialised":
         return f"{access}, which nobody has written"
     if event["kind"] == "unwaited_copy":

@@ -11,6 +11,7 @@ SELDOM_RUN = frozenset(
     for name in (
         "call_filter",
         "call_names",
+        "carried_state",
         "findings",
         "global_memory",
         "global_shadow",
@@ -18,6 +19,7 @@ SELDOM_RUN = frozenset(
         "last_words",
         "loading",
         "memory_map",
+        "module_memory",
         "order",
         "own_calls",
         "program",
@@ -88,5 +90,20 @@ INLINING_FLAGS = {
 }
 # Scalar replacement would split a 16-byte access before the hooks go in: it would count as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
+# Mathematics that writes through a pointer: native/library_calls.cpp checks where. No compiler puts
+# hooks into the C library.
+WRAPPED_CALLS = tuple(
+    f"-Wl,--wrap={name}"
+    for name in (
+        "frexp",
+        "frexpf",
+        "modf",
+        "modff",
+        "remquo",
+        "remquof",
+        "sincos",
+        "sincosf",
+    )
+)
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}

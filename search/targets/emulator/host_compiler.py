@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class HostCompiler:
     kind: str  # 'g++' | 'clang++'
     version: str  # the first line of --version
     machine_flags: tuple[str, ...]  # for this processor
+    poison_flags: tuple[str, ...] = ()  # so that a variable without a value has a bad one
 
     @property
     def digest(self) -> str:
@@ -72,7 +74,14 @@ def _describe(path: str) -> HostCompiler:
         raise CompilerMissing(f"`{path} --version` failed", mend="apt-get install g++") from error
     version = ended.stdout.splitlines()[0] if ended.stdout else ""
     kind = "clang++" if "clang" in version.lower() else "g++"
-    return HostCompiler(path=path, kind=kind, version=version, machine_flags=_machine_flags())
+    return HostCompiler(path, kind, version, _machine_flags(), _poison_flags(kind, version))
+
+
+def _poison_flags(kind: str, version: str) -> tuple[str, ...]:
+    """From g++ 12 and clang++ 16 on, a kernel that uses a value it never set is always wrong."""
+    number = re.search(r"\b(\d+)\.\d+\.\d+\b", version)
+    first = 12 if kind == "g++" else 16
+    return ("-ftrivial-auto-var-init=pattern",) if number and int(number[1]) >= first else ()
 
 
 def _machine_flags() -> tuple[str, ...]:

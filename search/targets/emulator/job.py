@@ -49,6 +49,8 @@ def job_lines(module: Module, runs: Sequence[Run], files: JobFiles) -> Iterator[
             fill = buffer.filled
             if fill == "image":
                 fill += f" {files.add_image(buffer.image)}"
+            if run.check and buffer.owned is not None:
+                fill += f" {files.add_mask(buffer.owned)}"
             yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"

@@ -34,6 +34,7 @@ class JobFiles:
                 f"no memory for the emulator's files: {error.strerror}", code="emulator_start"
             ) from error
         self._images: dict[int, int] = {}  # the offset of each array, by its id
+        self._masks: dict[int, int] = {}
         self._images_bytes = 0
         self._outputs: dict[int, tuple[int, Run]] = {}
         self._outputs_bytes = 0
@@ -45,12 +46,15 @@ class JobFiles:
 
     def add_image(self, image: np.ndarray) -> int:
         """The offset of the array's bytes. Runs that share an array share its image."""
-        offset = self._images.get(id(image))
-        if offset is None:
-            offset = self._images[id(image)] = self._images_bytes
-            _write(self._images_fd, np.ascontiguousarray(image), offset)
-            self._images_bytes = _page_end(offset + image.nbytes)
-        return offset
+        if id(image) not in self._images:
+            self._images[id(image)] = self._add(np.ascontiguousarray(image))
+        return self._images[id(image)]
+
+    def add_mask(self, owned: np.ndarray) -> int:
+        """The offset of a mask [bytes of a buffer], with one bit for each byte."""
+        if id(owned) not in self._masks:
+            self._masks[id(owned)] = self._add(np.packbits(owned, bitorder="little"))
+        return self._masks[id(owned)]
 
     def add_outputs(self, index: int, run: Run) -> int:
         """The offset at which run number `index` leaves its outputs, one after another."""
@@ -85,6 +89,12 @@ class JobFiles:
     def close(self) -> None:
         while self._open:
             os.close(self._open.pop())
+
+    def _add(self, array: np.ndarray) -> int:
+        offset = self._images_bytes
+        _write(self._images_fd, array, offset)
+        self._images_bytes = _page_end(offset + array.nbytes)
+        return offset
 
     def _make(self, name: str) -> int:
         return self._kept(os.memfd_create(f"gf-emulate-{name}", os.MFD_CLOEXEC))

@@ -15,7 +15,7 @@ from greenfast.search.targets.emulator.word_set import word_set
 _NEEDED = frozenset(
     ("libgf_runtime.so", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 )
-_RUNTIME = re.compile(r"gf_emulator_\w+|__tsan_\w+|__ubsan_handle_\w+")
+_RUNTIME = re.compile(r"gf_emulator_\w+|__tsan_\w+|__ubsan_handle_\w+|__wrap_\w+")
 _LIBRARY = word_set("memcpy memmove memset memcmp __tls_get_addr")
 _REAL_FUNCTIONS = word_set("""
     acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh erf erfc exp exp10 exp2 expm1

@@ -34,6 +34,7 @@ class Buffer:
     image: np.ndarray  # uint8
     # 'image' | 'poison' | 'zero' | 'reserved'; default: image for inputs, poison for the others
     fill: str = ""
+    owned: np.ndarray | None = None  # bool, by byte: of an element, and in no gap; None: all are
 
     @property
     def filled(self) -> str:
@@ -98,8 +99,8 @@ class Finding:
     `where` is the line of the later access, `other_where` of the earlier one.
     """
 
-    # race, uninitialised, out_of_bounds, in_flight_read, divergence, misaligned, deadlock or
-    # unwaited_copy
+    # race, uninitialised, out_of_bounds, in_flight_read, divergence, misaligned, deadlock,
+    # unwaited_copy, input_changed or device_fault
     kind: str
     sentence: str
     where: tuple[str, int] | None
@@ -107,7 +108,7 @@ class Finding:
     block: Index3 | None
     thread: Index3 | None
     other_thread: Index3 | None
-    memory: str  # 'shared' | 'global:q'
+    memory: str  # 'shared' | 'global:q' | 'device:table' | 'constant:table' | 'module'
     offset_bytes: int
     count: int
 

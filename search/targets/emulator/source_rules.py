@@ -23,7 +23,7 @@ DROPPED_ATTRIBUTES = word_set("""
     unused used warn_unused_result
 """)
 # What NVRTC's macro of a word expands to, and the word itself, which the stand-in headers define.
-DEVICE_WORDS = {"shared": "__shared__"}
+DEVICE_WORDS = {"shared": "__shared__", "constant": "__constant__", "noinline": "__noinline__"}
 KEPT_STANDARD_ATTRIBUTES = frozenset(("no_unique_address",))
 DROPPED_STANDARD_ATTRIBUTES = word_set("""
     nodiscard maybe_unused likely unlikely fallthrough noreturn deprecated

@@ -409,7 +409,7 @@ def emulated_run(
     problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
 ) -> native.Run:
     """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
-    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor)]
+    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check)]
     buffers += [
         native.Buffer(
             workspace.name,

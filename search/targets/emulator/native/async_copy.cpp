@@ -13,6 +13,8 @@ void check(Worker& worker, const void* destination, const void* source, int byte
            const void* site) {
     if (!worker.shared().contains(destination))
         worker.fail("device_fault", site, "an asynchronous copy's destination is not in shared memory");
+    if (bytes != 4 && bytes != 8 && bytes != 16)
+        worker.fail("device_fault", site, format("an asynchronous copy of %d bytes; it has 4, 8 or 16", bytes));
     if (std::uintptr_t(destination) % bytes || (valid_bytes && std::uintptr_t(source) % bytes))
         worker.fail("misaligned", site,
                     format("an asynchronous copy of %d bytes between addresses that are not multiples of %d",
@@ -40,7 +42,15 @@ extern "C" void gf_emulator_async_copy(void* shared_destination, const void* glo
     check(worker, shared_destination, global_source, bytes, valid_bytes, site);
     const char* source = static_cast<const char*>(global_source);
     const AsyncCopy copy{static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group, site};
-    if (Checker* checker = worker.checker()) checker->copy_started(copy);
+    if (Checker* checker = worker.checker()) {
+        if (!worker.shared().contains(copy.destination + bytes - 1))
+            checker->access(copy.destination, unsigned(bytes), Action::copy, site);
+        else
+            checker->copy_started(copy);
+    }
+    if (!worker.shared().contains(copy.destination + bytes - 1))
+        worker.fail("out_of_bounds", site,
+                    "an asynchronous copy's destination begins in shared memory and ends behind it");
     probe(source, valid_bytes);
     if (worker.counting().enabled()) {
         worker.count_access(shared_destination, unsigned(bytes), true, site);

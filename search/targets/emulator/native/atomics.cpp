@@ -129,6 +129,11 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
     worker.counting().events.atomics++;
     Checker* checker = worker.checker();
     if (checker) {
+        if (in_live_frames(address, 1))
+            worker.fail("device_fault", site, "an atomic on a thread's own local memory, which has none");
+        for (const void* value : {operand, compared})
+            if (value) checker->access(value, bytes, Action::read, site);
+        checker->access(before, bytes, Action::write, site);
         checker->access(address, bytes, Action::atomic, site);
         checker->before_atomic(address);
     }

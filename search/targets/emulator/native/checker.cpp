@@ -27,7 +27,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     dynamic_ = {std::uintptr_t(shared.dynamic()), shared.dynamic_bytes(), dynamic_offset};
     static_ = {std::uintptr_t(shared.statics()), shared.static_bytes(), 0};
     local_ = {std::uintptr_t(block_.worker().stacks().first()), block_.worker().stacks().bytes(), 0};
-    inputs_.clear();
+    readable_.clear();
     warp_accesses_.resize((thread_count + 31) / 32 * kept_warp_accesses);
     started_ = clocks_.floor();
 }
@@ -41,6 +41,10 @@ Party Checker::party(unsigned thread, std::uint32_t site, Action action) const {
             static_cast<const char*>(block_.worker().launch().module_base) + site};
 }
 
+void Checker::access_memory(const void* address, unsigned bytes, Action action, const void* site) {
+    access_outside_frames(address, bytes, action, site);
+}
+
 // Not dynamic shared memory, nor the threads' own.
 void Checker::access_elsewhere(const void* address, unsigned bytes, Action action, const void* site) {
     if (!running_ || !*running_ || bytes == 0) return;
@@ -48,18 +52,12 @@ void Checker::access_elsewhere(const void* address, unsigned bytes, Action actio
     access_address_ = address, access_bytes_ = bytes;
     if (static_.contains(address, bytes))
         touch_shared(static_.offset_of(address), address, bytes, running);
-    else if (!writes(action) && is_readable_input(address, bytes))
+    else if (!writes(action) && is_readable(address, bytes))
         return;
     else if (block_.worker().launch().global->contains(address))
         global_access(static_cast<const char*>(address), bytes, running);
     else
         foreign_access(address, bytes, running);
-}
-
-bool Checker::is_readable_input(const void* address, std::size_t bytes) {
-    for (const Range& input : inputs_)
-        if (input.contains(address, bytes)) return true;
-    return false;
 }
 
 std::uint32_t Checker::Matrix::mapping() const {
@@ -88,7 +86,7 @@ bool Checker::warp_access(const Matrix& matrix, Action action, const void* site)
 // True when the whole warp may touch the matrix, and is known to have done so.
 bool Checker::matrix_access(const Matrix& matrix, const Running& running) {
     const std::size_t extent = (matrix.lines - 1) * matrix.pitch_bytes + matrix.line_bytes;
-    if (!writes(running.action) && is_readable_input(matrix.first, extent)) return true;
+    if (!writes(running.action) && is_readable(matrix)) return true;
     const Range& range = dynamic_.contains(matrix.first, extent) ? dynamic_ : static_;
     if (!range.contains(matrix.first, extent) || !remote_.empty()) return false;
     const std::size_t offset = range.offset_of(matrix.first), lines = matrix.lines;

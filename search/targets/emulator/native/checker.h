@@ -1,6 +1,7 @@
 // The checks of one block: every access is compared with the recorded state of its memory. All functions here
 // concern the running fiber.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 
@@ -8,6 +9,7 @@
 #include "fiber.h"
 #include "findings.h"
 #include "global_shadow.h"
+#include "local_memory.h"
 #include "shadow_memory.h"
 
 namespace gf_emulator {
@@ -28,10 +30,17 @@ public:
     void start_block(unsigned thread_count, std::uint64_t index);
 
     // --- called before the access is made ---
-    bool is_local(const void* address, unsigned bytes) const { return local_.contains(address, bytes); }
-    __attribute__((always_inline)) void access(const void* address, unsigned bytes, Action action,
-                                               const void* site) {
-        if (local_.contains(address, bytes)) return;
+    __attribute__((always_inline)) void access(const void* address, unsigned bytes, Action action, const void* site) {
+        if (!in_live_frames(address, bytes)) access_memory(address, bytes, action, site);
+    }
+    // Of any length; none is an access of nothing.
+    void access_range(const void* address, std::size_t bytes, Action action, const void* site) {
+        if (bytes) access(address, unsigned(std::min<std::size_t>(bytes, ~0u)), action, site);
+    }
+    // Whether the address lies in the block's static shared memory or in the kernel's library.
+    bool is_static(const void* address) const;
+    __attribute__((always_inline)) void access_outside_frames(const void* address, unsigned bytes, Action action,
+                                                              const void* site) {
         settle();
         if (dynamic_.contains(address, bytes))
             touch_shared(dynamic_.offset_of(address), address, bytes, {**running_, action, site});
@@ -106,6 +115,11 @@ private:
         std::size_t offset_of(const void* address) const { return std::uintptr_t(address) - begin + offset; }
     };
 
+    // What was read before and is never written: an input, or a table of the library's.
+    struct Readable : Range {
+        const OwnedBytes* owned;
+    };
+
     // What the first lane found of its warp's access of a matrix, until the others came.
     struct WarpAccess {
         const void* matrix = nullptr;
@@ -119,8 +133,15 @@ private:
     WarpAccess& warp_access_of(const Fiber& fiber) {
         return warp_accesses_[fiber.thread / 32 * kept_warp_accesses + fiber.aligned_operations % kept_warp_accesses];
     }
+    void access_memory(const void* address, unsigned bytes, Action action, const void* site);
     void access_elsewhere(const void* address, unsigned bytes, Action action, const void* site);
-    bool is_readable_input(const void* address, std::size_t bytes);
+    bool is_readable(const void* address, std::size_t bytes) {
+        for (const Readable& range : readable_)
+            if (range.contains(address, bytes))
+                return range.owned->all() || range.owned->hold(range.offset_of(address), bytes);
+        return false;
+    }
+    bool is_readable(const Matrix& matrix);
     Touch fresh_touch(const Running& running) const;
     void touch_shared(std::size_t offset, const void* address, unsigned bytes, const Running& running);
     bool touch_cell(std::size_t cell, const Touch& fresh, const Running& running);
@@ -140,7 +161,13 @@ private:
     void in_flight(std::size_t word, unsigned bytes, const Running& running);
     void race(std::size_t word, unsigned bytes, const Touch& touch, unsigned thread, const Running& running);
     void global_access(const char* address, unsigned bytes, const Running& running);
+    void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
+                        const Running& running, const ModuleMemory::Object* object);
+    void module_access(const char* address, unsigned bytes, const Running& running);
+    [[noreturn]] void module_fault(const char* kind, const char* address, unsigned bytes, const Running& running,
+                                   const ModuleMemory::Object* object, const std::string& place);
     void foreign_access(const void* address, unsigned bytes, const Running& running);
+    [[noreturn]] void wild_access(const void* address, unsigned bytes, const Running& running);
     // Distributed shared memory (checker_cluster.cpp).
     struct Remote {
         Party party;
@@ -174,7 +201,7 @@ private:
     Fiber* const* running_ = nullptr;
     const char* module_base_ = nullptr;
     Range dynamic_, static_, local_;
-    std::vector<Range> inputs_;  // input buffers that were read
+    std::vector<Readable> readable_;
     std::vector<WarpAccess> warp_accesses_;
     Clocks::Time started_ = 0;
     Clocks clocks_;

@@ -1,4 +1,5 @@
 // The checker's view of memory outside the block: buffers, what lies around them, and everything else.
+#include "carried_state.h"
 #include "checker.h"
 #include "worker.h"
 
@@ -33,20 +34,33 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
                          format("%u bytes are %s %s", bytes, verb(running.action), finding.detail.c_str()));
         return;
     }
+    const std::size_t offset = std::size_t(address - global.address(buffer));
+    const OwnedBytes& owned = global.owned(buffer);
+    if (!owned.all() && !owned.hold(offset, bytes))
+        findings().add({"out_of_bounds", "global:" + global.name(buffer), long(offset), bytes, party(running), {},
+                        format("in a gap between the rows of '%s', which belongs to no element",
+                               global.name(buffer).c_str())});
+    if (block_.worker().launch().global_shadow->watches(buffer))
+        return watched_access(buffer, "global:" + global.name(buffer), offset, bytes, running, nullptr);
+    if (writes(running.action))
+        findings().add({"input_changed", "global:" + global.name(buffer), long(offset), bytes, party(running)});
+    else if (!is_readable(global.address(buffer), 0))
+        readable_.push_back({{std::uintptr_t(global.address(buffer)), global.size(buffer), 0}, &owned});
+}
+
+// An access of a buffer that is written, or of a `__device__` object. `number` is the shadow's.
+void Checker::watched_access(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
+                             const Running& running, const ModuleMemory::Object* object) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    if (!shadow.watches(buffer)) {
-        inputs_.push_back({std::uintptr_t(global.address(buffer)), global.size(buffer), 0});
-        return;
-    }
     const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
-    const std::size_t offset = std::size_t(address - global.address(buffer)), end = offset + bytes;
+    const std::size_t end = offset + bytes;
     if (running.action == Action::write && (offset | bytes) % 4 == 0 &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
         return;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;
-        Finding finding{"race", "global:" + global.name(buffer), long(begin), bytes, party(running)};
+        Finding finding{"race", memory, long(begin), bytes, party(running)};
         GlobalShadow::Earlier earlier;
         if (shadow.touch(buffer, word, mask, access, earlier)) {
             finding.other = party(0, earlier.site, earlier.action);
@@ -59,7 +73,12 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
             one_instruction ? suspect(finding, access_address_, access_bytes_) : findings().add(finding);
         }
         const bool write = writes(running.action) && running.action != Action::atomic;
-        if (!shadow.written(buffer, word, mask, write)) {
+        const bool known = shadow.written(buffer, word, mask, write);
+        if (!known && object) {
+            // Counters and flags that synchronise may well go on from call to call.
+            if (running.action == Action::read || running.action == Action::matrix_read)
+                block_.worker().launch().carried_state->read(*object, word, mask, party(running));
+        } else if (!known) {
             finding.kind = "uninitialised";
             finding.other = Party();
             finding.detail.clear();
@@ -69,25 +88,38 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
     }
 }
 
-// Neither shared memory nor near a buffer: local memory, the library's constants, or a wild address.
+// Neither the block's shared memory nor near a buffer. Whatever is no object of the kernel's is not accessed.
 void Checker::foreign_access(const void* address, unsigned bytes, const Running& running) {
-    if (local_.contains(address, 1) || block_.worker().module_contains(address)) return;
+    if (block_.worker().launch().module->contains(address))
+        return module_access(static_cast<const char*>(address), bytes, running);
     Block* owner = block_.worker().cluster().owner_of(address, bytes);
-    if (owner && owner != &block_) return distributed_access(*owner, address, bytes, running);
+    if (owner && owner != &block_ && bytes <= owner->shared().bytes())
+        return distributed_access(*owner, address, bytes, running);
     const SharedMemory& shared = block_.shared();
     const bool begins_inside = shared.contains(address);
     const char* outside = static_cast<const char*>(address) + (begins_inside ? bytes - 1 : 0);
     const std::string place = shared.describe(outside);
-    if (place.empty())
-        block_.worker().fail("out_of_bounds", running.site,
-                     format("%u bytes are %s at address %p, far from every buffer", bytes,
-                            verb(running.action), address));
+    if (place.empty()) wild_access(address, bytes, running);
     Finding finding{"out_of_bounds", "shared", shared.signed_offset(outside), bytes, party(running)};
     finding.detail = place;
     findings().add(finding);
     if (!shared.accessible(address) || !shared.accessible(static_cast<const char*>(address) + bytes - 1))
         block_.worker().fail("out_of_bounds", running.site,
                      format("%u bytes are %s %s", bytes, verb(running.action), place.c_str()));
+}
+
+void Checker::wild_access(const void* address, unsigned bytes, const Running& running) {
+    Worker& worker = block_.worker();
+    if (!local_.contains(address, 1))
+        worker.fail("out_of_bounds", running.site,
+                    format("%u bytes are %s at address %p, far from every buffer", bytes, verb(running.action), address));
+    const unsigned thread = worker.stacks().owner(address) % block_.thread_count();
+    worker.fail("out_of_bounds", running.site,
+                thread == running.fiber.thread
+                    ? format("%u bytes of the thread's stack are %s outside its live variables", bytes,
+                             verb(running.action))
+                    : format("%u bytes of local memory of thread %u are %s by thread %u", bytes, thread,
+                             verb(running.action), running.fiber.thread));
 }
 
 }  // namespace gf_emulator

@@ -70,7 +70,10 @@ StackPool::~StackPool() {
 void StackPool::reserve(unsigned count) {
     if (count <= count_) return;
     if (base_) munmap(base_, count_ * stack_bytes);
-    base_ = map_pages(count * stack_bytes);
+    char* mapped = map_pages((count + 1) * stack_bytes);
+    base_ = reinterpret_cast<char*>(round_up(std::uintptr_t(mapped), stack_bytes));
+    if (base_ != mapped) munmap(mapped, std::size_t(base_ - mapped));
+    munmap(base_ + count * stack_bytes, std::size_t(mapped + stack_bytes - base_));
     count_ = count;
     for (unsigned i = 0; i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }

@@ -35,11 +35,14 @@ public:
     // Tops are staggered, or every fiber's hot lines would share the same few cache sets.
     char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes - index % 32 * 128; }
     bool in_guard(const void* address) const;
+    unsigned owner(const void* address) const {
+        return unsigned((static_cast<const char*>(address) - base_) / std::ptrdiff_t(stack_bytes));
+    }
     const char* first() const { return base_; }
     std::size_t bytes() const { return count_ * stack_bytes; }
 
 private:
-    char* base_ = nullptr;
+    char* base_ = nullptr;  // a multiple of stack_bytes: see local_memory.h
     unsigned count_ = 0;
 };
 

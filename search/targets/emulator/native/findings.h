@@ -29,6 +29,9 @@ const char* name_of(Action action);
 // A race's detail: a fence after the atomic of the second access's thread would order the two.
 constexpr const char* no_reading_fence = "no fence on the reading side";
 
+// An uninitialised read's detail: of a `__device__` object that the run reads, and then leaves changed.
+constexpr const char* carried_from_call_to_call = "carried from call to call";
+
 // One side of a finding.
 struct Party {
     Action action = Action::read;
@@ -39,7 +42,7 @@ struct Party {
 
 struct Finding {
     const char* kind;    // the words of Finding.kind in runs.py
-    std::string memory;  // "shared", "global:NAME" or empty
+    std::string memory;  // "shared", "global:NAME", "device:NAME", "constant:NAME" or empty
     long offset = 0;     // in that memory
     unsigned bytes = 0;
     Party party{};

@@ -18,7 +18,7 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs, const char* ima
     base_ = reserve_addresses(bytes_);
     char* next = base_ + guard_bytes;
     for (const BufferSpec& spec : specs) {
-        Region region;
+        Region region{};
         region.first = next;
         region.last = next + pages_of(spec);
         region.buffer = region.last - round_up(spec.bytes, alignment);
@@ -27,6 +27,10 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs, const char* ima
         if (spec.fill != BufferSpec::Fill::reserved) {
             open_pages(region.first, pages_of(spec));
             fill(regions_.size() - 1);
+        }
+        if (spec.owned >= 0) {
+            const char* bits = images_ + spec.owned;
+            regions_.back().owned = OwnedBytes(std::vector<unsigned char>(bits, bits + (spec.bytes + 7) / 8));
         }
         next = region.last + guard_bytes;
     }
@@ -74,7 +78,8 @@ std::vector<std::string> GlobalMemory::changed_inputs() const {
 std::size_t GlobalMemory::buffer_at(const void* address, std::size_t bytes) const {
     const char* byte = static_cast<const char*>(address);
     for (std::size_t i = 0; i < regions_.size(); i++)
-        if (byte >= regions_[i].buffer && byte + bytes <= regions_[i].end) return i;
+        if (byte >= regions_[i].buffer && byte <= regions_[i].end && bytes <= std::size_t(regions_[i].end - byte))
+            return i;
     return none;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,31 @@ struct BufferSpec {
     std::size_t bytes = 0;
     Fill fill = Fill::poison;
     std::uint64_t image = 0;  // where it lies in the file of images
+    std::int64_t owned = -1;  // where its mask lies there, one bit a byte: which bytes belong to elements; -1: all
+};
+
+// Which bytes of a buffer belong to its tensor's elements, and which lie in gaps between rows.
+class OwnedBytes {
+public:
+    OwnedBytes() = default;
+    explicit OwnedBytes(std::vector<unsigned char> bits) : bits_(std::move(bits)) { bits_.resize(bits_.size() + 8); }
+    bool all() const { return bits_.empty(); }
+    // Whether `count` bytes from `offset` on all belong to elements.
+    bool hold(std::size_t offset, std::size_t count) const {
+        constexpr std::size_t step = 32;
+        for (; count > step; offset += step, count -= step)
+            if (!hold_few(offset, step)) return false;
+        return hold_few(offset, count);
+    }
+
+private:
+    bool hold_few(std::size_t offset, std::size_t count) const {
+        std::uint64_t bits;
+        std::memcpy(&bits, &bits_[offset / 8], sizeof bits);
+        const std::uint64_t mask = (std::uint64_t(1) << count) - 1;
+        return (bits >> offset % 8 & mask) == mask;
+    }
+    std::vector<unsigned char> bits_;
 };
 
 struct CanaryDamage {
@@ -47,6 +73,7 @@ public:
     char* address(std::size_t buffer) const { return regions_[buffer].buffer; }
     const std::string& name(std::size_t buffer) const { return specs_[buffer].name; }
     std::size_t size(std::size_t buffer) const { return specs_[buffer].bytes; }
+    const OwnedBytes& owned(std::size_t buffer) const { return regions_[buffer].owned; }
     // The buffer that holds all `bytes` from `address` on, or none.
     std::size_t buffer_at(const void* address, std::size_t bytes) const;
     // The buffer nearest to an address outside all of them, and how far from its start that lies.
@@ -73,6 +100,7 @@ private:
         char* buffer;
         char* end;   // of the buffer
         char* last;  // end of the accessible pages
+        OwnedBytes owned;
     };
     void fill(std::size_t buffer);
 

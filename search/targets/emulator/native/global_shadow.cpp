@@ -5,7 +5,8 @@
 
 namespace gf_emulator {
 
-GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs) : touches_(1) {
+GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module)
+    : module_(module), specs_count_(specs.size()), touches_(1) {
     for (const BufferSpec& spec : specs) {
         Buffer buffer;
         if (!spec.is_input) {
@@ -15,6 +16,14 @@ GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs) : touches_(1) {
         }
         buffers_.push_back(std::move(buffer));
     }
+    buffers_.resize(specs.size() + module.objects().size());
+}
+
+// Objects may be many, or large and unused: each is opened by its first access.
+void GlobalShadow::open_object(std::size_t number) {
+    const std::size_t words = module_.objects()[number - specs_count_].bytes / 4 + 2;
+    buffers_[number].written.assign(words, 0);
+    buffers_[number].first.assign(words, 0);
 }
 
 void GlobalShadow::start_launch() {
@@ -27,7 +36,7 @@ void GlobalShadow::start_launch() {
 
 bool GlobalShadow::written(std::size_t buffer, std::size_t word, unsigned bytes, bool write) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::uint8_t& state = buffers_[buffer].written[word];
+    std::uint8_t& state = opened(buffer).written[word];
     if (write) state |= std::uint8_t(bytes);
     return (state & bytes) == bytes;
 }
@@ -45,7 +54,7 @@ GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, uns
 
 bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Buffer& all = buffers_[buffer];
+    Buffer& all = opened(buffer);
     for (std::size_t i = word; i < word + count; i++)
         if (all.first[i]) return false;
     for (std::size_t i = word; i < word + count; i++) {
@@ -60,7 +69,7 @@ bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t
 bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
                          Earlier& earlier) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Buffer& all = buffers_[buffer];
+    Buffer& all = opened(buffer);
     const GlobalTouch fresh = touch_of(access, bytes);
     if (all.first[word] && touches_[all.first[word]].shared) {
         GlobalTouch own = touches_[all.first[word]];

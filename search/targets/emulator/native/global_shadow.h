@@ -1,5 +1,6 @@
-// The recorded state of the run's output and workspace buffers: which bytes were ever written, and which blocks
-// touched each word in the present launch. Inputs are read-only, so nothing is recorded for them.
+// The recorded state of the run's output and workspace buffers, and of the library's `__device__` objects: which
+// bytes were ever written, and which blocks touched each word in the present launch. Inputs are read-only, so nothing
+// is recorded for them.
 //
 // Only atomics after fences order blocks. They are recorded as they happen, and a path through them is searched
 // only when two blocks touch the same bytes and one of them writes.
@@ -11,6 +12,7 @@
 
 #include "clocks.h"
 #include "global_memory.h"
+#include "module_memory.h"
 #include "shadow_memory.h"
 
 namespace gf_emulator {
@@ -49,10 +51,14 @@ public:
         bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
     };
 
-    explicit GlobalShadow(const std::vector<BufferSpec>& specs);
+    GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module);
     void start_launch();
 
     bool watches(std::size_t buffer) const { return !buffers_[buffer].written.empty(); }
+    // What stands for a buffer in the calls below. No byte of an object has been written at the run's start.
+    std::size_t number_of(const ModuleMemory::Object& object) const {
+        return specs_count_ + std::size_t(&object - module_.objects().data());
+    }
     // True, with the other access, when an unordered access of another thread conflicts with this one.
     bool touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
                Earlier& earlier);
@@ -76,6 +82,12 @@ private:
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
     };
+    Buffer& opened(std::size_t number) {
+        Buffer& buffer = buffers_[number];
+        if (__builtin_expect(buffer.first.empty(), 0)) open_object(number);
+        return buffer;
+    }
+    void open_object(std::size_t number);
     // A thread's atomic saw the first `count` releases of an address; or, with a fence, took them over.
     struct Acquired {
         const std::vector<Release>* log;
@@ -95,6 +107,8 @@ private:
     static GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
     void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length);
 
+    const ModuleMemory& module_;
+    const std::size_t specs_count_;
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
     std::vector<GlobalTouch> touches_;

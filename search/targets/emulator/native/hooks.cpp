@@ -19,22 +19,22 @@ inline void count(const void* address, unsigned bytes, bool write, const void* s
 template <Action action, unsigned bytes>
 __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
-    checker.access(address, bytes, action, site);
+    checker.access_outside_frames(address, bytes, action, site);
     if (checker.counts_too()) count(address, bytes, writes(action), site);
 }
 
 // Most accesses are to the thread's own memory: they are done with here.
 template <Action action, unsigned bytes>
 inline void access(const void* address, const void* site) {
-    if (const Checker* checker = Checker::active()) {
-        if (!checker->is_local(address, bytes)) check<action, bytes>(address, site);
-    } else {
+    if (in_live_frames(address, bytes)) return;
+    if (Checker::active())
+        check<action, bytes>(address, site);
+    else
         count(address, bytes, writes(action), site);
-    }
 }
 
 void access_range(const void* address, unsigned long bytes, Action action, const void* site) {
-    if (Checker* checker = Checker::active()) checker->access(address, unsigned(bytes), action, site);
+    if (Checker* checker = Checker::active()) checker->access_range(address, bytes, action, site);
     count(address, unsigned(bytes), writes(action), site);
 }
 
@@ -69,11 +69,19 @@ struct IndexOutside {
                                   mismatch->type->name, 1u << mismatch->alignment_log2));
 }
 
-// Too few bytes from here to the object's end. For memory that is not the thread's own, its hook reports more.
+// Too few bytes from here to the end of an object that the compiler knows. Of memory where one object lies beside
+// another, only this call tells which was meant; elsewhere the access's own hook reports more.
 void too_small(const TypeMismatch* mismatch, const void* address, const void* site) {
-    if (const Checker* checker = Checker::active(); checker && !checker->is_local(address, 1)) return;
+    if (!Checker::active()) return;
+    const bool own = in_live_frames(address, 1);
+    if (!own && !Checker::active()->is_static(address)) return;
+    const ModuleMemory& module = *Worker::current().launch().module;
+    const bool in_gap = module.contains(address) && !module.object_at(address);
     Worker::current().fail("out_of_bounds", site,
-                           format("an access to %s past the end of the thread's own object", mismatch->type->name));
+                           format("an access to %s %s", mismatch->type->name,
+                                  own      ? "past the end of the thread's own object"
+                                  : in_gap ? module.describe(address).c_str()
+                                           : "past the end of its object"));
 }
 
 }  // namespace

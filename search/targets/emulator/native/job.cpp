@@ -39,8 +39,10 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
         words >> buffer.image;
     } else
         return false;
+    const bool complete = !words.fail();
+    if (!(words >> buffer.owned)) buffer.owned = -1;
     buffers.push_back(buffer);
-    return !words.fail();
+    return complete;
 }
 
 bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {

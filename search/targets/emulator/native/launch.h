@@ -9,8 +9,10 @@
 
 namespace gf_emulator {
 
+class CarriedState;
 class GlobalMemory;
 class GlobalShadow;
+class ModuleMemory;
 
 using Entry = void (*)(void** arguments);
 
@@ -25,9 +27,10 @@ struct Launch {
     bool count = false;
     bool check = false;
     const void* module_base = nullptr;
-    const void* module_end = nullptr;
+    const ModuleMemory* module = nullptr;
     const GlobalMemory* global = nullptr;
     GlobalShadow* global_shadow = nullptr;  // of a checked launch
+    CarriedState* carried_state = nullptr;  // of a checked launch
     std::uint64_t blocks_total = 0;
     std::uint64_t blocks_executed = 0;  // fewer when only a sample runs
     std::vector<std::uint64_t> sample;  // clusters to run; empty: all

@@ -192,11 +192,12 @@ extern "C" void gf_emulator_wmma_load(void* registers, const void* matrix, unsig
     self.aligned_operations++;
     const unsigned bytes = bytes_of(element);
     check_alignment(worker, matrix, leading_dimension, bytes, site);
+    Checker* checker = Checker::active();
+    if (checker) checker->access(registers, unsigned(register_count) * bytes, Action::write, site);
     if (element == Element::tf32)
         return load_tf32(worker, registers, matrix, register_count, use, self.lane, leading_dimension,
                          column_major, site);
     const FragmentLayout& layout = layout_of(shape, use);
-    Checker* checker = Checker::active();
     if (checker && !checker->warp_was_here(self, matrix, site))
         check_pairs(checker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
                     Action::matrix_read, site);
@@ -230,6 +231,7 @@ extern "C" void gf_emulator_wmma_store(const void* registers, void* matrix, unsi
     check_alignment(worker, matrix, leading_dimension, bytes, site);
     const FragmentLayout& layout = layout_of(shape, TileUse::accumulator);
     Checker* checker = Checker::active();
+    if (checker) checker->access(registers, unsigned(2 * layout.tiles) * bytes, Action::read, site);
     if (checker && !checker->warp_was_here(self, matrix, site))
         check_pairs(checker, matrix, layout, self.lane, leading_dimension, bytes, column_major,
                     Action::matrix_write, site);
@@ -253,6 +255,9 @@ void move_matrices(const MatrixLane& lane, Collective kind, Warp::Complete compl
     Fiber& self = worker.fiber();
     self.site = site;
     self.aligned_operations++;
+    if (Checker* checker = worker.checker())
+        checker->access(lane.registers, 4 * unsigned(lane.count),
+                        kind == Collective::stmatrix ? Action::read : Action::write, site);
     if (self.lane < unsigned(lane.count) * 8) {
         if (!worker.shared().contains(lane.row) || !worker.shared().contains(lane.row + 15))
             worker.fail("device_fault", site,

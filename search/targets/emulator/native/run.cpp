@@ -1,15 +1,15 @@
 #include "run.h"
 
-#include <algorithm>
 #include <ctime>
 #include <dlfcn.h>
-#include <link.h>
 #include <memory>
 #include <sys/mman.h>
 
+#include "carried_state.h"
 #include "findings.h"
 #include "global_shadow.h"
 #include "memory_map.h"
+#include "module_memory.h"
 
 namespace gf_emulator {
 
@@ -33,23 +33,6 @@ const void* base_of(void* code) {
     return info.dli_fbase;
 }
 
-// The end of the kernel library's image in memory.
-const void* end_of(const void* base) {
-    std::pair<std::uintptr_t, std::uintptr_t> module{std::uintptr_t(base), 0};
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* data) {
-            auto& found = *static_cast<std::pair<std::uintptr_t, std::uintptr_t>*>(data);
-            if (info->dlpi_addr != found.first) return 0;
-            for (int i = 0; i < info->dlpi_phnum; i++)
-                if (info->dlpi_phdr[i].p_type == PT_LOAD)
-                    found.second = std::max<std::uintptr_t>(
-                        found.second, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
-            return 1;
-        },
-        &module);
-    return reinterpret_cast<const void*>(module.second);
-}
-
 // Argument values as cuLaunchKernel takes them: one address each.
 struct Arguments {
     std::vector<std::uint64_t> values;
@@ -70,8 +53,15 @@ struct BlockCount {
     std::uint64_t total = 0, executed = 0;
 };
 
+// What the checks of a run know beyond one block; made for checked runs only.
+struct Watch {
+    GlobalShadow shadow;
+    CarriedState carried_state;
+    Watch(const RunSpec& run, const ModuleMemory& module) : shadow(run.buffers, module) { module.restore(); }
+};
+
 void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const LaunchSpec& spec,
-                Arguments& arguments, const GlobalMemory& memory, GlobalShadow* shadow, BlockCount& blocks) {
+                Arguments& arguments, const GlobalMemory& memory, Watch* watch, BlockCount& blocks) {
     Launch launch;
     launch.entry = find_entry(module, spec.entry);
     launch.module_base = base_of(reinterpret_cast<void*>(launch.entry));
@@ -85,9 +75,12 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.count = run.count;
     launch.global = &memory;
     launch.check = run.check;
-    launch.module_end = end_of(launch.module_base);
-    launch.global_shadow = shadow;
-    if (shadow) shadow->start_launch();
+    launch.module = &module_memory(module);
+    if (watch) {
+        launch.global_shadow = &watch->shadow;
+        launch.carried_state = &watch->carried_state;
+        watch->shadow.start_launch();
+    }
     launch.blocks_total = std::uint64_t(spec.grid.x) * spec.grid.y * spec.grid.z;
     launch.sample = spec.sample;
     launch.blocks_executed =
@@ -158,16 +151,18 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles&
     findings().start_run();
     for (const auto& worker : pool.workers()) worker->counting().clear();
     const GlobalMemory memory(run.buffers, files.images);
-    std::unique_ptr<GlobalShadow> shadow;
-    if (run.check) shadow = std::make_unique<GlobalShadow>(run.buffers);
+    const ModuleMemory& objects = module_memory(module);
+    std::unique_ptr<Watch> watch;
+    if (run.check) watch = std::make_unique<Watch>(run, objects);
     Arguments shared_arguments(run.arguments, memory);
     BlockCount blocks;
     for (const LaunchSpec& launch : run.launches)
         if (!Worker::any_fault()) {
             Arguments own(launch.arguments, memory);
-            run_launch(pool, module, run, launch, launch.own_arguments ? own : shared_arguments, memory, shadow.get(),
+            run_launch(pool, module, run, launch, launch.own_arguments ? own : shared_arguments, memory, watch.get(),
                        blocks);
         }
+    if (watch && !Worker::any_fault()) watch->carried_state.report(objects);
     hand_over_outputs(run, memory, files.outputs + run.outputs);
     report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
                         Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,

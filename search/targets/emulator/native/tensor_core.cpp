@@ -156,6 +156,18 @@ void count_flop(Worker& worker, const MatrixMultiply& operands, const FragmentLa
         2ull * unsigned(d.rows) * unsigned(d.columns) * unsigned(depth);
 }
 
+// A lane's part of an operand: its own variable, as a rule, but the kernel may name any memory.
+inline void check_operand(Checker& checker, const void* registers, TileShape shape, TileUse use, Element element,
+                   Action action, const void* site) {
+    constexpr std::size_t most_bytes = 32;
+    if (in_live_frames(registers, most_bytes)) return;
+    const FragmentLayout& layout = layout_of(shape, use);
+    const unsigned element_bytes = in_whole_registers(element) ? 4 / unsigned(elements_a_register(element))
+                                   : element == Element::float32 ? 4
+                                                                 : 2;
+    checker.access(registers, unsigned(layout.rows * layout.columns) / 32 * element_bytes, action, site);
+}
+
 void complete_product(Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
     check_agreement(worker, warp, arrived, kind);
     Registers a_registers, b_registers, c_registers;
@@ -197,7 +209,14 @@ extern "C" void gf_emulator_matrix_multiply(void* d, const void* a, const void* 
                                             Element accumulator, Collective kind) {
     const MatrixMultiply operands{d, a, b, c, shape, input_a, input_b, accumulator};
     Fiber& self = Worker::current().fiber();
+    const void* site = __builtin_return_address(0);
+    if (Checker* checker = Checker::active()) {
+        check_operand(*checker, a, shape, TileUse::matrix_a, input_a, Action::read, site);
+        check_operand(*checker, b, shape, TileUse::matrix_b, input_b, Action::read, site);
+        check_operand(*checker, c, shape, TileUse::accumulator, accumulator, Action::read, site);
+        check_operand(*checker, d, shape, TileUse::accumulator, accumulator, Action::write, site);
+    }
     self.aligned_operations++;
     self.value = reinterpret_cast<std::uint64_t>(&operands);
-    self.warp->meet(self, ~0u, kind, complete_product, __builtin_return_address(0));
+    self.warp->meet(self, ~0u, kind, complete_product, site);
 }

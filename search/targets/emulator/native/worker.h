@@ -45,11 +45,6 @@ public:
     void count_access(const void* address, unsigned bytes, bool write, const void* site, bool adds_floats = false);
     // Of the running block, in a checked run; null in others.
     Checker* checker() { return launch_->check ? &block().checker() : nullptr; }
-    // Whether the address lies in the kernel library: constants, tables.
-    bool module_contains(const void* address) const {
-        return address >= launch_->module_base && address < launch_->module_end;
-    }
-
     static bool any_fault() { return any_fault_; }
     static void start_run();
 

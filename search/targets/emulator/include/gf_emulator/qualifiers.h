@@ -5,14 +5,23 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
+// The runtime knows constant memory by its section. Each object has its own, since a compiler puts no constant beside a
+// variable.
+#define GF_EMULATOR_TEXT_OF(number) #number
+#define GF_EMULATOR_CONSTANT(number) __attribute__((section(".gf_constant." GF_EMULATOR_TEXT_OF(number))))
+#define __constant__ GF_EMULATOR_CONSTANT(__COUNTER__)
 #define __managed__
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __maxnreg__(...)
 #define __forceinline__ inline __attribute__((always_inline))
+// A checked build inlines these too: the compiler's checks of a thread's own arrays end at a call.
+#ifdef GF_EMULATOR_CHECKED
+#define __noinline__
+#else
 #define __noinline__ __attribute__((noinline))
+#endif
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 // One OS thread runs one block at a time, so thread-local storage of the kernel's own library *is* the

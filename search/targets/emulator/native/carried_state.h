@@ -1,0 +1,32 @@
+// `__device__` objects keep their values from call to call on a GPU. A run begins with their initial values, so what a
+// run reads before it has written it, and leaves changed, is another value in the kernel's next call.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "findings.h"
+#include "module_memory.h"
+
+namespace gf_emulator {
+
+class CarriedState {
+public:
+    // `bytes`: one bit for each byte of the word that the run has not written yet.
+    void read(const ModuleMemory::Object& object, std::size_t word, unsigned bytes, const Party& reader);
+    // At the end of the run: a finding for each reader of a byte that has changed.
+    void report(const ModuleMemory& module) const;
+
+private:
+    static constexpr std::size_t kept_readers = 255;  // of an object; fewer source sites
+    struct Reads {
+        std::vector<std::uint8_t> bytes;   // by word
+        std::vector<std::uint8_t> reader;  // by word: the first, counted from 1
+        std::vector<Party> readers;
+    };
+    std::mutex mutex_;
+    std::map<const ModuleMemory::Object*, Reads> reads_;
+};
+
+}  // namespace gf_emulator
