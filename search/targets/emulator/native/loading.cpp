@@ -57,6 +57,7 @@ void Loading::open(const std::string& path) {
     path_ = path;
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) give_up("the kernel library cannot be opened");
+    file_ = map_file(descriptor_, false);
 }
 
 void* Loading::load() {

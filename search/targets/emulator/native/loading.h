@@ -4,6 +4,8 @@
 #include <csignal>
 #include <string>
 
+#include "memory_map.h"
+
 namespace gf_emulator {
 
 class Loading {
@@ -11,6 +13,8 @@ public:
     // Opens the library's file; ends the process when it is not there.
     void open(const std::string& path);
     int descriptor() const { return descriptor_; }
+    // The file's contents. Symbols are read from it, which loading does not map.
+    const FileMap& file() const { return file_; }
 
     // dlopen's handle. Ends the process when there is none.
     void* load();
@@ -23,6 +27,7 @@ public:
 private:
     std::string path_;
     int descriptor_ = -1;
+    FileMap file_;
     bool in_progress_ = false;
     bool answered_ = false;
 };

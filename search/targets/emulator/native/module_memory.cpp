@@ -6,12 +6,10 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "loading.h"
 #include "memory_map.h"
 #include "report.h"
 
@@ -57,27 +55,17 @@ struct ModuleMemory::Section {
 
 // The library's file.
 struct ModuleMemory::Image {
-    const char* data = nullptr;
-    std::size_t bytes = 0;
+    const char* data;
+    std::size_t bytes;
     std::vector<Section> sections;
 
-    explicit Image(const char* path) {
-        const int file = open(path, O_RDONLY | O_CLOEXEC);
-        struct stat what{};
-        if (file < 0 || fstat(file, &what) != 0) give_up("the kernel library's file");
-        bytes = std::size_t(what.st_size);
-        void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
-        close(file);
-        if (mapped == MAP_FAILED) give_up("the kernel library's file");
-        data = static_cast<const char*>(mapped);
+    explicit Image(const FileMap& file) : data(file.first), bytes(file.bytes) {
         const auto& header = *at<ElfW(Ehdr)>(0, 1);
         const auto* headers = at<ElfW(Shdr)>(header.e_shoff, header.e_shnum);
         const ElfW(Shdr)& names = headers[header.e_shstrndx];
         for (unsigned i = 0; i < header.e_shnum; i++)
             sections.push_back({at<char>(names.sh_offset + headers[i].sh_name, 1), headers[i]});
     }
-    ~Image() { munmap(const_cast<char*>(data), bytes); }
-    Image(const Image&) = delete;
 
     template <class T>
     const T* at(std::size_t offset, std::size_t count) const {
@@ -90,7 +78,7 @@ ModuleMemory::ModuleMemory(void* module) {
     link_map* map = nullptr;
     if (dlinfo(module, RTLD_DI_LINKMAP, &map) != 0) give_up("dlinfo");
     begin_ = end_ = reinterpret_cast<char*>(map->l_addr);
-    const Image image(map->l_name);
+    const Image image(loading().file());
     const auto& header = *image.at<ElfW(Ehdr)>(0, 1);
     const auto* segments = image.at<ElfW(Phdr)>(header.e_phoff, header.e_phnum);
     for (unsigned i = 0; i < header.e_phnum; i++) {
