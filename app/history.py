@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from greenfast.db.rows import ChampionRow
-from greenfast.db.store import Store
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
@@ -23,6 +23,9 @@ from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
 
 UNSTORED_DEVICE = "h200"  # of a trial on a GPU of unknown model, for facts that are not stored
 

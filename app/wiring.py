@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenfast.app.history import adopt_champions, require_same_kernel, todays_checks
 from greenfast.app.settings import DEFAULT_WINDOW, Settings
-from greenfast.db.device_turns import DeviceTurns
 from greenfast.db.rows import Claim, SearchRow
-from greenfast.db.sink import StoreSink
-from greenfast.db.store import Store
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import like
@@ -41,6 +38,11 @@ from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.toolchain.toolkit import toolkit_place
 from greenfast.search.verdict import Trial
+
+if TYPE_CHECKING:  # SQLAlchemy is imported when a command opens the database
+    from greenfast.db.device_turns import DeviceTurns
+    from greenfast.db.sink import StoreSink
+    from greenfast.db.store import Store
 
 LARGEST_SEED = 2**31 - 1
 
@@ -74,6 +76,8 @@ class Services:
 
     @cached_property
     def _store(self) -> Store:
+        from greenfast.db.store import Store
+
         self.settings.prepare_data()
         store = Store.open(self.settings.database, self.settings.database_timeouts)
         adopt_champions(store, self.catalogue)
@@ -124,6 +128,8 @@ class Services:
 
     def _turns(self) -> DeviceTurns:
         """This process's turns on GPUs that other workers of the database use too."""
+        from greenfast.db.device_turns import DeviceTurns
+
         with self._lock:
             if self._gpu_turns is None:
                 self._gpu_turns = DeviceTurns(
@@ -262,6 +268,8 @@ class Services:
         }
 
     def sink(self, claim: Claim) -> StoreSink:
+        from greenfast.db.sink import StoreSink
+
         return StoreSink(self.store, claim, self.settings.lease_s)
 
     def interrupt(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import cpu_report
@@ -14,6 +15,12 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
+
+
+# The tests start hundreds of processes. Each would compile all of greenfast where the environment
+# says that Python shall keep no bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser):
@@ -45,7 +52,15 @@ def album() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory) -> Path:
-    """A cache folder that all test processes share: each source is built once in a run."""
+    """A cache folder that all test processes share: each source is built once in a run.
+
+    GREENFAST_TEST_CACHE names a folder that is kept from run to run. Everything in it lies under
+    the digest of what it was made of.
+    """
+    if kept := os.environ.get("GREENFAST_TEST_CACHE"):
+        folder = Path(kept).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "artifacts"
     folder.mkdir(exist_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.views.schemas import (
     BestOut,
@@ -13,9 +15,11 @@ from greenfast.app.views.schemas import (
     TrialOut,
 )
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
-from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
 from greenfast.search.status import SearchStatus
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
 
 FEWEST_FOR_A_RATE = 2
 

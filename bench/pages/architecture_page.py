@@ -29,6 +29,7 @@ CAPTIONS = {
     "search/devices": "facts about GPUs, occupancy, clusters",
     "search/space": "candidates and the valid points of a template",
     "search/oracle": "test cases, problems in memory, float64 references",
+    "search/rendering": "Jinja in child processes, with limits",
     "search/render.py": "template and candidate to CUDA source",
     "search/toolchain": "source to cubin: NVRTC, ptxas, the cache",
     "search/strategies": "which candidate comes next",

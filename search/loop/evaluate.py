@@ -15,13 +15,22 @@ from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
 from greenfast.search.gates import GATES, Baseline, Conditions, Subject
 from greenfast.search.gates.promises import Siblings
+from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
-from greenfast.search.targets.base import Answering, GateLimits, Question, Runner, Target, runner
+from greenfast.search.targets.base import (
+    Answering,
+    GateLimits,
+    Question,
+    Runner,
+    SourceRefused,
+    Target,
+    runner,
+)
 from greenfast.search.text import file_line
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.verdict import (
@@ -155,7 +164,31 @@ def prepare(
     compiled = context.toolchain.compile(rendered, context.target.device.arch)
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
+    try:
+        _examine(rendered, context)
+    except SourceRefused as refused:
+        return _refused(refused)
     return context.subject(candidate, rendered, compiled)
+
+
+def _examine(source: RenderedSource, context: EvaluationContext) -> None:
+    """Raise SourceRefused for a text that the target, or the checker of its races, refuses.
+
+    Assembly that a template shows is no reason on a GPU: the gate `safety` claims nothing then.
+    """
+    if isinstance(context.target, Runner):
+        context.target.examine(source)
+    if context.checker is None or source.raw_asm:
+        return
+    try:
+        context.checker.examine(source)
+    except Fault as fault:
+        if fault.code not in LACKING:
+            raise
+
+
+def _refused(refused: SourceRefused) -> Rejected:
+    return Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, str(refused), log=refused.code)
 
 
 def not_rendered(failed: RenderFailed) -> Rejected:
@@ -227,6 +260,8 @@ def _through_gates(
             spared = _spared(gate.name, results, context.best_time_us)
             baseline = _baseline(context, baseline_times()) if gate.compares else None
             result = spared or gate.judge(subject, baseline)
+        except SourceRefused as refused:
+            return _refused(refused)
         except (Fault, SpecError) as error:
             return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
         context.on_result(result)

@@ -20,6 +20,7 @@ from greenfast.search.cpu_time import Deadline, Starved, beside_others
 from greenfast.search.errors import Fault
 
 MOST_CHILDREN = 4
+LOG_BYTES = 64 * 1024  # of stderr, the only file that a child may write
 # The child ends a text after three seconds by itself, unless a single operation takes longer.
 DEADLINE_S = 6.0
 
@@ -96,7 +97,7 @@ class Renderers:
                 child.close()
                 child = None
             if child is None:
-                child = Child("greenfast.search.rendering.child", Limits(file_bytes=0))
+                child = Child("greenfast.search.rendering.child", Limits(file_bytes=LOG_BYTES))
                 self.started = [*(each for each in self.started if each.alive), child]
             return child.call(request, Deadline.of(DEADLINE_S))
         except (ChildDied, ChildTimeout, Starved, Fault):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.devices.facts import Device
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
@@ -27,6 +27,12 @@ from greenfast.search.verdict import (
     Timing,
     Verdict,
 )
+
+
+class SourceRefused(SpecError):
+    """A candidate's text is no CUDA C++ that a target runs: host code, or a way around a check."""
+
+    code = "source_refused"
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,9 @@ class Runner(Target):
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
         return case_data(kernel, case)
+
+    def examine(self, source: RenderedSource) -> None:
+        """Raise SourceRefused for a text that may not be run or checked here."""
 
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Any:

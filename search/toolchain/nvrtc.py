@@ -216,7 +216,7 @@ class Toolchain:
     def _start(self) -> Child:
         child = Child(
             "greenfast.search.toolchain.nvrtc_child",
-            Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=0),
+            Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=LOG_BYTES),
             (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
         )
         with self._lock:

@@ -6,9 +6,11 @@ import hashlib
 import signal
 
 import pytest
+from patient_kernel import COMMAND, add_patient_kernel
 from service_home import is_alive, until
 
-SLOW = (
+# Its trials are in the emulator most of the time.
+BUSY = (
     "search",
     "attention",
     "--workload",
@@ -76,7 +78,8 @@ def test_the_same_plan_makes_the_same_choices(home):
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )  # one handler
 def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
-    process = home.start(*SLOW, "--trials", "6")
+    add_patient_kernel(home)
+    process = home.start(*COMMAND, "--trials", "6")
     lines = [process.stderr.readline() for _ in range(3)]  # its id, and two trials
     search_id = lines[0].split()[1].rstrip(":")
     process.send_signal(number)
@@ -96,21 +99,22 @@ def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
 
 
 def test_the_second_ctrl_c_does_not_wait_and_the_candidate_in_flight_is_tried_again(home):
-    process = home.start(*SLOW, "--trials", "4", GREENFAST_DRAIN_S="60")
+    process = home.start(*BUSY, "--trials", "3", GREENFAST_DRAIN_S="60")
     search_id = process.stderr.readline().split()[1].rstrip(":")
     process.stderr.readline()
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     assert home.run("search", "--resume", search_id).code == 0
-    assert set(numbers(home, search_id)) == set(range(4))
+    assert set(numbers(home, search_id)) == set(range(3))
 
 
 def test_a_search_that_ended_is_not_resumed_and_a_paused_one_is_cancelled(home):
     done = home.run("search", "axpy", "--template", "right", "--trials", "1", "--json").json["id"]
     again = home.run("search", "--resume", done, "--json")
     assert again.code == 2 and again.json["error"]["code"] == "bad_transition"
-    process = home.start(*SLOW, "--trials", "50")
+    add_patient_kernel(home)
+    process = home.start(*COMMAND, "--trials", "50")
     search_id = process.stderr.readline().split()[1].rstrip(":")
     assert home.run("cancel", search_id).code == 0
     until(lambda: not is_alive(process.pid), "the search sees that it is cancelled", 30)

@@ -8,19 +8,27 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from patient_kernel import PLAN, add_patient_kernel
 from service_home import axpy, children, is_alive, until
 
 from greenfast.client import Client
 
 TRIALS = 5
-SLOW = {
+PATIENT = {**PLAN, "budget": {"trials": TRIALS}}
+# Its trials are in the emulator most of the time, so that a worker has children when it is killed.
+BUSY = {
+    **PATIENT,
     "kernel": "attention",
     "workloads": ["small"],
     "templates": ["scalar"],
-    "strategy": "random",
-    "seed": 3,
-    "budget": {"trials": TRIALS},
+    "budget": {"trials": 4},
 }
+
+
+@pytest.fixture
+def home(home):
+    add_patient_kernel(home)
+    return home
 
 
 @pytest.fixture
@@ -44,7 +52,7 @@ def all_once(api, search_id, count=TRIALS):
 
 
 def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, api):
-    search_id = api.submit(**SLOW)["id"]
+    search_id = api.submit(**BUSY)["id"]
     first = home.start("worker")
     until(lambda: done(api, search_id) >= 2, "two trials")
     descendants = children(first.pid)
@@ -57,7 +65,7 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     }
     second = home.start("worker")
     assert api.wait(search_id, deadline_s=120)["status"] == "completed"
-    trials = all_once(api, search_id)
+    trials = all_once(api, search_id, 4)
     assert {
         trial["number"]: trial["recorded_at"] for trial in trials if trial["number"] in before
     } == before
@@ -76,7 +84,7 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, number):
-    search_id = api.submit(**SLOW)["id"]
+    search_id = api.submit(**PATIENT)["id"]
     worker = home.start("worker", GREENFAST_LEASE_S="600")
     until(lambda: done(api, search_id) >= 1, "a trial")
     worker.send_signal(number)
@@ -87,7 +95,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, 
 
 
 def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_it_waits(home, api):
-    search_id = api.submit(**SLOW)["id"]
+    search_id = api.submit(**PATIENT)["id"]
     worker = home.start(
         "worker", "--once", GREENFAST_LEASE_S="600", GREENFAST_DATABASE_BUSY_S="0.2"
     )
@@ -105,7 +113,7 @@ def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_
 
 
 def test_pause_resume_and_cancel_reach_a_running_search(home, api):
-    search_id = api.submit(**{**SLOW, "budget": {"trials": 200}})["id"]
+    search_id = api.submit(**{**PATIENT, "budget": {"trials": 60}})["id"]
     home.start("worker")
     until(lambda: done(api, search_id) >= 1, "a trial")
     api.control(search_id, "pause")
@@ -173,7 +181,7 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
     process, url = home.serve()
     worker = until(lambda: children(process.pid), "a worker")[0]
     with Client(url) as client:
-        search_id = client.submit(**SLOW)["id"]
+        search_id = client.submit(**PATIENT)["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
         os.kill(worker, signal.SIGKILL)
         until(lambda: any(child != worker for child in children(process.pid)), "another worker", 30)
@@ -190,7 +198,7 @@ def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next
         lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers"
     )
     with Client(url) as client:
-        search_id = client.submit(**SLOW)["id"]
+        search_id = client.submit(**PATIENT)["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
     process.send_signal(number)
     assert process.wait(30) == (-9 if number == signal.SIGKILL else 0)

@@ -30,10 +30,22 @@ def prepared(cache_folder: Path) -> EmulatorBuild:
 class Kernel:
     """Run a kernel text with entry `k` on named arrays; returns outputs in their own types."""
 
-    def __init__(self, emulator: EmulatorBuild, text: str, *, flavour: str = "plain") -> None:
+    def __init__(
+        self,
+        emulator: EmulatorBuild,
+        text: str,
+        *,
+        flavour: str = "plain",
+        is_examined: bool = True,
+    ) -> None:
+        """Without `is_examined`, host code is let through: for tests of the sandbox."""
         self.emulator = emulator
         module = emulator.build_module(
-            f'#line 1 "test.cu"\n{text}', ("k",), flavour=flavour, deadline_s=60
+            f'#line 1 "test.cu"\n{text}',
+            ("k",),
+            flavour=flavour,
+            deadline_s=60,
+            is_examined=is_examined,
         )
         assert isinstance(module, Module), module.log
         self.module = module

@@ -89,9 +89,16 @@ def _allowing(emulator: EmulatorBuild, *paths: str) -> Confinement:
     return replace(own, readable=(*own.readable, *paths))
 
 
+def _is_missing(log: str) -> bool:
+    """Whether the assembler of g++, or clang's, reports that there is no such file."""
+    return "Error: file not found: " in log or "error: Could not find incbin file" in log
+
+
 @needs_landlock
 @pytest.mark.parametrize("attack", HIDDEN)
-def test_gxx_neither_reads_a_file_nor_tells_whether_it_exists(emulator, secret, attack):
+def test_the_host_compiler_neither_reads_a_file_nor_tells_whether_it_exists(
+    emulator, secret, attack
+):
     existing = _built(emulator, HIDDEN[attack].replace("PATH", str(secret)))
     missing = _built(emulator, HIDDEN[attack].replace("PATH", str(secret.parent / "nosuch")))
     logs = [built.log if isinstance(built, ModuleFailed) else "" for built in (existing, missing)]
@@ -106,18 +113,18 @@ def test_gxx_neither_reads_a_file_nor_tells_whether_it_exists(emulator, secret, 
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "/proc/self/environ", "/proc/{parent}/environ", "/proc/{parent}/maps"]
 )
-def test_gxx_has_no_file_of_the_system_or_of_another_process(emulator, path):
+def test_the_host_compiler_has_no_file_of_the_system_or_of_another_process(emulator, path):
     path = path.format(parent=os.getpid())
     assert Path(path).exists()
     built = _built(emulator, HIDDEN["incbin"].replace("PATH", path))
-    assert isinstance(built, ModuleFailed) and f"file not found: {path}" in built.log
+    assert isinstance(built, ModuleFailed) and _is_missing(built.log)
 
 
 @needs_landlock
 def test_another_candidates_library_is_out_of_reach(emulator):
     other = Kernel(emulator, KERNEL).module.path
     built = _built(emulator, HIDDEN["incbin"].replace("PATH", str(other)))
-    assert isinstance(built, ModuleFailed) and "file not found" in built.log
+    assert isinstance(built, ModuleFailed) and _is_missing(built.log)
 
 
 @needs_landlock
@@ -150,9 +157,13 @@ def test_an_output_beyond_the_quota_ends_the_compile_and_leaves_nothing(emulator
     before = sorted(emulator.folder.iterdir())
     for bytes_each, pieces in ((2 * COMPILER_FILE_BYTES, 1), (COMPILER_FILE_BYTES // 2, 4)):
         begin = time.process_time()
-        fill = "".join(f'asm(".data; .fill {bytes_each}, 1, 7");\n' for _ in range(pieces))
+        fill = "".join(
+            f'asm(".pushsection .data; .fill {bytes_each}, 1, 7; .popsection");\n'
+            for _ in range(pieces)
+        )
         built = _built(emulator, fill)
-        assert isinstance(built, ModuleFailed) and built.reason in ("memory", "crash", "compile")
+        assert isinstance(built, ModuleFailed), bytes_each
+        assert built.reason in ("memory", "crash"), built.log
         assert time.process_time() - begin < 5.0
     assert sorted(emulator.folder.iterdir()) == before
 

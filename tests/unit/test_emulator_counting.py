@@ -30,16 +30,19 @@ def test_a_compile_error_points_at_the_templates_line(emulator):
     assert "attention/wmma.cu.j2:40" in failed.log
 
 
-def test_unknown_device_functions_and_inline_ptx_are_compile_errors(emulator):
-    for body in (
+def test_unknown_device_functions_and_inline_ptx_do_not_compile(emulator):
+    for body, reason in (
         (
-            "extern void nobody_defines_this(); "
-            'extern "C" __global__ void k() { nobody_defines_this(); }'
+            "extern void nobody(); " + 'extern "C" __global__ void k() { nobody(); }',
+            "compile",
         ),
-        'extern "C" __global__ void k() { asm volatile("cp.async.commit_group;"); }',
+        (
+            'extern "C" __global__ void k() { asm volatile("cp.async.commit_group;"); }',
+            "refused",
+        ),
     ):
         failed = emulator.build_module(body, ("k",), flavour="plain", deadline_s=60)
-        assert isinstance(failed, ModuleFailed) and failed.reason == "compile"
+        assert isinstance(failed, ModuleFailed) and failed.reason == reason
 
 
 def test_a_compile_that_does_not_end_is_killed(emulator):

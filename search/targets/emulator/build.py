@@ -13,7 +13,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +34,16 @@ from greenfast.search.targets.emulator.compiler_process import (
     interruptible,
     run_compiler,
 )
+from greenfast.search.targets.emulator.device_preprocessor import (
+    HOST_MACROS,
+    PREPROCESSED,
+    STUBS,
+    host_macros,
+    preprocess_command,
+    refused_question,
+    stub_names,
+    write_stubs,
+)
 from greenfast.search.targets.emulator.flags import (
     CHECKED_FLAGS,
     COMMON_FLAGS,
@@ -45,7 +57,10 @@ from greenfast.search.targets.emulator.flags import (
     WHOLE_ACCESS_FLAGS,
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.runs import Index3
+from greenfast.search.targets.emulator.source_text import Refused, device_text
+from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.toolchain.includes import refused_include
 
 HERE = Path(__file__).resolve().parent
@@ -55,6 +70,11 @@ RUNTIME_LIBRARY = "libgf_runtime.so"
 EXECUTABLE = "gf-emulate"
 LAUNCHER = "gf-confine"
 PROGRAMS = ("main.cpp", "confine_main.cpp")  # each a program; the others are the runtime
+DEFAULT_ARCH = "sm_90"
+REFUSED = "refused"  # the reason of a ModuleFailed
+# What decides which texts and objects are refused: a cached library was examined by the same rules.
+RULES = ("device_preprocessor", "object_check", "source_rules", "source_text", "source_tokens")
+TEXTS_KEPT = 8  # preprocessed texts, each for the three flavours of a library
 
 
 @dataclass(frozen=True)
@@ -71,8 +91,8 @@ class Module:
 
 @dataclass(frozen=True)
 class ModuleFailed:
-    reason: str  # as CompilerFailed's
-    log: str  # the compiler's, capped
+    reason: str  # as CompilerFailed's, or 'refused': the text or its object is no CUDA C++
+    log: str  # the compiler's, capped; of a refusal its sentence
     build_s: float
 
 
@@ -97,8 +117,13 @@ class EmulatorBuild:
             CHECKED_FLAGS[self.compiler.kind],
         )
         flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN))
-        self.digest = _digest((self.compiler.digest, repr(flags), *_contents((NATIVE, INCLUDE))))
+        rules = ((HERE / f"{name}.py").read_text() for name in RULES)
+        self.digest = _digest(
+            (self.compiler.digest, repr(flags), *rules, *_contents((NATIVE, INCLUDE)))
+        )
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
+        self._texts: OrderedDict[str, str | Refused | CompilerFailed] = OrderedDict()
+        self._texts_lock = threading.Lock()
 
     @property
     def executable(self) -> Path:
@@ -115,8 +140,11 @@ class EmulatorBuild:
             fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
             try:
                 with ThreadPoolExecutor() as pool:
-                    parts = [pool.submit(self._build_native, fresh)]
-                    parts.append(pool.submit(self._build_launcher, fresh))
+                    parts = [
+                        pool.submit(self._build_native, fresh),
+                        pool.submit(self._build_launcher, fresh),
+                        pool.submit(self._build_device_headers, fresh),
+                    ]
                     parts += [
                         pool.submit(self._build_prelude, fresh / flavour, flavour)
                         for flavour in FLAVOURS
@@ -129,35 +157,93 @@ class EmulatorBuild:
                 shutil.rmtree(fresh, ignore_errors=True)
 
     def build_module(
-        self, translation_unit: str, entries: tuple[str, ...], *, flavour: str, deadline_s: float
+        self,
+        translation_unit: str,
+        entries: tuple[str, ...],
+        *,
+        flavour: str,
+        deadline_s: float,
+        arch: str = DEFAULT_ARCH,
+        is_examined: bool = True,
     ) -> Module | ModuleFailed:
-        """Compile one candidate's text in a killable child.
+        """Compile one candidate's text in a killable child, as code for the GPU `arch`.
 
         `entries` are its extern "C" kernels. `deadline_s` is processor time, of the compiler and
         all processes that it starts. Fault when the machine gives it too little processor time.
+        Without `is_examined`, host code is compiled as it is: only for tests of the sandbox.
         """
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return ModuleFailed("compile", sentence, 0.0)
         self.prepare()
-        text = (
-            translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
-        )
-        digest = _digest((self.digest, flavour, text, *_contents(self.include_dirs)))
+        key = (translation_unit, *entries, arch, str(is_examined), *_contents(self.include_dirs))
+        digest = _digest((self.digest, flavour, *key))
         path = self.folder / "modules" / f"{digest[:32]}.so"
+        clusters = declared_clusters(translation_unit, entries)
         if path.exists():
-            return Module(path, digest, entries, flavour, 0.0, declared_clusters(text, entries))
+            return Module(path, digest, entries, flavour, 0.0, clusters)
         begin = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
-            (Path(work) / "kernel.cu").write_text(text)
+        text: str | Refused | CompilerFailed = translation_unit
+        if is_examined:
+            text = self.examined(translation_unit, arch=arch, deadline_s=deadline_s)
+        if isinstance(text, Refused):
+            return ModuleFailed(REFUSED, text.sentence, time.monotonic() - begin)
+        if isinstance(text, CompilerFailed):
+            return ModuleFailed(text.reason, text.log, time.monotonic() - begin)
+        with self._work_folder() as work:
+            calls = "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
+            (work / "kernel.cu").write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
-                lambda: self._compile(Path(work), flavour, deadline), self.compiler.kind
+                lambda: self._compile(work, flavour, deadline), self.compiler.kind
             )
+            if failed is None and is_examined:
+                failed = object_failure(work / "kernel.so", entries, text)
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
-            os.replace(Path(work) / "kernel.so", path)
-        return Module(path, digest, entries, flavour, build_s, declared_clusters(text, entries))
+            os.replace(work / "kernel.so", path)
+        return Module(path, digest, entries, flavour, build_s, clusters)
+
+    def examined(
+        self, translation_unit: str, *, arch: str, deadline_s: float
+    ) -> str | Refused | CompilerFailed:
+        """The text as the emulator's compiler gets it: preprocessed as NVRTC does, and judged.
+
+        The last few answers are kept: a candidate's libraries share their text.
+        """
+        self.prepare()
+        key = _digest((translation_unit, arch, *_contents(self.include_dirs)))
+        with self._texts_lock:
+            if key in self._texts:
+                return self._texts[key]
+        text = self._preprocessed(translation_unit, arch, Deadline.of(deadline_s))
+        with self._texts_lock:
+            self._texts[key] = text
+            if len(self._texts) > TEXTS_KEPT:
+                self._texts.popitem(last=False)
+        return text
+
+    def _preprocessed(
+        self, translation_unit: str, arch: str, deadline: Deadline
+    ) -> str | Refused | CompilerFailed:
+        stubs = self.folder / STUBS
+        command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
+        with self._work_folder() as work:
+            (work / "kernel.cu").write_text(translation_unit)
+            failed = beside_others(
+                lambda: run_compiler(command, work, deadline, self._confinement(stubs)),
+                self.compiler.kind,
+            )
+            if failed is not None:
+                return refused_question(failed.log) or failed
+            preprocessed = (work / PREPROCESSED).read_text(errors="replace")
+        macros = (self.folder / HOST_MACROS).read_text().split()
+        return device_text(preprocessed, stub_names(stubs), frozenset(macros))
+
+    @contextmanager
+    def _work_folder(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
+            yield Path(work)
 
     def _kernel_flags(self, flavour: str, include_dirs: tuple[Path, ...]) -> tuple[str, ...]:
         include = tuple(f"-I{directory}" for directory in (INCLUDE, *include_dirs))
@@ -204,11 +290,13 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        return run_compiler(command, work, deadline, self._confinement(flavour))
+        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY)
+        return run_compiler(command, work, deadline, self._confinement(*own))
 
-    def _confinement(self, flavour: str) -> Confinement:
-        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
-        readable = (*compiler_folders(self.compiler.path), *map(str, own))
+    def _confinement(self, *own: Path) -> Confinement:
+        """What a compile may read: the compiler's folders, the headers, and `own`."""
+        paths = (*own, INCLUDE, *self.include_dirs)
+        readable = (*compiler_folders(self.compiler.path), *map(str, paths))
         return Confinement(self.folder / LAUNCHER, readable)
 
     def _build_native(self, fresh: Path) -> None:
@@ -268,8 +356,17 @@ class EmulatorBuild:
         flags = self._kernel_flags(flavour, ())  # no author's header, since this is not confined
         self._must([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
 
-    def _must(self, arguments: Sequence[str]) -> None:
-        """Run the compiler on the emulator's own sources. Fault when it fails."""
+    def _build_device_headers(self, fresh: Path) -> None:
+        write_stubs(INCLUDE, fresh / STUBS)
+        prelude = str(INCLUDE / "gf_emulator" / "prelude.h")
+        definitions = self._must(
+            [*self._kernel_flags("checked", ()), "-E", "-dD", "-x", "c++-header", prelude]
+        )
+        names = host_macros(definitions, INCLUDE)
+        (fresh / HOST_MACROS).write_text("\n".join(sorted(names)))
+
+    def _must(self, arguments: Sequence[str]) -> str:
+        """Run the compiler on the emulator's own sources; its output. Fault when it fails."""
         process = subprocess.Popen(
             [self.compiler.path, *arguments],
             stdin=subprocess.DEVNULL,
@@ -288,6 +385,16 @@ class EmulatorBuild:
                 code="emulator_build",
                 mend="try another compiler through GREENFAST_CXX",
             )
+        return log
+
+
+def object_failure(path: Path, entries: Sequence[str], text: str) -> CompilerFailed | None:
+    """Why a built library is not loaded; None: it holds the candidate's kernels and no more."""
+    fault = object_fault(path.read_bytes(), frozenset(f"gf_entry_{entry}" for entry in entries))
+    if fault is None:
+        return None
+    place = f"{PreprocessedText(text).place_of_name(fault.name)}: " if fault.name else ""
+    return CompilerFailed(REFUSED, place + fault.sentence)
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -19,15 +19,25 @@ from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Checked, Execution, Failure, Inspect, Rival, Runner
+from greenfast.search.targets.base import (
+    Checked,
+    Execution,
+    Failure,
+    Inspect,
+    Rival,
+    Runner,
+    SourceRefused,
+)
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
-from greenfast.search.targets.emulator.build import EmulatorBuild, Module
+from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
 from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
 from greenfast.search.targets.emulator.runs import Argument
+from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_tokens import line_directive
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
     launch_works,
@@ -119,6 +129,16 @@ class EmulatorTarget(Runner):
                 self._build = build
             return self._build
 
+    def examine(self, source: RenderedSource) -> None:
+        if (directive := line_directive(source.text)) is not None:
+            line = source.lines[min(directive[0], len(source.lines)) - 1]
+            raise SourceRefused(f"{line.file}:{line.number}: {directive[1]}")
+        text = self._prepared().examined(
+            source.unit, arch=self.device.arch, deadline_s=COMPILE_DEADLINE_S
+        )
+        if isinstance(text, Refused):
+            raise SourceRefused(text.sentence)
+
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
 
@@ -204,11 +224,18 @@ class EmulatorTarget(Runner):
         if flavour in program.modules:
             return program.modules[flavour]
         source = program.source
+        self.examine(source)
         built = self._prepared().build_module(
-            source.unit, source.entries, flavour=flavour, deadline_s=COMPILE_DEADLINE_S
+            source.unit,
+            source.entries,
+            flavour=flavour,
+            deadline_s=COMPILE_DEADLINE_S,
+            arch=self.device.arch,
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
+        if built.reason == REFUSED:
+            raise SourceRefused(built.log)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
         message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise Fault(

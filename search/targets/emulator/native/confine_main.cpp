@@ -109,7 +109,6 @@ constexpr int refused_calls[] = {
     425, 426, 427,                 // io_uring: its calls would pass the filter
     428, 429, 430, 431, 432, 442,  // the newer calls of mount
     424, 434, 438, 440,            // pidfd_send_signal, pidfd_open, pidfd_getfd, process_madvise
-    437,                           // openat2: libraries fall back to openat, which the supervisor sees
 #ifdef SYS_chown
     SYS_chown, SYS_lchown,
 #endif
@@ -172,6 +171,7 @@ int refuse_calls(bool supervised) {
     }
     Filter calls;
     for (const int call : refused_calls) calls.on(call, Filter::refused);
+    calls.on(437, SECCOMP_RET_ERRNO | ENOSYS);  // openat2: programs fall back to openat, which is supervised
     if (landlock_version() < 6)
         for (const int call : signal_calls) calls.on(call, Filter::refused);
     if (calls.install(0) != 0) stop("seccomp");

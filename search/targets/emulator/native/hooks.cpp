@@ -108,6 +108,16 @@ void* __tsan_memcpy(void* destination, const void* source, std::size_t bytes) {
     access_range(destination, bytes, Action::write, SITE);
     return std::memcpy(destination, source, bytes);
 }
+void* __tsan_memmove(void* destination, const void* source, std::size_t bytes) {
+    access_range(source, bytes, Action::read, SITE);
+    access_range(destination, bytes, Action::write, SITE);
+    return std::memmove(destination, source, bytes);
+}
+int __tsan_memcmp(const void* left, const void* right, std::size_t bytes) {
+    access_range(left, bytes, Action::read, SITE);
+    access_range(right, bytes, Action::read, SITE);
+    return std::memcmp(left, right, bytes);
+}
 void* __tsan_memset(void* destination, int value, std::size_t bytes) {
     access_range(destination, bytes, Action::write, SITE);
     return std::memset(destination, value, bytes);

@@ -32,6 +32,11 @@ struct Words {
     unsigned long long memory_bytes, cpu_s;
 };
 
+// Addresses beyond the memory limit: of files, and of buffers that are mostly never touched.
+struct Addresses {
+    unsigned long long mapped_bytes, reserved_bytes;
+};
+
 Words words_of(char** words) {
     return {std::atoi(words[1]),           std::atoi(words[2]),
             std::atoi(words[3]),           std::atoi(words[4]),
@@ -39,24 +44,10 @@ Words words_of(char** words) {
             std::strtoull(words[7], nullptr, 10)};
 }
 
-// Addresses that the largest run reserves and never touches.
-std::uint64_t reserved(const Job& job) {
-    std::uint64_t most = 0;
-    for (const RunSpec& run : job.runs) {
-        std::uint64_t bytes = 0;
-        for (const BufferSpec& buffer : run.buffers)
-            if (buffer.fill == BufferSpec::Fill::reserved) bytes += buffer.bytes + 2 * GlobalMemory::guard_bytes;
-        most = std::max(most, bytes);
-    }
-    return most;
-}
-
 // The threads are made in between, since they lack what has been lost before. False: this kernel filters no calls.
-bool give_everything_up(const Words& words, const Job& job, unsigned long long mapped_bytes,
-                        std::unique_ptr<WorkerPool>& pool) {
+bool give_everything_up(const Words& words, const Addresses& addresses, std::unique_ptr<WorkerPool>& pool) {
     keep_descriptors(words.report, loading().descriptor());
-    // What a run reserves is never touched, so what can be written stays as small as without.
-    limit_resources(words.memory_bytes, words.memory_bytes + mapped_bytes + reserved(job), words.cpu_s);
+    limit_resources(words.memory_bytes, addresses.mapped_bytes, addresses.reserved_bytes, words.cpu_s);
     confine_files({}, {});
     drop_capabilities();
     mallopt(M_ARENA_MAX, int(words.workers) + 1);  // else the allocator asks the system for its cores, later
@@ -76,6 +67,18 @@ void* load_library(bool calls_are_refused) {
     return library;
 }
 
+// Addresses that the largest run reserves and never touches.
+std::uint64_t reserved(const Job& job) {
+    std::uint64_t most = 0;
+    for (const RunSpec& run : job.runs) {
+        std::uint64_t bytes = 0;
+        for (const BufferSpec& buffer : run.buffers)
+            if (buffer.fill == BufferSpec::Fill::reserved) bytes += buffer.bytes + 2 * GlobalMemory::guard_bytes;
+        most = std::max(most, bytes);
+    }
+    return most;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count, char** texts) {
@@ -89,7 +92,8 @@ extern "C" __attribute__((visibility("default"))) int gf_emulator_main(int count
     const FileMap images = map_file(words.images, false), outputs = map_file(words.outputs, true);
     loading().open(job.module_path);
     std::unique_ptr<WorkerPool> pool;
-    const bool calls_are_refused = give_everything_up(words, job, images.bytes + outputs.bytes, pool);
+    const bool calls_are_refused =
+        give_everything_up(words, {images.bytes + outputs.bytes, reserved(job)}, pool);
     void* library = load_library(calls_are_refused);
     for (const RunSpec& run : job.runs) execute(*pool, library, run, {images.first, outputs.first});
     end_process(0);

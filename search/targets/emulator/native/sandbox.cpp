@@ -110,9 +110,10 @@ static void limit(int resource, rlim_t value) {
     setrlimit(resource, &both);
 }
 
-void limit_resources(unsigned long long data_bytes, unsigned long long address_bytes, unsigned long long cpu_s) {
-    limit(RLIMIT_DATA, data_bytes);
-    limit(RLIMIT_AS, address_bytes);
+void limit_resources(unsigned long long memory_bytes, unsigned long long mapped_bytes,
+                     unsigned long long reserved_bytes, unsigned long long cpu_s) {
+    limit(RLIMIT_AS, memory_bytes + mapped_bytes + reserved_bytes);
+    if (reserved_bytes) limit(RLIMIT_DATA, memory_bytes);  // what can be written stays as small as without
     limit(RLIMIT_CPU, cpu_s);
     for (const int resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_LOCKS, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE,
                                RLIMIT_RTPRIO, RLIMIT_SIGPENDING})

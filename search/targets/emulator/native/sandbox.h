@@ -16,8 +16,8 @@ void drop_capabilities();
 // Closes every other descriptor.
 void keep_descriptors(int first, int second);
 
-// `data_bytes`: of memory that can be written; `address_bytes`: of all addresses.
-void limit_resources(unsigned long long data_bytes, unsigned long long address_bytes, unsigned long long cpu_s);
+void limit_resources(unsigned long long memory_bytes, unsigned long long mapped_bytes,
+                     unsigned long long reserved_bytes, unsigned long long cpu_s);
 // No descriptor can be made with this number or a larger one.
 // It can be raised again, to `most`, while system calls are not refused.
 void limit_descriptors(unsigned long long end, unsigned long long most);

@@ -6,3 +6,5 @@
 #include "cuda_runtime.h"
 #include "gf_emulator/entry.h"
 #include "mma.h"
+
+#include "gf_emulator/memory.h"

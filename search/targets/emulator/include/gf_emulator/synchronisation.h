@@ -26,9 +26,12 @@ __forceinline__ long long clock64() { return gf_emulator_clock(); }
 [[noreturn]] __forceinline__ void __brkpt() { gf_emulator_trap("__brkpt()"); }
 
 namespace gf_emulator {
+// The result is the device's: the number of values, -1 without a format (CUDA C++ Programming Guide, "Formatted
+// Output").
 template <class... Values>
-__forceinline__ int swallow_printf(const char*, const Values&...) {
-    return gf_emulator_printf();
+__forceinline__ int swallow_printf(const char* format, const Values&...) {
+    gf_emulator_printf();
+    return format ? int(sizeof...(Values)) : -1;
 }
 }  // namespace gf_emulator
 #define printf(...) gf_emulator::swallow_printf(__VA_ARGS__)

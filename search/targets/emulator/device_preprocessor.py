@@ -1,0 +1,141 @@
+"""Preprocesses a candidate's text as NVRTC does, so that no directive sees the emulator.
+
+The preprocessor knows the macros of device code and nothing of this machine. A stand-in header's
+place is kept as a pragma, and its text comes in later, when there are no directives any more.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from greenfast.search.targets.emulator.host_compiler import HostCompiler
+from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA, Refused
+from greenfast.search.targets.emulator.source_tokens import Place
+from greenfast.search.targets.emulator.word_set import word_set
+
+INTERNAL = "gf_emulator"  # the folder of headers that are the emulator's own
+MACROS = f"{INTERNAL}/device_macros.h"
+STUBS = "device_include"
+HOST_MACROS = "host_macros.txt"
+PREPROCESSED = "kernel.ii"
+RELEASE = (13, 5, 37)  # CUDA's, where NVRTC is not installed
+# Headers of C and C++ that every kernel may name. All but the limits are in the prelude.
+STANDARD_HEADERS = word_set("""
+    cmath math.h cstddef stddef.h cstdint stdint.h cstring string.h type_traits utility
+    cassert assert.h cstdio stdio.h
+""")
+LIMIT_HEADERS = word_set("cfloat float.h climits limits.h limits")
+# Macros of the host's compiler that it defines without saying so, and that NVRTC lacks.
+BUILT_IN_MACROS = word_set("""
+    __COUNTER__ __INCLUDE_LEVEL__ __TIMESTAMP__ __BASE_FILE__ __has_attribute __has_builtin
+    __has_cpp_attribute __has_feature __has_include __has_include_next alloca
+""")
+_DEFINE = re.compile(r"#define (\w+)")
+_QUESTION = re.compile(
+    r"^(.*?):(\d+):\d+: note: in expansion of macro .(__has_(?:builtin|cpp_attribute|include))\b",
+    re.MULTILINE,
+)
+_MARKER = re.compile(r'# \d+ "([^"]*)"')
+
+
+def write_stubs(include: Path, folder: Path) -> None:
+    """The headers that the device's preprocessor finds: one for each stand-in header below
+    `include`, and the standard ones."""
+    stand_ins = {
+        str(path.relative_to(include))
+        for path in include.rglob("*")
+        if path.is_file() and path.relative_to(include).parts[0] != INTERNAL
+    }
+    for name in stand_ins | STANDARD_HEADERS | LIMIT_HEADERS:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        absent = name in STANDARD_HEADERS and name not in stand_ins
+        path.write_text(
+            "#pragma once\n" + ("" if absent else f'#pragma {HEADER_PRAGMA} "{name}"\n')
+        )
+
+
+def stub_names(folder: Path) -> frozenset[str]:
+    return frozenset(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def macro_flags(arch: str) -> tuple[str, ...]:
+    """The macros of an architecture (`sm_90`, `sm_90a`) and of the installed release."""
+    digits = re.sub(r"\D", "", arch)
+    number = int(digits) * 10
+    major, minor, build = _release()
+    values = {
+        "__CUDA_ARCH__": number,
+        "__CUDA_ARCH_LIST__": number,
+        "__CUDA_MINIMUM_ARCH__": number,
+        "__CUDACC_VER_MAJOR__": major,
+        "__CUDACC_VER_MINOR__": minor,
+        "__CUDACC_VER_BUILD__": build,
+        "__CUDA_API_VER_MAJOR__": major,
+        "__CUDA_API_VER_MINOR__": minor,
+        "CUDART_VERSION": major * 1000 + minor * 10,
+        "__CUDART_API_VERSION": f"(({major} * 1000) + ({minor} * 10))",
+    }
+    if arch.endswith("a"):
+        values[f"__CUDA_ARCH_FEAT_SM{digits}_ALL"] = 1
+        values["__CUDA_ARCH_SPECIFIC__"] = values["__CUDA_ARCH_FAMILY_SPECIFIC__"] = number
+    return tuple(f"-D{name}={value}" for name, value in values.items())
+
+
+def _release() -> tuple[int, int, int]:
+    try:
+        words = importlib.metadata.version("nvidia-cuda-nvrtc").split(".")
+        major, minor, build = (int(word) for word in words[:3])
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return RELEASE
+    return major, minor, build
+
+
+def preprocess_command(
+    compiler: HostCompiler, include: Path, stubs: Path, include_dirs: Iterable[Path], arch: str
+) -> list[str]:
+    """Writes PREPROCESSED from kernel.cu, both in the working folder."""
+    return [
+        compiler.path,
+        "-std=c++17",
+        "-E",
+        "-w",
+        "-undef",
+        "-nostdinc",
+        "-nostdinc++",
+        *macro_flags(arch),
+        "-imacros",
+        str(include / MACROS),
+        f"-I{stubs}",
+        *(f"-I{directory}" for directory in include_dirs),
+        "-x",
+        "c++",
+        "kernel.cu",
+        "-o",
+        PREPROCESSED,
+    ]
+
+
+def refused_question(log: str) -> Refused | None:
+    """The refusal of a `#if` that asks what a compiler has, in the log of a failed preprocessing.
+
+    None: it failed for another reason.
+    """
+    if (question := _QUESTION.search(log)) is None:
+        return None
+    reason = f"`{question[3]}` is answered differently by each compiler; ask for __CUDA_ARCH__"
+    return Refused(Place(question[1], int(question[2])), reason)
+
+
+def host_macros(definitions: str, include: Path) -> frozenset[str]:
+    """The reserved macros in the output of `g++ -E -dD` that are not from the stand-in headers."""
+    names, is_host = set(BUILT_IN_MACROS), True
+    for line in definitions.splitlines():
+        if marker := _MARKER.match(line):
+            is_host = not marker[1].startswith(f"{include}/")
+        elif is_host and (define := _DEFINE.match(line)) and define[1].startswith("_"):
+            names.add(define[1])
+    return frozenset(names)

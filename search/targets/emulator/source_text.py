@@ -1,0 +1,271 @@
+"""Reads a candidate's preprocessed text, refuses what is no CUDA C++, and writes the rest again.
+
+The result has no directive but `#line`, the stand-in headers' `#include` and pragmas that lay out
+memory. A host compiler therefore sees the same tokens as NVRTC, whichever macros it knows itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from greenfast.search.targets.emulator.source_rules import (
+    DEVICE_WORDS,
+    DROPPED_ATTRIBUTES,
+    DROPPED_GCC_PRAGMAS,
+    DROPPED_PRAGMAS,
+    DROPPED_STANDARD_ATTRIBUTES,
+    KEPT_ATTRIBUTES,
+    KEPT_STANDARD_ATTRIBUTES,
+    STANDARD_COPIES,
+    refused_name,
+)
+from greenfast.search.targets.emulator.source_tokens import (
+    Place,
+    PreprocessedText,
+    Token,
+    marker_of,
+)
+
+HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
+_HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
+_PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
+_PACK = re.compile(r"#pragma\s+pack\s*\([\s\w,]*\)\s*")
+_ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
+_HASHES = ("#", "##", "%:", "\\")
+_OPENING = ("(", "[", "{")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A place of a candidate's text that is no CUDA C++."""
+
+    place: Place
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+@dataclass
+class _Rewriting:
+    """The edits of one text, in its order."""
+
+    source: PreprocessedText
+    headers: Collection[str]
+    host_macros: Collection[str]
+    edits: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def replace(self, first: Token, last: Token, text: str) -> None:
+        """Newlines and the last line marker are kept, so that lines keep their numbers."""
+        marker, counted_from = self.source.marker_within(first.start, last.end), first.start
+        if marker is not None:
+            number, name = marker_of(marker.text)
+            text, counted_from = f"{text}\n#line {number} {name}", marker.end
+        lines = self.source.text.count("\n", counted_from, last.end)
+        self.edits.append((first.start, last.end, text + "\n" * lines))
+
+    def refuse(self, token: Token, reason: str) -> _Refusal:
+        return _Refusal(Refused(self.source.place(token.start), reason))
+
+
+class _Refusal(Exception):
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.sentence)
+        self.refused = refused
+
+
+def device_text(
+    preprocessed: str, headers: Collection[str], host_macros: Collection[str]
+) -> str | Refused:
+    """The text for the emulator's compiler.
+
+    `headers` are the stand-in headers that it may include. `host_macros` are macros of the host's
+    compiler and C library, which no text for a GPU can mean.
+    """
+    rewriting = _Rewriting(PreprocessedText(preprocessed), headers, host_macros)
+    try:
+        _read(rewriting)
+    except _Refusal as refusal:
+        return refusal.refused
+    pieces, position = [], 0
+    for start, end, text in rewriting.edits:
+        pieces += [preprocessed[position:start], text]
+        position = end
+    return "".join((*pieces, preprocessed[position:]))
+
+
+def _read(rewriting: _Rewriting) -> None:
+    tokens = rewriting.source.tokens
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        index += 1
+        if token.kind == "name":
+            if token.text in _ATTRIBUTE_WORDS:
+                index = _gnu_attribute(rewriting, index - 1)
+            else:
+                _name(rewriting, index - 1)
+        elif token.kind == "marker":
+            _marker(rewriting, token)
+        elif token.kind == "pragma":
+            _pragma(rewriting, token)
+        elif token.kind == "punctuator":
+            if token.text == "[" and _text(tokens, index) == "[":
+                index = _standard_attribute(rewriting, index - 1)
+            elif token.text in _HASHES:
+                raise rewriting.refuse(token, f"a lone `{token.text}` is no C++")
+
+
+def _text(tokens: tuple[Token, ...], index: int) -> str:
+    return tokens[index].text if 0 <= index < len(tokens) else ""
+
+
+def _name(rewriting: _Rewriting, index: int) -> None:
+    tokens = rewriting.source.tokens
+    token = tokens[index]
+    if (reason := refused_name(token.text)) is not None:
+        raise rewriting.refuse(token, f"`{token.text}` is {reason}")
+    if token.text in rewriting.host_macros:
+        raise rewriting.refuse(
+            token, f"`{token.text}` is a macro of the host, which device code does not have"
+        )
+    if token.text == "goto" and _text(tokens, index + 1) == "*":
+        raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
+    if token.text == "namespace" and _text(tokens, index + 1) == "std":
+        raise rewriting.refuse(
+            token, "namespace std is not open to the text; use a namespace of its own"
+        )
+    if token.text in STANDARD_COPIES and [_text(tokens, index - k) for k in (1, 2)] == [
+        "::",
+        "std",
+    ]:
+        raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
+    if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
+        raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _marker(rewriting: _Rewriting, token: Token) -> None:
+    number, name = marker_of(token.text)
+    own = number > 0 and not name.startswith('"<')
+    text = f"#line {number} {name}" if own else ""
+    rewriting.edits.append((token.start, token.end, text))
+
+
+def _pragma(rewriting: _Rewriting, token: Token) -> None:
+    if match := _HEADER.match(token.text):
+        if match[1] not in rewriting.headers:
+            raise rewriting.refuse(token, f"there is no header {match[1]!r}")
+        # One line for one line: the next marker or newline follows as before.
+        rewriting.replace(token, token, f'#include "{match[1]}"')
+        return
+    match = _PRAGMA.match(token.text)
+    words = match.groups() if match else ("", "")
+    if _PACK.fullmatch(token.text):
+        return
+    if words[0] not in DROPPED_PRAGMAS and not (
+        words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
+    ):
+        shown = " ".join(word for word in words if word)
+        raise rewriting.refuse(token, f"`#pragma {shown}` is no pragma of CUDA C++; leave it out")
+    rewriting.replace(token, token, "")
+
+
+def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
+    """Judge `__attribute__((...))` at the token `start`; the index behind it."""
+    tokens = rewriting.source.tokens
+    end = _closing(tokens, start + 1)
+    inner = _closing(tokens, start + 2) if _text(tokens, start + 2) == "(" else -1
+    if end < 0 or inner != end - 1:
+        raise rewriting.refuse(
+            tokens[start], "the attribute has no end or no list in double brackets"
+        )
+    kept, words = False, []
+    for first, after in _listed(tokens, start + 3, inner):
+        name = tokens[first].text.strip("_")
+        if name in DEVICE_WORDS:
+            words.append(DEVICE_WORDS[name])
+        elif name in KEPT_ATTRIBUTES:
+            kept = True
+        elif name not in DROPPED_ATTRIBUTES:
+            raise rewriting.refuse(tokens[first], _attribute_reason(tokens[first].text))
+        if name in KEPT_ATTRIBUTES:
+            _arguments(rewriting, first + 1, after)
+    if words and kept:
+        raise rewriting.refuse(tokens[start], "CUDA's attributes stand in a list of their own")
+    if not kept:
+        rewriting.replace(tokens[start], tokens[end], " ".join(words))
+    return end + 1
+
+
+def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
+    """Judge `[[...]]` at the token `start`; the index behind it."""
+    tokens = rewriting.source.tokens
+    end = _closing(tokens, start)
+    if end < 0:
+        raise rewriting.refuse(
+            tokens[start], "the attribute has no end or no list in double brackets"
+        )
+    first_inside, namespace = start + 2, ""
+    if _text(tokens, first_inside) == "using":
+        namespace, first_inside = _text(tokens, first_inside + 1), first_inside + 3
+    kept = False
+    for first, after in _listed(tokens, first_inside, end - 1):
+        name_at, space = first, namespace
+        if _text(tokens, first + 1) == "::":
+            name_at, space = first + 2, tokens[first].text
+        name = _text(tokens, name_at).strip("_")
+        gnu = space.strip("_") in ("gnu", "nv", "clang")
+        keeps = KEPT_ATTRIBUTES if gnu else KEPT_STANDARD_ATTRIBUTES
+        drops = DROPPED_ATTRIBUTES if gnu else DROPPED_STANDARD_ATTRIBUTES
+        if (space and not gnu) or name not in keeps | drops:
+            shown = f"{space}::{name}" if space else name
+            raise rewriting.refuse(tokens[name_at], _attribute_reason(shown))
+        if name in keeps:
+            kept = True
+            _arguments(rewriting, name_at + 1, after)
+    if not kept:
+        rewriting.replace(tokens[start], tokens[end], "")
+    return end + 1
+
+
+def _arguments(rewriting: _Rewriting, start: int, stop: int) -> None:
+    """The names in a kept attribute's arguments are code as any other."""
+    for index in range(start, stop):
+        if rewriting.source.tokens[index].kind == "name":
+            _name(rewriting, index)
+
+
+def _attribute_reason(name: str) -> str:
+    return f"the attribute `{name}` is none that CUDA C++ needs; leave it out"
+
+
+def _closing(tokens: tuple[Token, ...], start: int) -> int:
+    """The index of the bracket that closes the one at `start`; -1 without one."""
+    pairs = {"(": ")", "[": "]", "{": "}"}
+    stack: list[str] = []
+    for index in range(start, len(tokens)):
+        text = tokens[index].text if tokens[index].kind == "punctuator" else ""
+        if text in pairs:
+            stack.append(pairs[text])
+        elif stack and text == stack[-1]:
+            stack.pop()
+        elif text in (")", "]", "}"):
+            return -1
+        if not stack:
+            return index if index > start else -1
+    return -1
+
+
+def _listed(tokens: tuple[Token, ...], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The first token of each part of a list with commas, and the index behind the part."""
+    index = start
+    while index < stop:
+        first = index
+        while index < stop and _text(tokens, index) != ",":
+            index = _closing(tokens, index) + 1 if _text(tokens, index) in _OPENING else index + 1
+        if index > first:
+            yield first, index
+        index += 1
