@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from greenfast.search.cores import usable_cores
-from greenfast.search.targets.emulator.build import INCLUDE, NATIVE
+from greenfast.search.targets.emulator.build import INCLUDE, NATIVE, PROGRAMS
 from greenfast.search.targets.emulator.flags import COMMON_FLAGS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.toolchain.cache import write_atomically
@@ -80,7 +80,7 @@ class Programs:
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
         sources = sorted(
-            source.name for source in NATIVE.glob("*.cpp") if source.name != "main.cpp"
+            source.name for source in NATIVE.glob("*.cpp") if source.name not in PROGRAMS
         )
         write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())
