@@ -60,6 +60,7 @@ __all__ = [
 EXIT_CRASH = 80
 EXIT_OURS = 81
 LOADING_GRACE_S = 20.0
+REPORTING_GRACE_S = 2.0  # for a run to end itself, with the line that it is in
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 
 
@@ -106,7 +107,7 @@ def execute(
             batch = _Batch(build, module, runs[len(results) :], Path(work))
             try:
                 batch.start(workers, deadline_s, memory_bytes)
-                return batch.follow(deadline, deliver)
+                return batch.follow(deadline.later(REPORTING_GRACE_S), deliver)
             finally:
                 batch.stop()
 
@@ -153,7 +154,7 @@ class _Batch:
 
     def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
         job = self.work / "job"
-        lines = job_lines(self.module, self.runs, self.work, self.nonce)
+        lines = job_lines(self.module, self.runs, self.work, self.nonce, deadline_s)
         job.write_text("".join(f"{line}\n" for line in lines))
         self.report_fd, write_fd = os.pipe()
         cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
@@ -204,7 +205,8 @@ class _Batch:
                     raise Fault(
                         f"the emulator did not begin run {run.name!r}", code="emulator_stalled"
                     )
-                late = RunFault("timeout", f"the run did not end within {deadline.cpu_s:g} s")
+                spent_s = deadline.cpu_s - REPORTING_GRACE_S
+                late = RunFault("timeout", f"the run did not end within {spent_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
             if event["event"] == "ours":
@@ -223,8 +225,9 @@ class _Batch:
                 done += 1
                 if done == len(self.runs):
                     return False
-        deliver(self._died(self.runs[done], begun, open_faults))
-        return False
+        result = self._died(self.runs[done], begun, open_faults)
+        deliver(result)
+        return result.status == "timeout"
 
     def stop(self) -> None:
         with _live_lock:
@@ -275,7 +278,8 @@ class _Batch:
     def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:
         returncode = self._started().wait()
         if begun and returncode == EXIT_CRASH and open_faults:
-            return self._lost(run, open_faults, "crash", None)
+            ended_itself = any(event.get("kind") == "timeout" for event in open_faults)
+            return self._lost(run, open_faults, "timeout" if ended_itself else "crash", None)
         if begun and returncode < 0 and -returncode not in OUTSIDE_SIGNALS:
             name = signal.Signals(-returncode).name
             return self._lost(

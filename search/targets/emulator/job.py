@@ -37,7 +37,9 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
 
-def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> Iterator[str]:
+def job_lines(
+    module: Module, runs: Sequence[Run], work: Path, nonce: str, deadline_s: float
+) -> Iterator[str]:
     """The lines of the job file for `runs`. Images are written to files in the folder `work`."""
     images: dict[int, Path] = {}
     yield f"nonce {nonce}"
@@ -46,6 +48,7 @@ def job_lines(module: Module, runs: Sequence[Run], work: Path, nonce: str) -> It
         yield f"run {index}"
         yield f"order {run.order.replace(':', ' ')}"
         yield f"count {int(run.count)}"
+        yield f"deadline_s {deadline_s:g}"
         if run.check:
             yield "check 1"
         yield f"outputs {output_prefix(work, index)}"

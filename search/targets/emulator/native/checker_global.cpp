@@ -58,7 +58,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
                                          running.action == Action::write && earlier.action == Action::write;
             one_instruction ? suspect(finding, access_address_, access_bytes_) : findings().add(finding);
         }
-        const bool write = writes(running.action) && running.action != Action::atomic;
+        const bool write = writes(running.action) && !is_atomic(running.action);
         if (!shadow.written(buffer, word, mask, write)) {
             finding.kind = "uninitialised";
             finding.other = Party();

@@ -27,6 +27,7 @@ void complete_shuffle(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
             fiber.result = warp.lane(source).value;
         } else {
             fiber.result = ~std::uint64_t(0);  // undefined on the device: poison, NaN as a float
+            if (Checker* checker = worker.checker()) checker->undefined_shuffle(fiber, source);
             worker.note(
                 "undefined_shuffle", fiber.site,
                 format("lane %u reads lane %d, which takes no part in the shuffle", fiber.lane, source));

@@ -64,20 +64,22 @@ void Context::switch_to(Context& next) { swapcontext(&state_, &next.state_); }
 #endif
 
 StackPool::~StackPool() {
-    if (base_) munmap(base_, count_ * stack_bytes);
+    if (base_) munmap(base_, bytes());
 }
 
-void StackPool::reserve(unsigned count) {
+void StackPool::reserve(unsigned count, std::size_t stack_bytes, bool guarded) {
     if (count <= count_) return;
-    if (base_) munmap(base_, count_ * stack_bytes);
+    if (base_) munmap(base_, bytes());
     base_ = map_pages(count * stack_bytes);
     count_ = count;
-    for (unsigned i = 0; i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
+    stack_bytes_ = stack_bytes;
+    guarded_ = guarded;
+    for (unsigned i = 0; guarded && i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }
 
 bool StackPool::in_guard(const void* address) const {
     const char* byte = static_cast<const char*>(address);
-    return byte >= base_ && byte < base_ + count_ * stack_bytes && (byte - base_) % stack_bytes < guard_bytes;
+    return guarded_ && byte >= base_ && byte < base_ + bytes() && std::size_t(byte - base_) % stack_bytes_ < guard_bytes;
 }
 
 }  // namespace gf_emulator

@@ -144,7 +144,10 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run) {
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     Worker::start_run();
     findings().start_run();
-    for (const auto& worker : pool.workers()) worker->counting().clear();
+    for (const auto& worker : pool.workers()) {
+        worker->counting().clear();
+        worker->start_clock(run.deadline_s);
+    }
     const GlobalMemory memory(run.buffers);
     std::unique_ptr<GlobalShadow> shadow;
     if (run.check) shadow = std::make_unique<GlobalShadow>(run.buffers);

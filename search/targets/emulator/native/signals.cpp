@@ -12,8 +12,6 @@
 
 namespace gf_emulator {
 
-namespace {
-
 const void* program_counter(void* context) {
 #if defined(__x86_64__)
     return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
@@ -23,6 +21,8 @@ const void* program_counter(void* context) {
     return nullptr;
 #endif
 }
+
+namespace {
 
 bool in_kernel_library(const Worker& worker, const void* address) {
     Dl_info info;
@@ -41,7 +41,7 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     if (signal_number == SIGABRT) return {"device_fault", "the kernel called abort"};
     if (worker.stacks().in_guard(address))
         return {"device_fault",
-                format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
+                format("a thread's local memory exceeds %zu KiB", worker.stacks().stack_bytes() / 1024)};
     // The processor reports no address for a non-canonical one, which no page can have.
     if (code == SI_KERNEL)
         return {"device_fault", "an access to an impossible address, far from every buffer"};

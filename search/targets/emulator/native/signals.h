@@ -4,7 +4,9 @@
 
 namespace gf_emulator {
 
-void catch_crashes();            // once, before any candidate code
+void catch_crashes();
+// Where the thread was when it got the signal; null on a machine that is not known.
+const void* program_counter(void* context);            // once, before any candidate code
 void give_thread_crash_stack();  // on each OS thread that runs candidate code
 
 }  // namespace gf_emulator

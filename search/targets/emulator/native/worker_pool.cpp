@@ -1,15 +1,20 @@
 #include "worker_pool.h"
 
 #include "signals.h"
+#include "watchdog.h"
 
 namespace gf_emulator {
 
 // The threads live as long as the process, which ends by _exit.
 WorkerPool::WorkerPool(unsigned count) {
+    catch_timers();
+    busy_ = count;
     for (unsigned i = 0; i < count; i++) {
         workers_.push_back(std::make_unique<Worker>());
         std::thread(&WorkerPool::serve, this, std::ref(*workers_.back())).detach();
     }
+    std::unique_lock<std::mutex> lock(mutex_);  // until each has its timer: later that may be refused
+    done_.wait(lock, [this] { return busy_ == 0; });
 }
 
 void WorkerPool::run(const Launch& launch) {
@@ -24,6 +29,11 @@ void WorkerPool::run(const Launch& launch) {
 void WorkerPool::serve(Worker& worker) {
     worker.adopt_thread();
     give_thread_crash_stack();
+    start_watchdog();
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (--busy_ == 0) done_.notify_one();
+    }
     unsigned seen = 0;
     for (;;) {
         std::unique_lock<std::mutex> lock(mutex_);

@@ -86,6 +86,9 @@ void gf_emulator_yield();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
                         gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
+// The same with the scope of a block: other blocks may see it torn or late.
+void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
+                              gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
 void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
                            int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,
