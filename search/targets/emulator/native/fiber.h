@@ -65,10 +65,11 @@ struct Fiber {
     std::vector<AsyncCopy> copies;
     std::uint32_t copy_group = 0;  // the open one
     unsigned atomics_since_yield = 0;
-    Spin spin;
 
     bool cluster_arrived = false;  // at its cluster's barrier, in this phase, and has not waited yet
     std::uint32_t cluster_phase = 0;
+
+    Spin spin;
 };
 
 }  // namespace gf_emulator

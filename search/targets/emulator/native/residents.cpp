@@ -31,7 +31,7 @@ void Worker::run_blocks(const Launch& launch) {
     began_s_ = thread_seconds();
     cluster_ = clusters_[0].get();
     cluster_->begin(launch);
-    entered_ = &cluster_->current();
+    block_ = &cluster_->current();
     counting_.enable(launch.count);
     Residents residents;
     residents.free = {cluster_};
@@ -82,8 +82,16 @@ Cluster* Worker::next_waiting(const Launch&, Residents& residents) {
 // Null when none is left, or when there is no room for it.
 Cluster* Worker::start_next(const Launch& launch, Residents& residents) {
     if (!has_room(launch, residents)) return nullptr;
+    const bool beside = !residents.waiting.empty();
+    if (launch.resident++ >= launch.resident_clusters() && beside) {
+        launch.resident--;
+        return nullptr;
+    }
     const std::uint64_t position = launch.next++;
-    if (position >= launch.clusters_executed()) return nullptr;
+    if (position >= launch.clusters_executed()) {
+        launch.resident--;
+        return nullptr;
+    }
     if (residents.free.empty()) {
         clusters_.push_back(std::make_unique<Cluster>(*this, unsigned(clusters_.size())));
         residents.free.push_back(clusters_.back().get());
@@ -93,13 +101,11 @@ Cluster* Worker::start_next(const Launch& launch, Residents& residents) {
     cluster_ = fresh;
     if (fresh != clusters_[0].get()) fresh->begin(launch);
     fresh->start(launch, launch.cluster_at(position));
-    launch.resident++;
     return fresh;
 }
 
 bool Worker::has_room(const Launch& launch, const Residents& residents) const {
     if (residents.waiting.empty()) return true;
-    if (launch.resident >= launch.resident_clusters()) return false;
     const std::size_t threads = std::size_t(launch.block.x) * launch.block.y * launch.block.z * launch.cluster_blocks();
     return !residents.free.empty() || has_addresses(threads * StackPool::small_bytes + spare_bytes);
 }

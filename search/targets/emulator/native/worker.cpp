@@ -17,7 +17,7 @@ constexpr std::size_t reports_a_run = 32;
 
 }  // namespace
 
-Worker::Worker() : cluster_(clusters_.emplace_back(std::make_unique<Cluster>(*this, 0)).get()) {}
+Worker::Worker() : cluster_(clusters_.emplace_back(std::make_unique<Cluster>(*this, 0)).get()), block_(&cluster_->current()) {}
 
 void Worker::start_run() {
     const std::lock_guard<std::mutex> lock(reported_mutex);

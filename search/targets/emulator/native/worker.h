@@ -28,13 +28,13 @@ public:
     void run_blocks(const Launch& launch);
 
     Cluster& cluster() { return *cluster_; }
-    Block& block() { return cluster_->current(); }
+    Block& block() { return *block_; }
     Fiber& fiber() { return block().current(); }
     StackPool& stacks() { return cluster_->stacks(); }
     // True when the kernel library does not find this block's static shared memory yet.
-    bool makes_current(const Block& block) {
-        const bool other = entered_ != &block;
-        entered_ = &block;
+    bool makes_current(Block& block) {
+        const bool other = block_ != &block;
+        block_ = &block;
         return other;
     }
     SharedMemory& shared() { return block().shared(); }  // the running block's
@@ -92,7 +92,7 @@ private:
 
     std::vector<std::unique_ptr<Cluster>> clusters_;  // more than one only where one waited for another
     Cluster* cluster_;                                // the running one
-    const Block* entered_ = nullptr;
+    Block* block_;                                    // the running one, or the last that ran
     bool is_busy_ = false;
     double deadline_s_ = 0, used_s_ = 0, began_s_ = 0;
     Counting counting_;
