@@ -224,6 +224,93 @@ def test_threads_that_have_left_are_not_waited_for_at_a_barrier(emulator):
     only_right(runs(emulator, body + "c[t] = s[t ^ 32];", block=64))
 
 
+@pytest.mark.parametrize("store", ["c[0] = 3;", "*(volatile float*)c = 3;"])
+def test_stores_of_one_value_are_a_note_and_no_finding(emulator, store):
+    results = runs(emulator, store, block=64, grid=2)
+    only_right(results)
+    for result in results:
+        (note,) = result.notes
+        assert note.kind == "same_value_writes" and note.where == ("test.cu", 4)
+    body = store.replace("3;", "3 + t / 32;")
+    assert all_find(runs(emulator, body, block=64), "race")
+    assert all_find(runs(emulator, f"if (t < 32) {{ {store} }} else {{ a = c; w[5] = a[0]; }}",
+                         block=64), "race")  # fmt: skip
+
+
+def test_a_volatile_flag_may_be_read_while_it_is_set(emulator):
+    flag = """
+    __shared__ float s;
+    __shared__ unsigned flag;
+    volatile unsigned* seen = &flag;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t == 0) { s = 5; %s *seen = 1; }
+    if (t == 32) { while (*seen == 0) { } __threadfence_block(); c[0] = s; }
+"""
+    only_right(runs(emulator, flag % "__threadfence_block();", block=64))
+    assert all_find(runs(emulator, flag % "", block=64), "race")
+
+
+def test_volatile_does_not_order_the_lanes_of_a_warp(emulator):
+    body = """
+    __shared__ float s[64];
+    volatile float* v = s;
+    v[t] = a[t];
+    v[t + 32] = a[t];
+    %s
+    const float sum = v[t] + v[t ^ 1];
+    c[t] = sum;
+"""
+    only_right(runs(emulator, body % "__syncwarp();"))
+    assert all("race" in kinds for kinds in found(runs(emulator, body % "")))
+
+
+def test_the_active_lanes_are_those_at_the_same_call(emulator):
+    body = """
+    if (t % 3 == 0) {
+        const unsigned active = __activemask();
+        const int leader = __ffs(active) - 1;
+        unsigned place = 0;
+        if (t % 32 == leader) place = atomicAdd(w, __popc(active));
+        place = __shfl_sync(active, place, leader);
+        c[place + __popc(active & ((1u << t % 32) - 1))] = 1;
+    } else if (t % 3 == 1) {
+        c[128 + t] = __popc(__activemask());
+    }
+"""
+    results = runs(emulator, body, block=64)
+    only_right(results)
+    for result in results:
+        counts = result.outputs["c"].view(np.float32)
+        assert counts[:22].all() and not counts[22:128].any()
+        assert counts[128 + 1 : 192 : 3].tolist() == [11] * 11 + [10] * 10
+
+
+DIVISIONS = """
+    const int zero = w[0], minus = int(w[1]) - 1, low = int(0x80000000u + w[0]);
+    const long long wide = zero, lowest = (long long)(0x8000000000000000ull + w[0]);
+    const int divisors[] = {int(w[2]), int(w[3])};
+    int* y = (int*)c;
+    y[0] = (t + 7) / zero; y[1] = (t + 7) % zero;
+    y[2] = low / minus; y[3] = low % minus;
+    y[4] = 9u / unsigned(zero); y[5] = 9u % unsigned(zero);
+    y[6] = int((5ll + t) / wide); y[7] = int((5ll + t) % wide);
+    y[8] = int(lowest / minus >> 32); y[9] = int(lowest % minus);
+    y[10] = low / zero; y[11] = low % zero;
+    y[12] = 11 / divisors[t]; y[13] = 17 / (zero + 5);
+"""
+
+
+@pytest.mark.parametrize("flavour", ["checked", "plain"])
+def test_integers_are_divided_as_a_gpu_divides_them(emulator, flavour):
+    (result,) = runs(emulator, DIVISIONS, block=1, flavour=flavour, orders=("forward",))
+    low = -(2**31)
+    assert result.status == "finished", result.faults
+    assert result.outputs["c"].view(np.int32)[:14].tolist() == [
+        -1, 7, low, 0, -1, 9, -1, 5, low, 0, -1, low, -1, 3,
+    ]  # fmt: skip
+
+
 GRID_BARRIER = """
     for (unsigned round = 1; round < 4; round++) {
         if (t == 0) w[64 + b + 256 * (round & 1)] = round;

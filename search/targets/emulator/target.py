@@ -34,7 +34,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import file_line, one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -46,6 +46,7 @@ from greenfast.search.verdict import (
 )
 
 CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
+SAME_VALUE_WRITES = "same_value_writes"  # a note's kind in native/checker.cpp
 FIRST_BATCH = 4  # most wrong candidates fail in the first runs
 SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
@@ -151,14 +152,16 @@ class EmulatorTarget(Runner):
         timed_out = False
         for problem, order, result in self._run_all(program, problems, "checked"):
             findings: tuple[SafetyFinding, ...]
+            notes: tuple[str, ...] = ()
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
             elif result.status == "not_run" and timed_out:
                 return  # nothing is learnt from a second timeout
             else:
                 findings = findings_of(result, program.source_lines)
+                notes = notes_of(result)
                 timed_out |= result.status == "timeout"
-            yield Checked(problem, order, findings)
+            yield Checked(problem, order, findings, notes)
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
@@ -344,6 +347,15 @@ def findings_of(
         if fault.kind not in reported
     ]
     return tuple(findings)
+
+
+def notes_of(result: native.RunResult) -> tuple[str, ...]:
+    """What a checked run remarks on without rejecting it, with lines."""
+    return tuple(
+        f"{note.sentence} ({file_line(*note.where)})" if note.where else note.sentence
+        for note in result.notes
+        if note.kind == SAME_VALUE_WRITES
+    )
 
 
 def _source_line(

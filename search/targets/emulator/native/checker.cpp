@@ -218,24 +218,35 @@ void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigne
                     party(running),
                     party(thread, touch.site, touch.action())};
     if (known(running.fiber.thread, thread, true) >= touch.oldest) finding.detail = no_reading_fence;
-    const bool one_instruction = thread / 32 == running.fiber.thread / 32 && running.action == Action::write &&
-                                 touch.action() == Action::write && touch.site == offset_of(running.site);
-    if (one_instruction)
-        suspect(finding, access_address_, access_bytes_);
+    const bool one_instruction = thread / 32 == running.fiber.thread / 32 && touch.site == offset_of(running.site);
+    race_or_suspect(finding, one_instruction);
+}
+
+// Of two stores the later one may have stored what was there; that is seen only behind it.
+void Checker::race_or_suspect(const Finding& finding, bool one_instruction) {
+    if (stores(finding.party.action) && stores(finding.other.action))
+        suspect(finding, one_instruction);
     else
         findings().add(finding);
 }
 
-void Checker::suspect(const Finding& finding, const void* address, unsigned bytes) {
+void Checker::suspect(const Finding& finding, bool one_instruction) {
+    if (suspect_.bytes && suspect_.one_instruction < one_instruction) return;  // of the same access, in another word
     suspect_.finding = finding;
-    suspect_.address = static_cast<const char*>(address);
-    suspect_.bytes = std::min<unsigned>(bytes, sizeof suspect_.before);
-    std::memcpy(suspect_.before, address, suspect_.bytes);
+    suspect_.one_instruction = one_instruction;
+    suspect_.address = static_cast<const char*>(access_address_);
+    suspect_.bytes = std::min<unsigned>(access_bytes_, sizeof suspect_.before);
+    std::memcpy(suspect_.before, suspect_.address, suspect_.bytes);
 }
 
 void Checker::judge_suspect() {
-    if (std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0) findings().add(suspect_.finding);
+    const bool changed = std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0;
     suspect_.bytes = 0;
+    if (changed)
+        findings().add(suspect_.finding);
+    else if (!suspect_.one_instruction)
+        block_.worker().note("same_value_writes", suspect_.finding.party.site,
+                             "several threads write the same value to the same bytes, and nothing orders them");
 }
 
 // True when the access needs no further check.

@@ -70,8 +70,8 @@ public:
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
-    // A store that raced with another lane's of the same instruction is forgiven if it changed nothing; it is
-    // judged here, before any other thread or access.
+    // A store that raced with another store is forgiven if it changed nothing; it is judged here, before any other
+    // thread or access.
     void settle() {
         if (suspect_.bytes) judge_suspect();
     }
@@ -92,6 +92,7 @@ private:
         Finding finding{};
         const char* address = nullptr;
         unsigned bytes = 0;
+        bool one_instruction = false;  // of one warp: the others' part in it
         char before[64];
     };
 
@@ -169,7 +170,8 @@ private:
     void own_meets_remote(std::size_t offset, unsigned bytes, const Running& running);
 
     void judge_suspect();
-    void suspect(const Finding& finding, const void* address, unsigned bytes);
+    void race_or_suspect(const Finding& finding, bool one_instruction);
+    void suspect(const Finding& finding, bool one_instruction);
 
     unsigned block_thread() const;
     bool stays_in_block(const void* address) const;

@@ -113,4 +113,7 @@ extern "C" std::uint64_t gf_emulator_warp_collective(unsigned mask, Collective k
     return self.result;
 }
 
-extern "C" unsigned gf_emulator_active_mask() { return Worker::current().fiber().warp->alive(); }
+extern "C" unsigned gf_emulator_active_mask() {
+    Fiber& self = Worker::current().fiber();
+    return self.warp->active_mask(self, __builtin_return_address(0));
+}

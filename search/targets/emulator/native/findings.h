@@ -34,6 +34,7 @@ inline bool is_volatile(Action action) { return action == Action::volatile_read 
 // accesses that bypass the first-level cache do (PTX ISA, "Memory Consistency Model", requires the fence; the sum
 // in CUDA's "Memory Fence Functions" reads volatile memory without one).
 inline bool needs_no_fence(Action action) { return action == Action::volatile_read || is_atomic(action); }
+inline bool stores(Action action) { return action == Action::write || action == Action::volatile_write; }
 inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }

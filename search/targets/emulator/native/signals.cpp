@@ -6,6 +6,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "division.h"
 #include "global_memory.h"
 #include "memory_map.h"
 #include "worker.h"
@@ -69,6 +70,9 @@ bool may_report(int signal_number) {
 }
 
 void on_crash(int signal_number, siginfo_t* info, void* context) {
+    if (signal_number == SIGFPE && Worker::exists() && Worker::current().module_contains(program_counter(context)) &&
+        complete_division(context))
+        return;
     if (!may_report(signal_number)) return;
     if (!Worker::exists() || !Worker::current().block().inside_fiber()) {
         report().ours("crash");
