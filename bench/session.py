@@ -16,7 +16,8 @@ from bench.results import Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.oracle.problem import Problem, lay_out

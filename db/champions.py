@@ -21,6 +21,7 @@ from greenfast.db.rows import ChampionRow, ConfirmationRow, Page
 from greenfast.db.trials import trial_record, trial_row
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.scope import Scope, scope_of
+from greenfast.search.verdict import VerdictName
 
 _WITHOUT_SESSION = {"synchronize_session": False}
 
@@ -154,7 +155,7 @@ def _champion(session: Session, scope: Scope) -> ChampionRecord | None:
 def _confirmed(session: Session, search: SearchRecord, trial: TrialRecord) -> ConfirmationRecord:
     """The newest confirmation of the trial; UsageError `not_confirmed` with the missing step."""
     newest = _newest_confirmation(session, trial.search_key, trial.number)
-    if trial.verdict != "accepted":
+    if trial.verdict != VerdictName.ACCEPTED:
         missing = _why_not_accepted(trial)
     elif newest is None:
         missing = "it was not timed again in fresh processes"
@@ -188,7 +189,7 @@ def _why_not_accepted(trial: TrialRecord) -> str:
     ]
     why = (
         f": {' and '.join(open_gates)} could not be judged where it ran"
-        if trial.verdict == "green"
+        if trial.verdict == VerdictName.GREEN
         else ""
     )
     return f"its verdict is {trial.verdict}, not accepted{why}"

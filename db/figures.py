@@ -47,7 +47,7 @@ class Figures:
     time_median_us: float | None = _figure("geometric mean over the workloads", sortable=True)
     time_kind: str | None = _figure("measured, modelled or replayed")
     time_mode: str | None = _figure(
-        "of a measured time: hot (data in L2), cold, or both of several workloads"
+        "of a measured or replayed time: hot (data in L2), cold, or both of several workloads"
     )
     time_band: float | None = _figure("a factor: times closer than this are not told apart")
     ratio_to_baseline: float | None = _figure("below 1 is faster")
@@ -71,7 +71,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
     ptxas = _evidence(verdict, "ptxas", PtxasEvidence)
     correctness = _evidence(verdict, "correctness", CorrectnessEvidence)
     return Figures(
-        verdict=verdict_name(verdict),
+        verdict=str(verdict_name(verdict)),
         stage=str(verdict.stage) if isinstance(verdict, (Rejected, Faulted)) else None,
         reason=str(verdict.reason) if isinstance(verdict, Rejected) else None,
         fault_code=verdict.code if isinstance(verdict, Faulted) else None,

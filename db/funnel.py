@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from greenfast.db.rows import Counts
 from greenfast.search.gates import GATES
-from greenfast.search.verdict import Stage
+from greenfast.search.verdict import Stage, VerdictName
 
 Group = tuple[str | None, str | None, str | None, str | None, int]
 STAGES = (Stage.RENDER, Stage.COMPILE, *(Stage(gate.name) for gate in GATES))
@@ -23,7 +23,7 @@ def counts_of(groups: Sequence[Group]) -> Counts:
             running += count
             continue
         verdicts[verdict] += count
-        if verdict == "rejected":
+        if verdict == VerdictName.REJECTED:
             stages[stage or ""] += count
             reasons[reason or ""] += count
         gates = dict(word.split("=") for word in (outcomes or "").split())

@@ -6,6 +6,7 @@ is set; until then it has only begun. Evidence has its own table, so that lists 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 from sqlalchemy import (
@@ -23,12 +24,18 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
+from greenfast.search.verdict import VerdictName
 
 REVISION = "0007"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
-REJECTED_SQL = "verdict = 'rejected'"
+REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
 IS_REJECTED = text(f"trials.{REJECTED_SQL}")
+
+
+def sql_list(names: Iterable[str]) -> str:
+    """`'a', 'b'`: our own names, as literals."""
+    return ", ".join(f"'{name}'" for name in names)
 
 
 class Base(DeclarativeBase):
@@ -78,9 +85,7 @@ class SearchRecord(Base):
     manifest_digest: Mapped[str | None]  # null: submitted before files were frozen
 
     __table_args__ = (
-        CheckConstraint(
-            f"status IN ({', '.join(repr(str(status)) for status in STATUSES)})", "status"
-        ),
+        CheckConstraint(f"status IN ({sql_list(STATUSES)})", "status"),
         CheckConstraint("(status = 'running') = (worker IS NOT NULL)", "worker"),
         Index(None, "status", "key"),
         {"sqlite_autoincrement": True},
@@ -130,11 +135,9 @@ class TrialRecord(Base):
     environment_digest: Mapped[str | None]
 
     __table_args__ = (
-        CheckConstraint("verdict IN ('accepted', 'green', 'rejected', 'faulted')", "verdict"),
+        CheckConstraint(f"verdict IN ({sql_list(VerdictName)})", "verdict"),
         CheckConstraint("(verdict IS NULL) = (recorded_at IS NULL)", "recorded"),
-        CheckConstraint(
-            "verdict IS NULL OR (verdict = 'rejected') = (reason IS NOT NULL)", "reason"
-        ),
+        CheckConstraint(f"verdict IS NULL OR ({REJECTED_SQL}) = (reason IS NOT NULL)", "reason"),
         CheckConstraint("attempts >= 0", "attempts"),
         Index("ix_trials_counts", "search_key", "verdict", "stage", "reason", "outcomes"),
         *(

@@ -10,6 +10,7 @@ from greenfast.db.figures import Figures
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.scope import Scope
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.verdict import VerdictName
 
 T = TypeVar("T")
 
@@ -233,5 +234,5 @@ def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gai
         else best.time_median_us / baseline.time_median_us
     )
     if best.time_kind == "measured":
-        return best.verdict == "accepted" and ratio <= 1 - min_gain
+        return best.verdict == VerdictName.ACCEPTED and ratio <= 1 - min_gain
     return ratio * band < 1 and ratio <= 1 - min_gain

@@ -15,17 +15,18 @@ from greenfast.db.base import Part, check_name, search_record, utc, utc_or_none
 from greenfast.db.dialects import now_s
 from greenfast.db.kernel_files import store_files
 from greenfast.db.lease import is_expired
-from greenfast.db.models import ConfirmationRecord, SearchRecord, TrialRecord
+from greenfast.db.models import ConfirmationRecord, SearchRecord, TrialRecord, sql_list
 from greenfast.db.paging import after, check_limit, page_of, values_of
 from greenfast.db.rows import Page, SearchRow
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.status import STATUSES, SearchStatus
-from greenfast.search.verdict import TimeKind
+from greenfast.search.verdict import CORRECT, TimeKind
 
 Wanted = Literal["pause", "resume", "cancel"]
 WANTED = ("pause", "resume", "cancel")
+PARTICIPLES = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
 # The status after a request to a search that no worker holds. Repeating a request is no error.
 _MOVES = {
@@ -41,7 +42,7 @@ _MOVES = {
     ("cancel", SearchStatus.RUNNING): SearchStatus.CANCELLED,
     ("cancel", SearchStatus.CANCELLED): SearchStatus.CANCELLED,
 }
-IS_RIGHT = text("trials.verdict IN ('accepted', 'green')")
+IS_RIGHT = text(f"trials.verdict IN ({sql_list(CORRECT)})")
 
 
 class Searches(Part):
@@ -156,7 +157,7 @@ def _flag(record: SearchRecord, request: Wanted) -> str | None:
         return None
     if request != "cancel" and record.wanted == "cancel":
         raise UsageError(
-            f"search {record.id} is being cancelled, so it cannot {request}",
+            f"search {record.id} is being cancelled, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
             mend="start a new search",
         )
@@ -167,11 +168,13 @@ def _move(record: SearchRecord, request: Wanted) -> None:
     before = SearchStatus(record.status)
     status = _MOVES.get((request, before))
     if status is None:
-        allowed = [verb for verb in WANTED if _MOVES.get((verb, before), before) != before]
+        allowed = [
+            PARTICIPLES[verb] for verb in WANTED if _MOVES.get((verb, before), before) != before
+        ]
         raise UsageError(
-            f"search {record.id} is {record.status}, so it cannot {request}",
+            f"search {record.id} is {record.status}, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
-            mend=f"it can {' or '.join(allowed)}" if allowed else "start a new search",
+            mend=f"it can be {' or '.join(allowed)}" if allowed else "start a new search",
         )
     record.wanted = None
     if status == before:

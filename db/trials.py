@@ -19,9 +19,8 @@ from greenfast.db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_ro
 from greenfast.db.rows import Counts, Page, Point, TrialDetail, TrialRow
 from greenfast.db.searches import IS_RIGHT, confirmed_number
 from greenfast.search.errors import UsageError
-from greenfast.search.verdict import Reason, Stage, Trial
+from greenfast.search.verdict import Reason, Stage, Trial, VerdictName
 
-VERDICTS = ("accepted", "green", "rejected", "faulted")
 SORTS = ("number", *SORTABLE)
 
 
@@ -45,7 +44,7 @@ class Trials(Part):
         check_limit(limit)
         check_name("sort", sort, SORTS)
         filters = {
-            "verdict": check_name("verdict", verdict, VERDICTS),
+            "verdict": check_name("verdict", verdict, VerdictName),
             "stage": check_name("stage", stage, Stage),
             "reason": check_name("reason", reason, Reason),
             "template": convert.storable(template) if template is not None else None,

@@ -91,7 +91,7 @@ def acceptance_sentence(acceptance: Acceptance, device: str) -> str:
         timing = acceptance.impossible
         return (
             f"{timing.workload} took {timing.time_median_us:.3f} us; its compulsory work takes "
-            f"{bound_of(timing):.3f} us at the peaks of {device}"
+            f"{timing.bound_us:.3f} us at the peaks of {device}"
         )
     if acceptance.decision is None or acceptance.interval is None:
         return (
@@ -111,14 +111,9 @@ def acceptance_sentence(acceptance: Acceptance, device: str) -> str:
     return f"{words}: {ratio}"
 
 
-def bound_of(timing: Timing) -> float:
-    """The least time in us that its workload can take on the device; 0: not known."""
-    return dict(timing.detail).get("floor_us", 0.0)
-
-
 def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
     """The first time that no device of this kind can reach."""
-    return next((timing for timing in timings if timing.time_median_us < bound_of(timing)), None)
+    return next((timing for timing in timings if timing.is_below_bound), None)
 
 
 def ratio_of_medians(timings: Sequence[Timing], others: Sequence[Timing]) -> float:

@@ -13,24 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.template_text import Line
+from greenfast.search.kernels.template_text import Line, read_text
+from greenfast.search.rendering.children import TextFailed, renderers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved
 
-LARGEST_SOURCE_CHARACTERS = 1_000_000
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
 _SYSTEM_INCLUDE = re.compile(r"\s*#\s*include\s+<[^>]+>\s*$")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 _COMMENT = re.compile(r"//.*")
-# Marks carry line numbers through Jinja. They use private-use characters, which no template has.
-_MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 @dataclass(frozen=True)
@@ -71,19 +66,11 @@ def render(
     text also writes that stage's result, to an additional argument of every entry. Raises SpecError
     for a header that does not exist.
     """
-    try:
-        body = _render_marked(template, {**point.values, **_probe_values(kernel, probe)})
-    except jinja2.TemplateError as error:
-        number = getattr(error, "lineno", None) or _line_of(error)
-        return RenderFailed(
-            f"{type(error).__name__}: {error.message or error}", template.origin(number or 1)
-        )
-    except (TypeError, ValueError, ArithmeticError) as error:
-        return RenderFailed(
-            f"{type(error).__name__}: {error}", template.origin(_line_of(error) or 1)
-        )
-    if sum(len(text) for text, _ in body) > LARGEST_SOURCE_CHARACTERS:
-        return RenderFailed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
+    values = {**point.values, **_probe_values(kernel, probe)}
+    rendered = renderers().rendered(template.text, values)
+    if isinstance(rendered, TextFailed):
+        return RenderFailed(rendered.message, template.origin(rendered.line or 1))
+    body = [(text, template.origin(number)) for text, number in zip(*rendered, strict=True)]
     return assemble(
         body, (launch.entry for launch in template.launched(point.values)), include_dirs
     )
@@ -127,63 +114,6 @@ def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
     return "\n".join(result) + "\n"
 
 
-def _environment() -> jinja2.Environment:
-    environment = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    # Nothing but `range` (the sandbox's, which is bounded) beside the candidate's own names.
-    environment.globals = {"range": environment.globals["range"]}
-    return environment
-
-
-@lru_cache(maxsize=64)
-def _jinja_template(text: str) -> jinja2.Template:
-    """Compiled once for each template: this takes nine times as long as rendering."""
-    environment = _environment()
-    return environment.from_string(_mark_lines(environment, text))
-
-
-def _render_marked(template: TemplateSpec, values: dict[str, object]) -> list[tuple[str, Line]]:
-    """Rendered lines, each with the template's line that it comes from."""
-    result: list[tuple[str, Line]] = []
-    number = 1
-    for rendered in _jinja_template(template.text).render(values).splitlines():
-        if mark := _MARK.search(rendered):
-            number = int(mark.group(1))
-        result.append((_MARK.sub("", rendered).rstrip(), template.origin(number)))
-        number += 1
-    return _without_blank_runs(result)
-
-
-def _mark_lines(environment: jinja2.Environment, text: str) -> str:
-    """Mark each line of plain text, before its first visible character.
-
-    There a mark does not change how Jinja trims white space.
-    """
-    plain = jinja2.Environment(keep_trailing_newline=True)
-    result, number = [], 1
-    for _, kind, value in plain.lexer.tokeniter(text, None):
-        if kind != "data":
-            result.append(value)
-            number += value.count("\n")
-            continue
-        pieces = value.split("\n")
-        for index, piece in enumerate(pieces):
-            if piece.strip():
-                indent = len(piece) - len(piece.lstrip())
-                result.append(f"{piece[:indent]}\ue000{number}\ue001{piece[indent:]}")
-            else:
-                result.append(piece)
-            if index < len(pieces) - 1:
-                result.append("\n")
-                number += 1
-    return "".join(result)
-
-
 def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]:
     """The lines with at most one blank line in a row; inactive branches leave several."""
     return [line for index, line in enumerate(lines) if line[0] or (index and lines[index - 1][0])]
@@ -222,17 +152,7 @@ def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], .
     """A header's lines, cached until its file changes."""
     lines = [
         (text.rstrip(), Line(name, number))
-        for number, text in enumerate(path.read_text().splitlines(), 1)
+        for number, text in enumerate(read_text(path, name).splitlines(), 1)
         if not _PRAGMA_ONCE.match(text)
     ]
     return tuple(_without_blank_runs(lines))
-
-
-def _line_of(error: BaseException) -> int | None:
-    """The template's line that raised a rendering error, from Jinja's traceback."""
-    number, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<template>":
-            number = trace.tb_lineno
-        trace = trace.tb_next
-    return number

@@ -40,7 +40,6 @@ class Reason(StrEnum):
     UNWRITTEN = "unwritten"
     OUT_OF_BOUNDS = "out_of_bounds"
     INPUT_CHANGED = "input_changed"
-    NONDETERMINISTIC = "nondeterministic"
     LAUNCH_ERROR = "launch_error"
     DEVICE_FAULT = "device_fault"
     MISALIGNED = "misaligned"
@@ -169,6 +168,16 @@ class Timing:
     mix: tuple[tuple[str, float], ...] = ()  # counted warp instructions of all launches, by class
     mode: str = ""  # how a measured time found the caches: "hot" | "cold"
 
+    @property
+    def bound_us(self) -> float:
+        """The least time that its workload can take on the device; 0: not known."""
+        return dict(self.detail).get("floor_us", 0.0)
+
+    @property
+    def is_below_bound(self) -> bool:
+        """No device of this kind can reach this time."""
+        return self.time_median_us < self.bound_us
+
 
 @dataclass(frozen=True)
 class PerformanceEvidence:
@@ -184,6 +193,18 @@ class PerformanceEvidence:
         """The state of the caches: "hot", "cold", or of several workloads "hot and cold"."""
         return " and ".join(
             sorted({timing.mode for timing in self.timings if timing.mode}, reverse=True)
+        )
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the times order candidates.
+
+        A modelled time below its bound does not: it is a fault of the model. Its limits and
+        instruction counts are kept, since they show where the model is wrong.
+        """
+        return not any(
+            timing.time_kind is TimeKind.MODELLED and timing.is_below_bound
+            for timing in self.timings
         )
 
 
@@ -359,10 +380,28 @@ class Faulted:
 Verdict = Accepted | Green | Rejected | Faulted
 
 
-def verdict_name(verdict: Verdict) -> str:
-    return {Accepted: "accepted", Green: "green", Rejected: "rejected", Faulted: "faulted"}[
-        type(verdict)
-    ]
+class VerdictName(StrEnum):
+    """The verdicts by name: one list for code, API, pages and docs."""
+
+    ACCEPTED = "accepted"
+    GREEN = "green"
+    REJECTED = "rejected"
+    FAULTED = "faulted"
+
+
+CORRECT = (VerdictName.ACCEPTED, VerdictName.GREEN)
+
+
+def verdict_name(verdict: Verdict) -> VerdictName:
+    match verdict:
+        case Accepted():
+            return VerdictName.ACCEPTED
+        case Green():
+            return VerdictName.GREEN
+        case Rejected():
+            return VerdictName.REJECTED
+        case Faulted():
+            return VerdictName.FAULTED
 
 
 def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
@@ -375,7 +414,9 @@ def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEv
 
 
 def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
-    return evidence_of(verdict.gates, PerformanceEvidence)
+    """The times by which the candidate is ranked; None where there are none."""
+    evidence = evidence_of(verdict.gates, PerformanceEvidence)
+    return evidence if evidence is not None and evidence.is_ranked else None
 
 
 def rejection(before: Sequence[GateResult], failed: Failed[Evidence]) -> Rejected:

@@ -67,9 +67,10 @@ class DrawnGpu(Runner):
                     TimeKind.MEASURED,
                     "",
                     (("floor_us", 0.01), ("sm_clock_mhz", 1980.0)),
-                    "hot, drawn",
+                    "drawn",
                     samples=self._draw(program, count),
                     baseline_samples=others,
+                    mode="hot",
                 )
             )
         return tuple(timings)

@@ -24,17 +24,18 @@ from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
 from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name
+from greenfast.search.verdict import CORRECT
 
 STATIC_FILES = Path(__file__).parent / "files"
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-CORRECT = ("accepted", "green")
 UNSTORED_ARCH = "sm_90"  # of a trial stored without one, on a GPU of unknown model
 
 

@@ -22,8 +22,8 @@ from greenfast.search.targets.cuda import driver, gpu_count
 LEAST_PYTHON = (3, 11)
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-LACKING = (
-    "import importlib.util as u; "
+PEERS_PROBE = (  # runs in Pythons of any age
+    "import importlib.util as u, sys; print('%d.%d' % sys.version_info[:2]); "
     "print(*(n for n in ('torch', 'cupy', 'ml_dtypes') if not u.find_spec(n)))"
 )
 CUDA_TOOLKIT = "install the CUDA toolkit, or add its bin folder to PATH"
@@ -73,10 +73,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             _check("data folder", True, lambda: _data_folder(settings)),
             _disk(settings),
             _check("database", True, lambda: _database(services)),
-            _guarded(
-                lambda: _driver(lambda: dict(services.toolchain.identity)["nvidia-cuda-nvrtc"]),
-                "NVIDIA driver",
-            ),
+            _driver(services),
             _check("NVIDIA GPU", False, _gpus),
             _wheel("CuPy", "cupy", "to measure on a GPU"),
             _wheel("NVML", "pynvml", "to see clocks and other work on the GPU"),
@@ -101,17 +98,14 @@ def _check(name: str, needed: bool, look: Callable[[], str]) -> Check:
         return Check(name, needed, False, error.message, error.mend)
 
 
-def _guarded(look: Callable[[], Check], name: str) -> Check:
-    try:
-        return look()
-    except GreenfastError as error:
-        return Check(name, False, False, error.message, error.mend)
-
-
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     ok = sys.version_info >= LEAST_PYTHON
-    return Check("Python", True, ok, version, "" if ok else "install Python 3.11 or newer")
+    return Check("Python", True, ok, version, "" if ok else f"install {_least_python()}")
+
+
+def _least_python() -> str:
+    return f"Python {'.'.join(map(str, LEAST_PYTHON))} or newer"
 
 
 def _toolchain(services: Services) -> str:
@@ -178,12 +172,18 @@ def _database(services: Services) -> str:
 # ---- the GPU path ----
 
 
-def _driver(toolchain: Callable[[], str]) -> Check:
-    """The driver, and whether it loads NVRTC's cubins: not those of a newer major version."""
+def _driver(services: Services) -> Check:
+    """The driver, and whether it loads NVRTC's cubins: not those of a newer major version.
+
+    A toolkit that is missing has a row of its own.
+    """
     state = driver_state()
     if state.version is None:
         return Check("NVIDIA driver", False, False, state.why, state.mend)
-    ours = toolchain()
+    try:
+        ours = dict(services.toolchain.identity)["nvidia-cuda-nvrtc"]
+    except GreenfastError:
+        return Check("NVIDIA driver", False, True, f"supports CUDA {state.version}")
     if major(state.version) < major(ours):
         return Check(
             "NVIDIA driver",
@@ -288,9 +288,24 @@ def _peers() -> Check:
     from greenfast.search.peers.process import PYTHON_VARIABLE, python
 
     interpreter = python()
+    problem, mend = _problem_of(interpreter)
+    return Check(
+        "peers",
+        False,
+        not problem,
+        f"{interpreter} {problem}".rstrip(),
+        f"needed to time PyTorch beside a winner only; {mend}, or name another Python in "
+        f"{PYTHON_VARIABLE}"
+        if problem
+        else "",
+    )
+
+
+def _problem_of(interpreter: str) -> tuple[str, str]:
+    """Why peers cannot run in this Python, and the remedy; both empty where they can."""
     try:
-        done = subprocess.run(
-            [interpreter, "-c", LACKING],
+        probe = subprocess.run(
+            [interpreter, "-c", PEERS_PROBE],
             capture_output=True,
             text=True,
             timeout=20,
@@ -298,16 +313,12 @@ def _peers() -> Check:
             cwd="/",
             env={**os.environ, **safe_path()},  # imports nothing of the current folder
         )
-        lacking = done.stdout.split() if done.returncode == 0 else ["a working Python"]
-    except (OSError, subprocess.TimeoutExpired):
-        lacking = ["a working Python"]
-    return Check(
-        "peers",
-        False,
-        not lacking,
-        interpreter + (f" lacks {', '.join(lacking)}" if lacking else ""),
-        "needed to time PyTorch beside a winner only; install it there, or name another Python in "
-        f"{PYTHON_VARIABLE}"
-        if lacking
-        else "",
-    )
+        version, packages = probe.stdout.splitlines()
+        is_old = tuple(map(int, version.split("."))) < LEAST_PYTHON
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return "is no working Python", f"install {_least_python()} there"
+    if is_old:
+        return f"is Python {version}, which is too old", f"install {_least_python()}"
+    if packages:
+        return f"lacks {', '.join(packages.split())}", "install it there"
+    return "", ""

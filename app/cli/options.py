@@ -31,9 +31,17 @@ Workloads = Annotated[
     list[str] | None,
     typer.Option(
         "--workload",
-        metavar="NAME",
-        help="A workload: a named shape and type of the kernel's inputs; may be repeated. "
-        "[default: the kernel's first]",
+        metavar="NAME|VALUES",
+        help="A workload: a named shape and type of the kernel's inputs, or your own by values, "
+        "such as B=8,H=16,S_q=577,D=64,dtype=bf16; may be repeated. [default: the kernel's first]",
+    ),
+]
+WorkloadFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--workloads",
+        metavar="FILE",
+        help="A .toml, .json or .csv file of workloads; `greenfast workloads` checks it.",
     ),
 ]
 Target = Annotated[

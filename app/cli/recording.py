@@ -79,6 +79,7 @@ def _json(
                 "parameters": dict(contents.parameters(row)),
                 "time_us": [time_us(times) for times in row.times],
                 "time_kind": "replayed",
+                "time_modes": [times.mode for times in row.times],
             }
             for row in fastest
         ],
@@ -109,7 +110,9 @@ def _show(contents: Recording, checks: str, verdicts: Counter[str], fastest: lis
             ("fastest", "parameters"),
             [
                 (
-                    ", ".join(microseconds(time_us(times), "replayed") for times in row.times),
+                    ", ".join(
+                        microseconds(time_us(times), "replayed", times.mode) for times in row.times
+                    ),
                     " ".join(
                         f"{key}={value}"
                         for key, value in contents.parameters(row)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.options import AsJson, Seed, Target, Workloads
+from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import (
     console,
     duration,
@@ -27,11 +29,13 @@ from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, QueueState, Silence
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
 from greenfast.search.loop.run import Ended, failure_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.verdict import Rejected, Trial, verdict_name
+from greenfast.search.verdict import Rejected, Trial, VerdictName, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
@@ -122,6 +126,7 @@ ResumeOption = Annotated[
 def search(
     kernel: KernelArgument = None,
     workload: Workloads = None,
+    workloads: WorkloadFile = None,
     template: TemplateOption = None,
     target: Target = None,
     trials: TrialsOption = None,
@@ -171,6 +176,8 @@ def search(
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
+        if request is not None and workloads is not None:
+            request = with_file(request, workloads, services.catalogue)
         search_id = submitted(services, request) if request else resumed(services, str(resume))
         report = run_here(services, search_id, stop)
         detail = search_detail(services.store, search_id)
@@ -179,6 +186,13 @@ def search(
     else:
         show_search(detail)
     return exit_code(report, detail)
+
+
+def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> SearchRequest:
+    """The request with the workloads of a file after its own."""
+    rows = read_workloads(path, catalogue.kernel(request.kernel))
+    names = tuple(row.workload.name for row in rows)
+    return replace(request, workloads=(*(request.workloads or ()), *names))
 
 
 def submitted(services: Services, request: SearchRequest) -> str:
@@ -291,7 +305,7 @@ class TrialLines:
         row = self._services.store.search(self._id)
         figures = progress(row)
         budget = row.trials_budget or "-"
-        verdict = verdict_name(trial.verdict)
+        verdict: str = verdict_name(trial.verdict)
         if isinstance(trial.verdict, Rejected):
             verdict += f" ({trial.verdict.stage}: {trial.verdict.reason})"
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
@@ -369,7 +383,7 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
     best, remarks = detail.best, []
     if best is not None and not best.is_baseline and not best.beats_baseline:
-        unsafe = best.verdict == "green" and best.time_kind == "measured"
+        unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))

@@ -33,13 +33,19 @@ from greenfast.search.verdict import (
     Rejected,
     Skipped,
     Verdict,
+    VerdictName,
     gate_result,
     performance_of,
     verdict_name,
 )
 
 LONGEST_LOG = 32_000  # characters
-EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1, "faulted": 3}
+EXIT_CODES = {
+    VerdictName.ACCEPTED: 0,
+    VerdictName.GREEN: 0,
+    VerdictName.REJECTED: 1,
+    VerdictName.FAULTED: 3,
+}
 JSON = dict[str, Any]
 
 

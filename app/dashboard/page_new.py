@@ -18,6 +18,7 @@ from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload, WorkloadValues
 from greenfast.search.loop.plan import (
     CHAMPION,
     DEFAULT_STRATEGY,
@@ -45,10 +46,15 @@ FIELD_OF = {
     "unknown_strategy": "strategy",
     "unknown_mode": "mode",
     **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
+    **dict.fromkeys(("bad_workload", "workload_too_large"), "own"),
     **dict.fromkeys(("unknown_template", "unsupported_workload", "empty_space"), "templates"),
     **dict.fromkeys(("unknown_target", "no_gpu"), "target"),
     **dict.fromkeys(("bad_preset", "unknown_preset", "no_champion"), "baseline"),
 }
+
+# The form's field `shape`: which workloads it asks for, and the prefix of the fields of one's own.
+NAMED, OWN = "named", "own"
+OWN_PREFIX = "own."
 
 router = APIRouter(route_class=PageRoute)
 
@@ -68,8 +74,17 @@ def new_page(request: Request, kernel: str = "", workload: str = "") -> Response
     spec = services.catalogue.kernel(kernel or next(iter(names), ""))
     given = defaults(spec)
     if workload:
-        given["workloads"] = [spec.workload(workload).name]
+        _preselect(given, spec, spec.workload(workload))
     return form_page(services, spec, given, None)
+
+
+def _preselect(given: dict[str, Any], kernel: KernelSpec, workload: Workload) -> None:
+    """Select the workload in the form's values: by its name, or as the user's own."""
+    if workload in kernel.workloads:
+        given["workloads"] = [workload.name]
+        return
+    given["shape"] = OWN
+    given["own"] = {name: str(value) for name, value in (*workload.dims, *workload.options)}
 
 
 @router.post("/new")
@@ -137,7 +152,9 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
     }
     return {
         "name": "",
+        "shape": NAMED,
         "workloads": list(default_workloads(kernel)),
+        "own": {},
         "templates": [template.name for template in kernel.templates],
         "target": DEFAULT_TARGET,
         "strategy": DEFAULT_STRATEGY,
@@ -167,7 +184,13 @@ def typed(form: FormData) -> dict[str, Any]:
     )
     return {
         **{name: str(form.get(name, "")) for name in one_line},
+        "shape": str(form.get("shape", NAMED)),
         "workloads": _list(form, "workloads"),
+        "own": {
+            name.removeprefix(OWN_PREFIX): str(value)
+            for name, value in form.items()
+            if name.startswith(OWN_PREFIX)
+        },
         "templates": _list(form, "templates"),
     }
 
@@ -175,7 +198,8 @@ def typed(form: FormData) -> dict[str, Any]:
 def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
     """The form as a request; FieldError for a value that is missing or no number."""
     given = typed(form)
-    for name in ("workloads", "templates"):
+    named = given["shape"] != OWN
+    for name in ("workloads", "templates") if named else ("templates",):
         if not given[name]:
             raise FieldError(name, f"none of the {name} is selected", "select at least one")
     if not given["trials"].strip() and not given["seconds"].strip():
@@ -186,7 +210,7 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
     return SearchRequest(
         kernel=kernel.name,
         name=given["name"].strip() or None,
-        workloads=tuple(given["workloads"]),
+        workloads=tuple(given["workloads"]) if named else (_own(kernel, given["own"]),),
         templates=tuple(given["templates"]),
         target=given["target"].strip() or None,
         strategy=given["strategy"] or None,
@@ -198,6 +222,24 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         mode=given["mode"] or None,
         gates={"ptxas": limits},
     )
+
+
+def _own(kernel: KernelSpec, typed_values: dict[str, str]) -> WorkloadValues:
+    """The user's own workload; FieldError for a size that is no number."""
+    values: list[tuple[str, object]] = []
+    for name in kernel.workload_form.names:
+        text = typed_values.get(name, "").strip()
+        if text:
+            is_dim = name in {dim.name for dim in kernel.dims}
+            values.append((name, _size(name, text) if is_dim else text))
+    return WorkloadValues(tuple(values))
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        return int(text.replace("_", ""))
+    except ValueError:
+        raise FieldError("own", f"{name} is {text[:80]!r}", "write a whole number") from None
 
 
 def _list(form: FormData, name: str) -> list[str]:

@@ -23,12 +23,10 @@ from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError
 from greenfast.search.loop.scope import scope_of
 from greenfast.search.status import ENDED, SearchStatus
-from greenfast.search.verdict import Reason, Stage
+from greenfast.search.verdict import CORRECT, Reason, Stage, VerdictName
 
 PAGE = 50
 LARGEST_PAGE = 500
-CORRECT = ("accepted", "green")
-VERDICTS = (*CORRECT, "rejected", "faulted")
 SORTS = {
     "number": "number",
     "time_median_us": "time",
@@ -98,7 +96,7 @@ def search_page(
     services = services_of(request)
     row = services.store.search(search_id)
     filters = Filters(
-        one_of("verdict", verdict, VERDICTS),
+        one_of("verdict", verdict, tuple(VerdictName)),
         one_of("stage", stage, Stage),
         one_of("reason", reason, Reason),
         template or None,
@@ -183,7 +181,7 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
     if confirmation is not None:
         winner = (row.id, confirmation.confirmation.trial)
         confirmed = confirmation.confirmation.confirmed
-        promotable = confirmed and store.trial(*winner).verdict == "accepted"
+        promotable = confirmed and store.trial(*winner).verdict == VerdictName.ACCEPTED
         champion = store.champion(scope_of(store.plan(row.id), confirmation.environment))
         if champion and (champion.trial.search_id, champion.trial.number) == winner:
             recheck = recheck_of(champion, kernel_today(services.catalogue, row.kernel))
@@ -253,7 +251,7 @@ def comparison(
     gain = f"{row.min_gain:.3g}"
     if beats:
         return f"Measured faster than the baseline by at least the requested share of {gain}."
-    if best.verdict == "green" and best.ratio_to_baseline <= 1 - row.min_gain:
+    if best.verdict == VerdictName.GREEN and best.ratio_to_baseline <= 1 - row.min_gain:
         return (
             "Measured faster than the baseline. Its safety could not be checked, so it is not "
             "accepted."
@@ -329,7 +327,6 @@ def trial_table(
         "filters": filters,
         "paged": bool(cursor),
         "sorts": SORTS,
-        "verdicts": VERDICTS,
         "stages": list(Stage),
         "reasons": list(Reason),
         "changes_of": lambda trial, baseline: changes(trial, baseline, defaults),

@@ -18,7 +18,7 @@ from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.text import abridged
-from greenfast.search.verdict import Stage
+from greenfast.search.verdict import Stage, VerdictName
 
 LONGEST_LOG = 64_000  # characters
 MOST_CHECKS = 400
@@ -109,7 +109,7 @@ def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     for stage in BEFORE_GATES:
         if trial.stage == stage:
-            outcome = "failed" if trial.verdict == "rejected" else "fault"
+            outcome = "failed" if trial.verdict == VerdictName.REJECTED else "fault"
             steps.append(_step(stage, outcome, trial.sentence, trial.reason))
             break
         if trial.gates or (stage is Stage.RENDER and has_source):

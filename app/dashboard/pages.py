@@ -23,6 +23,7 @@ from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError, unknown_name
 from greenfast.search.text import visible
+from greenfast.search.verdict import VerdictName
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -85,6 +86,7 @@ def environment() -> jinja2.Environment:
     templates.globals["queue_words"] = queue_words
     templates.globals["static"] = static_url
     templates.globals["origins"] = ORIGINS
+    templates.globals["verdicts"] = tuple(map(str, VerdictName))
     return templates
 
 

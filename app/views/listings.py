@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from greenfast.app.views.schemas import (
     BrokenOut,
+    DimOut,
     KernelOut,
+    OptionOut,
     ParameterOut,
     PresetOut,
     StrategyOut,
@@ -15,7 +17,8 @@ from greenfast.app.views.schemas import (
 from greenfast.search.devices.facts import device, device_names
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.recordings.shelf import find_heading, recording_names
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets.cuda import gpu_count, open_device
@@ -113,12 +116,25 @@ def kernel_out(kernel: KernelSpec) -> KernelOut:
         name=kernel.name,
         title=kernel.title,
         baseline=kernel.baseline,
-        workloads=[_workload_out(kernel, workload) for workload in kernel.workloads],
+        dims=[
+            DimOut(
+                name=dim.name,
+                doc=dim.doc,
+                values=list(dim.values),
+                default=dim.default.text if dim.default else None,
+            )
+            for dim in kernel.dims
+        ],
+        options=[
+            OptionOut(name=option.name, values=list(option.values), default=option.default)
+            for option in kernel.options
+        ],
+        workloads=[workload_out(kernel, workload) for workload in kernel.workloads],
         templates=[template.name for template in kernel.templates],
     )
 
 
-def _workload_out(kernel: KernelSpec, workload: Workload) -> WorkloadOut:
+def workload_out(kernel: KernelSpec, workload: Workload) -> WorkloadOut:
     values = kernel.values_of(dict(workload.dims), dict(workload.options))
     return WorkloadOut(
         name=workload.name,

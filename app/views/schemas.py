@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from greenfast.db.figures import Figures
+from greenfast.search.kernels.workloads import WorkloadValues
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.status import SearchStatus
-from greenfast.search.verdict import Reason, Stage
+from greenfast.search.verdict import Reason, Stage, VerdictName
 
 Item = TypeVar("Item")
 ScalarValue = int | float | bool | str
@@ -53,13 +54,27 @@ class Budget(Input):
     seconds: float | None = Field(None, description="no trial begins after this many seconds")
 
 
+class WorkloadIn(Input):
+    """A workload by values; the kernel's defaults complete it."""
+
+    name: str = Field("", description="a label of small letters, digits and _")
+    dims: dict[str, int]
+    options: dict[str, str] = {}
+
+    def values(self) -> WorkloadValues:
+        return WorkloadValues((*self.dims.items(), *self.options.items()), self.name)
+
+
 class SearchSubmission(Input):
     """A search to run. Every field but `kernel` has a default."""
 
     kernel: str
     name: str | None = None
-    workloads: list[str] | None = Field(
-        None, min_length=1, description="default: the kernel's first"
+    workloads: list[str | WorkloadIn] | None = Field(
+        None,
+        min_length=1,
+        description="by name, or by values: an object, or a text like B=8,H=16,S_q=577,D=64; "
+        "default: the kernel's first",
     )
     templates: list[str] | None = Field(
         None, min_length=1, description="default: all that support the workloads"
@@ -106,7 +121,12 @@ class SearchSubmission(Input):
             **given,
             trials=self.budget.trials,
             seconds=self.budget.seconds,
-            workloads=tuple(self.workloads) if self.workloads is not None else None,
+            workloads=None
+            if self.workloads is None
+            else tuple(
+                workload.values() if isinstance(workload, WorkloadIn) else workload
+                for workload in self.workloads
+            ),
             templates=tuple(self.templates) if self.templates is not None else None,
         )
 
@@ -133,7 +153,9 @@ class SearchOut(Output):
     spent_s: float
     best_time_us: float | None
     time_kind: str | None
-    time_mode: str | None = Field(description="of that time, where it is measured: hot or cold")
+    time_mode: str | None = Field(
+        description="of that time, where it is measured or replayed: hot or cold"
+    )
     mode: str = Field(description="of measured times, as requested")
     worker: str | None
     created_at: str
@@ -424,10 +446,25 @@ class WorkloadOut(Output):
     bytes: float
 
 
+class DimOut(Output):
+    name: str
+    doc: str
+    values: list[int] = Field(description="allowed values; empty: any whole number above 0")
+    default: str | None = Field(description="an expression over the dims before; null: required")
+
+
+class OptionOut(Output):
+    name: str
+    values: list[str]
+    default: str
+
+
 class KernelOut(Output):
     name: str
     title: str
     baseline: str
+    dims: list[DimOut]
+    options: list[OptionOut]
     workloads: list[WorkloadOut]
     templates: list[str]
 
@@ -468,7 +505,7 @@ class SearchesQuery(PageQuery):
 
 
 class TrialsQuery(PageQuery):
-    verdict: Literal["accepted", "green", "rejected", "faulted"] | None = None
+    verdict: VerdictName | None = None
     stage: Stage | None = None
     reason: Reason | None = None
     template: str | None = Field(None, max_length=100)

@@ -27,7 +27,8 @@ from greenfast.search.gates import Gate, GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.gates.safety import SafetyGate
-from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space

@@ -25,6 +25,7 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import (
     LaunchPlan,
@@ -37,8 +38,7 @@ from greenfast.search.oracle.problem import (
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Target
-from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import Outcome
+from greenfast.search.verdict import Outcome, Rejected
 
 CHILDREN, STUCK_S, START_S = 8, 8.0, 40.0
 SAFETY_DEADLINE_S = 60.0
@@ -50,17 +50,17 @@ def judge_all(works: list[Work], kernel: KernelSpec, session: Session) -> None:
     target = session.target
 
     def gate(work: Work) -> None:
-        work.cubin = _compiled(work, session)
-        if work.cubin is None:
-            return
         context = session.context(kernel, compiled=work.compiled, seed=secrets.randbits(31))
-        subject = context.subject(work.candidate, work.source, work.cubin)
+        subject = prepare(work.candidate, context, work.source)
+        if isinstance(subject, Rejected):
+            return
+        work.subject = subject
         result = CorrectnessGate().judge(subject)
         work.gate = "" if result.outcome is Outcome.PASSED else result.sentence
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(gate, works))
-        compiled = [work for work in works if work.cubin is not None]
+        compiled = [work for work in works if work.subject is not None]
         if target.measures:
             on_gpu(compiled, kernel, target.device, session.folder)
         else:
@@ -81,15 +81,12 @@ def safety_of(kernel: KernelSpec, session: Session) -> Callable[[Work], None]:
             session.context(kernel, compiled=work.compiled, seed=secrets.randbits(31)),
             target=emulator,
         )
-        result = SafetyGate().judge(context.subject(work.candidate, work.source, work.cubin))
+        result = SafetyGate().judge(
+            context.subject(work.candidate, work.source, work.subject.cubin)
+        )
         work.safety = "" if result.outcome is Outcome.PASSED else result.sentence
 
     return judge
-
-
-def _compiled(work: Work, session: Session) -> Cubin | None:
-    cubin = session.toolchain.compile(work.source, session.target.device.arch)
-    return cubin if isinstance(cubin, Cubin) else None
 
 
 def cases_of(work: Work, kernel: KernelSpec, device: Device, *, offsets: bool) -> list[Row]:
@@ -139,7 +136,7 @@ def on_gpu(works: list[Work], kernel: KernelSpec, device: Device, folder: Path) 
 
 def _job(work: Work, kernel: KernelSpec, device: Device, folder: Path) -> Row:
     path = folder / f"{kernel.name}-{work.candidate.template}-{work.id}.cubin"
-    path.write_bytes(work.cubin.code)
+    path.write_bytes(work.subject.machine_code.code)
     return {
         "id": work.id,
         "kernel": kernel.name,
@@ -200,7 +197,7 @@ def _take_verdicts(
 
 def on_emulator(work: Work, kernel: KernelSpec, target: Target) -> None:
     """The same cases on the emulator, in the checker's layout and the target's memory."""
-    program, checker = target.load(work.source, work.cubin), CHECKERS[kernel.name]
+    program, checker = work.subject.program, CHECKERS[kernel.name]
     for case in cases_of(work, kernel, target.device, offsets=False):
         before = checker.images(case)
         (execution,) = target.execute(program, [_problem(checker, case, before)])

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from bench.correctness.mutation import DECLARATION, LARGER_ARRAY, NOT_CODE, OPERATORS
 from bench.session import Session
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.gates.base import Subject
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space
-from greenfast.search.toolchain import Cubin
 
 PLANTED = (
     "drop a mask",
@@ -43,7 +44,7 @@ class Work:
     compiled: Items
     source: RenderedSource
     planted: str = ""  # operator: line before -> after
-    cubin: Cubin | None = None
+    subject: Subject | None = None  # rendered and compiled; None: it does not compile
     gate: str | None = None  # "" if it accepts, None while unknown; so is checker
     checker: str | None = None
     ratio: float | None = None

@@ -29,7 +29,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.digest import digest
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, KernelSpec
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space

@@ -23,8 +23,8 @@ from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.safety import checked_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.kernel_file import complete_dims, complete_options
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items, Workload, complete_dims, complete_options
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space, resolve

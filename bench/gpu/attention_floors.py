@@ -27,7 +27,8 @@ from greenfast.app.bundle.download import STATIC_FILES, laid_out_workload, launc
 from greenfast.search.devices.facts import Device
 from greenfast.search.diagnose.profile import ncu_command, parse_ncu, require_tool, run_tool
 from greenfast.search.errors import GreenfastError
-from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve

@@ -14,7 +14,7 @@ from greenfast.app.views.confirmations import champion_out
 from greenfast.db.rows import TrialRow
 from greenfast.db.store import Store
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.spec import Workload
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.comparison import Comparison, Confirmation, Peer
 from greenfast.search.timing import median
 

@@ -42,7 +42,8 @@ from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 from greenfast.search.digest import digest
 from greenfast.search.kernels.identity import kernel_identity
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
 from greenfast.search.loop.run import Ended
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters

@@ -27,7 +27,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.spec import KernelSpec, Preset, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, Preset, TemplateSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space

@@ -26,13 +26,13 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
-from greenfast.search.space.space import Space, resolve
+from greenfast.search.space.space import Space
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.toolchain import CompileFailed, Toolchain
-from greenfast.search.verdict import performance_of, verdict_name
+from greenfast.search.toolchain import Toolchain
+from greenfast.search.verdict import Rejected, performance_of, verdict_name
 
 KERNEL = "attention"
 LIST = Path(__file__).with_suffix(".txt")
@@ -121,13 +121,12 @@ def compiled_figures(roots: Roots, entry: Entry) -> Row:
     """Registers, spills, shared memory and occupancy; or why the candidate is excluded."""
     try:
         context, candidate = roots.candidate(entry)
-        cubin = roots.toolchain.compile(context.render(candidate), roots.target.device.arch)
+        subject = prepare(candidate, context)
     except GreenfastError as error:
         return {"excluded": str(error)}
-    if isinstance(cubin, CompileFailed):
-        return {"excluded": cubin.sentence}
-    template, first = context.kernel.template(candidate.template), cubin.entries[0]
-    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
+    if isinstance(subject, Rejected):
+        return {"excluded": subject.sentence}
+    point, first = subject.point, subject.machine_code.entries[0]
     occupied = occupancy(
         roots.target.device,
         first.registers,

@@ -28,7 +28,7 @@ from bench.results import Row
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.spec import Items
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.sweep import Progress, Sweep, Sweeping, SweepOrder
 from greenfast.search.loop.sweep_journal import finish
 from greenfast.search.recordings.file import SUFFIX

@@ -28,7 +28,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.gates.correctness import compare
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.spec import Items, KernelSpec
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.oracle.cases import derived_cases, workload_case
 from greenfast.search.oracle.problem import lay_out

@@ -33,8 +33,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import GateLimits
-from greenfast.search.gates.performance import bound_of
-from greenfast.search.kernels.spec import KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.reference import case_data
@@ -124,7 +124,7 @@ def timed(session: Session, workload: Workload, candidate: Candidate) -> Row:
     return {
         **row,
         "us": timings[0].time_median_us,
-        "bound_us": bound_of(timings[0]),
+        "bound_us": timings[0].bound_us,
         "note": timings[0].note,
     }
 

@@ -8,10 +8,11 @@ from bench.results import Row
 from bench.session import open_session, workload_problem
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.loop.evaluate import prepare
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.verdict import Timing
+from greenfast.search.verdict import Rejected, Timing
 
 WORKLOAD = "mission"
 DEADLINE_S = 300.0  # of an emulated run: a few blocks of the longest workloads take minutes
@@ -38,13 +39,13 @@ def modelled(rows: list[Row], workload: str = WORKLOAD) -> Iterator[Timing]:
         reference = case_data(kernel, workload_case(context.workloads[0], 0))
         for row in rows:
             candidate = sampled_candidate(kernel.name, row)
-            source = context.render(candidate)
-            if not source.digest.startswith(row["source"]):
+            subject = prepare(candidate, context)
+            if isinstance(subject, Rejected):
+                raise SystemExit(f"{row['template']} {row['parameters']}: {subject.sentence}")
+            if not subject.source.digest.startswith(row["source"]):
                 raise SystemExit(
                     f"the source of {row['template']} {row['parameters']} has changed: "
                     "measure it again"
                 )
             laid_out = workload_problem(context, candidate, reference)
-            cubin = session.toolchain.compile(source, "sm_90")
-            program = session.target.load(source, cubin)
-            yield session.target.measure(program, cubin, [laid_out])[0]
+            yield session.target.measure(subject.program, subject.machine_code, [laid_out])[0]

@@ -39,6 +39,7 @@ from greenfast.search.verdict import (
     SafetyFinding,
     Trial,
     Verdict,
+    VerdictName,
     verdict_name,
 )
 
@@ -73,7 +74,7 @@ class Entry:
 
     @property
     def expected(self) -> str:
-        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else "green"
+        return f"{self.stage}: {' or '.join(self.reasons)}" if self.stage else VerdictName.GREEN
 
     @property
     def impatient(self) -> bool:
@@ -211,7 +212,7 @@ def _mismatch(entry: Entry, verdict: Verdict) -> str:
         )
     expected = entry.expected
     if not isinstance(verdict, Rejected):
-        seen = verdict if name == "faulted" else "nothing was seen"
+        seen = verdict if name is VerdictName.FAULTED else "nothing was seen"
         return f"expected {expected}, not {name}: {seen}"
     if not verdict.sentence or "\n" in verdict.sentence:
         return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"

@@ -46,7 +46,8 @@ from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
-from greenfast.search.render import LARGEST_SOURCE_CHARACTERS, RenderedSource, assemble
+from greenfast.search.render import RenderedSource, assemble
+from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
 
 BUFFER_DTYPES = {
     **DTYPES,
@@ -338,6 +339,11 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
     return ExpectedOutput(output, value, absolute, relative)
 
 
+def _is_beside(name: str) -> bool:
+    """Whether an include may name a file beside the user's; others are left to the compiler."""
+    return not name.startswith(("gf/", "/")) and ".." not in name.split("/")
+
+
 def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, Line]]:
     """The file's lines, with each local `#include "..."` replaced once by that file's lines."""
     shown = shown_name(path)
@@ -356,9 +362,7 @@ def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, 
     for number, line in enumerate(text.splitlines(), 1):
         include = _LOCAL_INCLUDE.match(line)
         beside = (
-            path.parent / include.group(1)
-            if include and not include.group(1).startswith("gf/")
-            else None
+            path.parent / include.group(1) if include and _is_beside(include.group(1)) else None
         )
         if beside is None or not beside.is_file():
             body.append((line, Line(shown, number)))

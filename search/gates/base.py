@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved, resolve

@@ -17,7 +17,7 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
-from greenfast.search.kernels.spec import Items
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
 from greenfast.search.oracle.reference import Expected, frobenius_norm, precompute

@@ -8,7 +8,6 @@ from greenfast.search.acceptance import (
     accept,
     acceptance_sentence,
     below_bound,
-    bound_of,
     ratio_of_medians,
 )
 from greenfast.search.gates.base import Baseline, Subject
@@ -60,7 +59,9 @@ class PerformanceGate:
         nothing."""
         if (impossible := below_bound(timings)) is not None:
             return Unavailable(
-                self.name, _implausible_sentence(impossible, subject.target.device.title)
+                self.name,
+                _implausible_sentence(impossible, subject.target.device.title),
+                PerformanceEvidence(timings, None, subject.target.band),
             )
         evidence = PerformanceEvidence(timings, _ratio(timings, baseline), subject.target.band)
         return Unavailable(self.name, _modelled_sentence(evidence), evidence)
@@ -129,7 +130,7 @@ def binding_limits(timing: Timing) -> tuple[str, ...]:
 def _implausible_sentence(timing: Timing, device: str) -> str:
     return (
         f"implausible, so not ranked: the modelled time of {timing.workload}, "
-        f"{timing.time_median_us:.2f} us, is below the {bound_of(timing):.2f} us that its "
+        f"{timing.time_median_us:.2f} us, is below the {timing.bound_us:.2f} us that its "
         f"compulsory work takes at the peaks of {device}; this is a fault of the model, not of the "
         "candidate"
     )

@@ -3,12 +3,16 @@
 They are parsed under an allow-list of syntax: no attributes, calls of a few listed functions only,
 and powers to small constants only. Then they are compiled, since a space evaluates some of them a
 hundred thousand times.
+
+No expression takes long or much memory. Its text is short, it has no power of a power, text and
+lists take no part in arithmetic, and each number that enters or leaves it is bounded. Between the
+two, a number has at most a few million bits.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
@@ -21,6 +25,8 @@ SM_COUNT = "sm_count"  # the target device's multiprocessors, for a template's e
 LARGEST_POWER = 64
 LARGEST_CONSTANT = 2**63
 LONGEST_EXPRESSION = 1000
+DEEPEST_EXPRESSION = 50
+LARGEST_VALUE = 2**64  # of a name's value and of a result, without their sign
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
@@ -76,19 +82,42 @@ class Expression:
     where: str = ""
 
     def __call__(self, values: Mapping[str, Value]) -> Any:
-        """The value; SpecError for a division by zero, a missing name or unsuitable types."""
+        """The value; SpecError for a division by zero, a missing name or unsuitable values."""
+        compiled = _compiled(self.text)
         try:
-            return eval(_compiled(self.text), {"__builtins__": {}, **_FUNCTIONS}, values)
-        except NameError as error:
-            raise SpecError(f"{self.where}: {self.text!r}: {error}", code="unknown_name") from error
-        except (ArithmeticError, TypeError, ValueError) as error:
+            for name in self.names:
+                value = values[name]
+                if type(value) is int:
+                    if not -LARGEST_VALUE <= value <= LARGEST_VALUE:
+                        raise OverflowError(f"{name} is beyond 2**64")
+                elif type(value) is str and name in compiled.numbers:
+                    raise TypeError(f"{name} is text, and arithmetic needs a number")
+            result = eval(compiled.code, {"__builtins__": {}, **_FUNCTIONS}, values)
+        except (NameError, KeyError) as error:
+            missing = error if isinstance(error, NameError) else f"name {error} is not defined"
             raise SpecError(
-                f"{self.where}: {self.text!r} cannot be computed: {error}", code="bad_expression"
+                f"{self.where}: {self.text!r}: {missing}", code="unknown_name"
             ) from error
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self._not_computed(str(error)) from error
+        if isinstance(result, complex) or (
+            isinstance(result, int) and not -LARGEST_VALUE <= result <= LARGEST_VALUE
+        ):
+            raise self._not_computed("the result is beyond 2**64 or no real number")
+        return result
+
+    def _not_computed(self, reason: str) -> SpecError:
+        return SpecError(
+            f"{self.where}: {self.text!r} cannot be computed: {reason}", code="bad_expression"
+        )
 
 
 def expression(text: str | int | float | bool, where: str) -> Expression:
     """Parse and check `text`, from the file and key `where`; SpecError when it is invalid."""
+    if not isinstance(text, (str, int, float)):
+        raise SpecError(f"{where}: an expression is needed here", code="bad_expression")
+    if isinstance(text, int) and abs(text) > LARGEST_CONSTANT:
+        raise SpecError(f"{where}: a constant is too large", code="bad_expression")
     text = str(text)
     if len(text) > LONGEST_EXPRESSION:
         raise SpecError(
@@ -99,10 +128,9 @@ def expression(text: str | int | float | bool, where: str) -> Expression:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise SpecError(f"{where}: {text!r} is not an expression", code="bad_expression") from error
-    for node in ast.walk(tree):
-        refusal = _refusal(node)
-        if refusal:
-            raise SpecError(f"{where}: {refusal} in {text!r}", code="bad_expression", mend=_ALLOWED)
+    refusal = _too_deep(tree) or next(filter(None, map(_refusal, ast.walk(tree))), "")
+    if refusal:
+        raise SpecError(f"{where}: {refusal} in {text!r}", code="bad_expression", mend=_ALLOWED)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
     return Expression(text, frozenset(names), where)
 
@@ -133,13 +161,55 @@ def _refusal(node: ast.AST) -> str:
             return "a constant is too large"
     if isinstance(node, ast.BinOp):
         if any(
-            isinstance(side, ast.Constant) and isinstance(side.value, str)
-            for side in (node.left, node.right)
+            isinstance(operand, ast.Constant) and isinstance(operand.value, str)
+            for operand in _operands(node)
         ):
             return "arithmetic on text is not allowed"
         if isinstance(node.op, ast.Pow):
             return _power_refusal(node)
+    return _list_refusal(node)
+
+
+def _list_refusal(node: ast.AST) -> str:
+    """The reason why a list is misplaced; it may only follow `in` and `not in`."""
+    if isinstance(node, ast.Compare):
+        children: Iterable[ast.AST] = (
+            node.left,
+            *(
+                side
+                for operation, side in zip(node.ops, node.comparators, strict=True)
+                if not isinstance(operation, (ast.In, ast.NotIn))
+            ),
+        )
+    else:
+        children = ast.iter_child_nodes(node)
+    if any(isinstance(child, ast.Tuple) for child in children):
+        return "a list is allowed only after 'in'"
     return ""
+
+
+def _too_deep(tree: ast.Expression) -> str:
+    """The reason why the expression is nested too deeply; empty when it is not."""
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST_EXPRESSION):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return ""
+    return f"more than {DEEPEST_EXPRESSION} nested operations"
+
+
+def _operands(node: ast.BinOp) -> Iterator[ast.AST]:
+    """Names and constants whose own value may take part in the operation."""
+    waiting: list[ast.AST] = [node.left, node.right]
+    while waiting:
+        operand = waiting.pop()
+        match operand:
+            case ast.Name() | ast.Constant():
+                yield operand
+            case ast.IfExp(body=body, orelse=otherwise):
+                waiting += (body, otherwise)
+            case ast.BoolOp(values=values) | ast.Call(args=values):
+                waiting += values
 
 
 def _power_refusal(node: ast.BinOp) -> str:
@@ -159,6 +229,20 @@ def _power_refusal(node: ast.BinOp) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class _Compiled:
+    code: CodeType
+    numbers: frozenset[str]  # names that take part in arithmetic
+
+
 @cache
-def _compiled(text: str) -> CodeType:
-    return compile(text, "<expression>", "eval")
+def _compiled(text: str) -> _Compiled:
+    tree = ast.parse(text, mode="eval")
+    numbers = {
+        operand.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        for operand in _operands(node)
+        if isinstance(operand, ast.Name)
+    }
+    return _Compiled(compile(tree, "<expression>", "eval"), frozenset(numbers))

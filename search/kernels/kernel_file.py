@@ -6,23 +6,27 @@ import re
 from pathlib import Path
 
 from greenfast.search.errors import SpecError, UsageError
-from greenfast.search.kernels.expressions import Expression, Value, expression, require_names
+from greenfast.search.kernels.expressions import Expression, expression, require_names
 from greenfast.search.kernels.probe_spec import check_template_probes, read_probes
 from greenfast.search.kernels.reference_text import used_names, used_reference
 from greenfast.search.kernels.spec import (
     Argument,
     Check,
-    Dim,
-    Items,
     KernelSpec,
-    Option,
     TemplateSpec,
-    Workload,
     tile_names,
 )
 from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_file import read_template
 from greenfast.search.kernels.template_text import read_text
+from greenfast.search.kernels.workloads import (
+    Dim,
+    Option,
+    Requirement,
+    Workload,
+    complete_dims,
+    complete_options,
+)
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LAYOUTS = ("contiguous", "padded", "bshd")
@@ -76,6 +80,8 @@ def load_kernel(folder: Path) -> KernelSpec:
         probes=read_probes(table, known | set(tile_names(templates))),
         probe_cases=table.strings("probe_cases", []),
         reference_uses=_reference_uses(table, folder),
+        requirements=_requirements(table, known),
+        empty_dims=table.strings("empty_dims", []),
     )
     table.finish()
     _check_consistent(kernel, table.where)
@@ -212,46 +218,14 @@ def _workload(
     )
 
 
-def complete_dims(given: dict[str, Value], dims: tuple[Dim, ...], where: str) -> Items:
-    """Every dim with its value: the given one, else its default.
-
-    Defaults may use the dims before them. Raises SpecError for an unknown dim, a missing value, or
-    a value that is not allowed.
-    """
-    for name in given:
-        if name not in {dim.name for dim in dims}:
-            raise SpecError(
-                f"{where}: unknown dim {name!r}",
-                code="unknown_dim",
-                mend="known: " + ", ".join(dim.name for dim in dims),
-            )
-    values = dict(given)
-    for dim in dims:
-        if dim.name not in values:
-            if dim.default is None:
-                raise SpecError(f"{where}: dim {dim.name} has no value", code="bad_spec")
-            values[dim.name] = dim.default(values)
-        if dim.values and values[dim.name] not in dim.values:
-            raise SpecError(
-                f"{where}: {dim.name} = {values[dim.name]}; it may be "
-                + ", ".join(map(str, dim.values)),
-                code="bad_spec",
-            )
-    return tuple((dim.name, values[dim.name]) for dim in dims)
-
-
-def complete_options(given: dict[str, Value], options: tuple[Option, ...], where: str) -> Items:
-    """Every option with its value: the given one, else its default. SpecError for unknown ones."""
-    for name, value in given.items():
-        option = next((option for option in options if option.name == name), None)
-        if option is None or value not in option.values:
-            known = option.values if option else tuple(option.name for option in options)
-            raise SpecError(
-                f"{where}: unknown option {name} = {value!r}",
-                code="unknown_option",
-                mend="known: " + ", ".join(known),
-            )
-    return tuple((option.name, given.get(option.name, option.default)) for option in options)
+def _requirements(table: Table, known: set[str]) -> tuple[Requirement, ...]:
+    requirements = []
+    for entry in table.tables("requires"):
+        condition = entry.expression("that")
+        require_names(condition, known)
+        requirements.append(Requirement(condition, entry.get("because", str)))
+        entry.finish()
+    return tuple(requirements)
 
 
 def _checks(

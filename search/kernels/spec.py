@@ -16,32 +16,18 @@ from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.probe_spec import ProbeSpec, TemplateProbe
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.kernels.workloads import (
+    Dim,
+    Items,
+    Option,
+    Requirement,
+    Workload,
+    WorkloadForm,
+    WorkloadValues,
+    is_by_values,
+)
 
-Items = tuple[tuple[str, Value], ...]
 ONE = Expression("1", frozenset())
-
-
-@dataclass(frozen=True)
-class Option:
-    """A compile-time choice that a workload makes (dtype, mask kind)."""
-
-    name: str
-    values: tuple[str, ...]
-    default: str
-
-
-@dataclass(frozen=True)
-class Dim:
-    """A size of the operation.
-
-    `compile` dims are constants in a candidate's text; `run` dims are arguments of the launch.
-    """
-
-    name: str
-    time: str  # "compile" | "run"
-    doc: str
-    default: Expression | None
-    values: tuple[int, ...]  # allowed values; empty: any
 
 
 @dataclass(frozen=True)
@@ -57,21 +43,6 @@ class Argument:
     stride_of: tuple[str, int] | None
     optional: bool
     contiguous: bool  # its strides are never padded or permuted
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A named shape and option set; every dim and option has a value."""
-
-    name: str
-    title: str
-    dims: Items
-    options: Items
-
-    def compile_time(self, kernel: KernelSpec) -> Items:
-        """The values that a candidate's text contains: compile-time dims, then options."""
-        compiled = {dim.name for dim in kernel.dims if dim.time == "compile"}
-        return tuple(item for item in self.dims if item[0] in compiled) + self.options
 
 
 @dataclass(frozen=True)
@@ -266,8 +237,11 @@ class KernelSpec:
     probe_cases: tuple[str, ...] = ()  # names of the checks on which probes run
     # Kernels whose reference.py this one imports: name and text.
     reference_uses: tuple[tuple[str, str], ...] = ()
+    # They restrict workloads, of which no candidate's source depends.
+    requirements: tuple[Requirement, ...] = ()
+    empty_dims: tuple[str, ...] = ()  # dims that may be 0
 
-    DIGEST_EXCLUDES = frozenset({"folder"})
+    DIGEST_EXCLUDES = frozenset({"folder", "requirements", "empty_dims"})
     DIGEST_WHEN_SET = frozenset({"reference_uses"})
 
     @property
@@ -276,7 +250,30 @@ class KernelSpec:
         used = {f"{importable_name(name)}.py": text for name, text in self.reference_uses}
         return {"reference.py": self.reference_text, **used}
 
-    def workload(self, name: str) -> Workload:
+    @property
+    def workload_form(self) -> WorkloadForm:
+        """Which values a workload of this kernel may have."""
+        row_dims = tuple(
+            dict.fromkeys(
+                (argument.shape[-1], self.stride_elements)
+                for argument in self.arguments
+                if len(argument.shape) > 1 and not argument.contiguous
+            )
+        )
+        return WorkloadForm(self.dims, self.options, self.requirements, self.empty_dims, row_dims)
+
+    def workload(self, name: str | WorkloadValues) -> Workload:
+        """The workload of this name, or of these values (workloads.py); UsageError otherwise.
+
+        Values of a workload with a name give that workload.
+        """
+        if isinstance(name, WorkloadValues):
+            where = f"the workload {name.label}" if name.label else "the workload by values"
+            return self.named(
+                self.workload_form.workload(dict(name.values), label=name.label, where=where)
+            )
+        if is_by_values(name):
+            return self.named(self.workload_form.parsed(name))
         for workload in self.workloads:
             if workload.name == name:
                 return workload
@@ -285,6 +282,13 @@ class KernelSpec:
             name,
             [workload.name for workload in self.workloads],
             where=f"kernel {self.name}",
+        )
+
+    def named(self, workload: Workload) -> Workload:
+        """The kernel's own workload of the same values, where it has one."""
+        values = (workload.dims, workload.options)
+        return next(
+            (known for known in self.workloads if (known.dims, known.options) == values), workload
         )
 
     def template(self, name: str) -> TemplateSpec:

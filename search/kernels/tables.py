@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.author_files import parsed_toml, read_author_file
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, expression
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
@@ -50,16 +50,9 @@ class Table:
     @classmethod
     def read(cls, path: Path, shown_as: str) -> Table:
         """The table of a file, which messages call `shown_as`."""
-        try:
-            return cls(tomllib.loads(path.read_text("utf-8")), shown_as)
-        except FileNotFoundError as error:
-            raise SpecError(f"{shown_as}: the file is missing", code="missing_file") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError(f"{shown_as}: not valid TOML: {error}", code="bad_toml") from error
-        except OSError as error:
-            raise SpecError(
-                f"{shown_as}: cannot be read: {error.strerror}", code="unreadable"
-            ) from error
+        if not path.exists():
+            raise SpecError(f"{shown_as}: the file is missing", code="missing_file")
+        return cls(parsed_toml(read_author_file(path, shown_as), shown_as), shown_as)
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
         """The value of `key`, which must be of `kind`; a bool is not an int here."""

@@ -15,9 +15,7 @@ from greenfast.search.kernels.expressions import (
 from greenfast.search.kernels.probe_spec import read_template_probes
 from greenfast.search.kernels.spec import (
     Constraint,
-    Dim,
     LaunchSpec,
-    Option,
     Parameter,
     Preset,
     TemplateSpec,
@@ -25,6 +23,7 @@ from greenfast.search.kernels.spec import (
 )
 from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_text import read_template_text
+from greenfast.search.kernels.workloads import Dim, Option
 
 
 def read_template(

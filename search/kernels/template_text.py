@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.author_files import read_author_file
 
 _INCLUDE = re.compile(r'\s*\{% include "([^"]*)" %\}\s*\Z')
 _INCLUDE_TAG = re.compile(r"\{%[-+]?\s*include\b")
@@ -48,12 +49,7 @@ def read_template_text(folder: Path, name: str) -> TemplateText:
 
 def read_text(path: Path, shown_as: str) -> str:
     """The text of an author's file; SpecError when it cannot be read."""
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"{shown_as}: the file is missing or unreadable", code="missing_file"
-        ) from error
+    return read_author_file(path, shown_as)
 
 
 def _lines(folder: Path, file: str) -> list[tuple[str, Line]]:

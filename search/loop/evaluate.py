@@ -15,7 +15,8 @@ from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
 from greenfast.search.gates import GATES, Baseline, Conditions, Subject
 from greenfast.search.gates.promises import Siblings
-from greenfast.search.kernels.spec import Check, Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import Check, KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate

@@ -12,7 +12,9 @@ from greenfast.search.devices.facts import Device, device
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import kernel_identity
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
+from greenfast.search.loop.limits import require_grid, require_memory
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate
@@ -21,11 +23,13 @@ from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
 from greenfast.search.targets.replay import on_record
+from greenfast.search.text import shortened
 
 DEFAULT_TARGET = "emulator:h200"
 DEFAULT_STRATEGY = "tpe"
 DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
+LONGEST_NAME = 200
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
@@ -41,7 +45,7 @@ class SearchRequest:
 
     kernel: str
     name: str | None = None
-    workloads: tuple[str, ...] | None = None
+    workloads: tuple[str | WorkloadValues, ...] | None = None
     templates: tuple[str, ...] | None = None
     target: str | None = None
     strategy: str | None = None
@@ -101,6 +105,9 @@ def make_plan(
     kernel = catalogue.kernel(request.kernel)
     target = request.target or DEFAULT_TARGET
     family, which = check_target_name(target)
+    if request.workloads is not None:
+        names = tuple(kernel.workload(workload).name for workload in request.workloads)
+        request = replace(request, workloads=names)
     if family == "replay":
         request = on_record(which, request, kernel, catalogue.include_dirs)
     strategy = request.strategy or DEFAULT_STRATEGY
@@ -108,6 +115,8 @@ def make_plan(
         raise unknown_name("strategy", strategy, STRATEGIES)
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
+    for workload in workloads:
+        require_memory(kernel, workload)
     baseline = (
         _default_baseline(kernel, workloads[0])
         if request.baseline in (None, CHAMPION)
@@ -121,7 +130,7 @@ def make_plan(
         kernel=kernel.name,
         kernel_digest=kernel_identity(kernel),
         workloads=tuple(workload.name for workload in workloads),
-        templates=_templates(request, kernel, workloads[0], compiled, target),
+        templates=_templates(request, kernel, workloads, compiled, target),
         target=target,
         strategy=strategy,
         trials=trials,
@@ -220,37 +229,56 @@ def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
 
 
 def _templates(
-    request: SearchRequest, kernel: KernelSpec, workload: Workload, compiled: Items, target: str
+    request: SearchRequest,
+    kernel: KernelSpec,
+    workloads: list[Workload],
+    compiled: Items,
+    target: str,
 ) -> tuple[str, ...]:
     names = request.templates or tuple(template.name for template in kernel.templates)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
-    usable, refusals = [], []
+    usable: list[str] = []
+    refusals: list[UsageError] = []
     for name in names:
-        template = kernel.template(name)
         try:
-            template.check_supports(workload)
-        except UsageError:
+            _require_usable(kernel, kernel.template(name), workloads, compiled, target)
+            usable.append(name)
+        except UsageError as error:
             if request.templates:
                 raise
-            continue
-        space = target_space(target, template, compiled)
-        if next(space.each_point(), None) is not None:
-            _require_walkable(space.template, space.compiled, space.device)
-            usable.append(name)
-        else:
-            refusals.append(f"{name}: {_why_defaults_fail(space)}")
-    if refusals and (request.templates or not usable):
-        raise UsageError(
-            "no parameter values satisfy the constraints of template " + "; ".join(refusals),
-            code="empty_space",
-        )
+            refusals.append(error)
     if not usable:
-        raise UsageError(
-            f"no template of kernel {kernel.name} supports workload {workload.name}",
+        empty = next((error for error in refusals if error.code == "empty_space"), None)
+        raise empty or UsageError(
+            f"no template of kernel {kernel.name} supports workload {workloads[0].name}: "
+            + "; ".join(map(str, refusals)),
             code="unsupported_workload",
         )
     return tuple(usable)
+
+
+def _require_usable(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    workloads: list[Workload],
+    compiled: Items,
+    target: str,
+) -> None:
+    """UsageError for a template that cannot run the workloads; SpecError for too large a space."""
+    for workload in workloads:
+        template.check_supports(workload)
+    space = target_space(target, template, compiled)
+    point = next(space.each_point(), None)
+    if point is None:
+        raise UsageError(
+            "no parameter values satisfy the constraints of template "
+            f"{template.name}: {_why_defaults_fail(space)}",
+            code="empty_space",
+        )
+    for workload in workloads:
+        require_grid(kernel, space.require(point), template, workload)
+    _require_walkable(space.template, space.compiled, space.device)
 
 
 @lru_cache(maxsize=32)
@@ -318,7 +346,10 @@ def _limits(gates: dict[str, dict[str, Any]]) -> GateLimits:
 
 
 def _name(given: str | None, kernel: KernelSpec, workloads: list[Workload]) -> str:
-    name = (given or f"{kernel.name} {' '.join(workload.name for workload in workloads)}").strip()
-    if not 0 < len(name) <= 200 or not name.isprintable():
-        raise UsageError("the name of a search is 1 to 200 printable characters", code="bad_name")
+    default = f"{kernel.name} {' '.join(workload.name for workload in workloads)}"
+    name = (given or shortened(default, LONGEST_NAME)).strip()
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise UsageError(
+            f"the name of a search is 1 to {LONGEST_NAME} printable characters", code="bad_name"
+        )
     return name

@@ -304,7 +304,7 @@ class SearchRun:
 
     def _hear_baseline(self, result: GateResult) -> None:
         """Publish the baseline's times before its safety check, which takes longer."""
-        if isinstance(result.evidence, PerformanceEvidence):
+        if isinstance(result.evidence, PerformanceEvidence) and result.evidence.is_ranked:
             self.baseline = result.evidence.timings
             self._baseline_known.set()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from greenfast.search.digest import digest
-from greenfast.search.kernels.spec import Items
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.plan import SearchPlan
 
 

@@ -18,7 +18,8 @@ from greenfast.search.gates import Baseline, GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import PerformanceGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.sweep_journal import Journal, journal_path
 from greenfast.search.recordings.contents import (
@@ -418,6 +419,7 @@ def _times(timings: Sequence[Timing]) -> tuple[Times, ...]:
                 tuple(
                     (name, value) for name, value in detail.items() if name not in PROTOCOL_DETAIL
                 ),
+                timing.mode,
             )
         )
     return tuple(rows)

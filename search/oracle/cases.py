@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.kernel_file import complete_dims
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload, tile_names
+from greenfast.search.kernels.spec import KernelSpec, tile_names
+from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 
 
 @dataclass(frozen=True)

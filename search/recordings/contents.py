@@ -9,7 +9,8 @@ from functools import cached_property
 from greenfast.search.devices.facts import Device
 from greenfast.search.digest import digest
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, KernelSpec, Workload
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
@@ -79,8 +80,9 @@ class Times:
     samples: tuple[float, ...]
     baseline_samples: tuple[float, ...]  # empty for the baseline itself
     floor_us: float  # the time of the compulsory work at the architecture's peaks
-    note: str  # mode, ring, graphs
+    note: str  # ring, graphs, other work on the GPU: for people
     health: tuple[tuple[str, float], ...]  # clocks, watts, as far as NVML reported them
+    mode: str  # how a launch found the caches: "hot" | "cold"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.spec import Workload
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.recordings.contents import (
     COLUMNS,
     Columns,
@@ -32,7 +32,8 @@ from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain.cache import write_atomically
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
-FORMAT, VERSION = "greenfast recording", 1
+FORMAT, VERSION = "greenfast recording", 2
+READABLE = (1, VERSION)  # 1 names the mode of a time in its note only
 SUFFIX = ".recording.jsonl.gz"
 DIGITS = 5
 LONGEST_WHY = 200  # characters
@@ -52,7 +53,7 @@ ROW = (
     "times",
     "run",
 )
-TIMES = ("samples", "baseline_samples", "floor_us", "note", "health")
+TIMES = ("samples", "baseline_samples", "floor_us", "note", "health", "mode")
 
 
 def rounded(value: float) -> float:
@@ -132,6 +133,7 @@ def row_json(row: Row) -> str:
             timing.floor_us,
             timing.note,
             dict(timing.health),
+            timing.mode,
         ]
         for timing in row.times
     ]
@@ -190,9 +192,17 @@ def _check(values: dict[str, Any]) -> CheckEvidence:
 
 
 def _times(values: list[Any]) -> Times:
-    samples, others, floor_us, note, health = values
+    samples, others, floor_us, note, health, *further = values
+    (mode,) = further or (note.partition(",")[0],)  # version 1
+    if mode not in ("hot", "cold"):
+        raise ValueError(f"{mode!r} is no mode of a time")
     return Times(
-        tuple(map(float, samples)), tuple(map(float, others)), floor_us, note, tuple(health.items())
+        tuple(map(float, samples)),
+        tuple(map(float, others)),
+        floor_us,
+        note,
+        tuple(health.items()),
+        mode,
     )
 
 
@@ -204,10 +214,10 @@ def heading_of(name: str, line: str) -> Heading:
         raise _damaged(name, "its first line is no JSON") from error
     if not isinstance(heading, dict) or heading.get("format") != FORMAT:
         raise UsageError(f"{name} is no greenfast recording", code="not_a_recording")
-    if heading.get("version") != VERSION:
+    if heading.get("version") not in READABLE:
         raise UsageError(
             f"the recording {name} has version {heading.get('version')}, "
-            f"and this greenfast reads {VERSION}",
+            f"and this greenfast reads {' and '.join(map(str, READABLE))}",
             code="recording_version",
             mend="use the greenfast that wrote it, or a newer one",
         )

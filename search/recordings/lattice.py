@@ -11,7 +11,8 @@ from math import prod
 
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space
 

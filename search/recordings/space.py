@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.recordings.contents import Recording
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space

@@ -9,7 +9,8 @@ from enum import StrEnum
 from greenfast.search.digest import digest
 from greenfast.search.errors import unknown_name
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 
 
 class OriginKind(StrEnum):

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space import lattice
 from greenfast.search.space.lattice import Level, levels_of, too_large
 from greenfast.search.space.points import position_type

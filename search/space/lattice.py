@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value
-from greenfast.search.kernels.spec import Items, Parameter, TemplateSpec
+from greenfast.search.kernels.spec import Parameter, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 
 LARGEST_WALK = 5_000_000  # values tried
 Fits = Callable[[dict[str, Value]], bool]

@@ -11,7 +11,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from greenfast.search.kernels.spec import Items, Parameter
+from greenfast.search.kernels.spec import Parameter
+from greenfast.search.kernels.workloads import Items
 
 LARGEST_GROUP = 2**16  # entries of a table of distances: combinations of values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +15,14 @@ from greenfast.search.devices.clusters import Shape, device_lacks
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
-from greenfast.search.kernels.spec import Items, TemplateSpec
+from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
 from greenfast.search.space.lattice import combinations, launch_names, looks_ahead
 from greenfast.search.space.points import Points
 
+_NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Resolved:
@@ -153,7 +156,7 @@ class Space:
 
 
 def _because(sentence: str, values: Mapping[str, Value]) -> str:
-    try:
-        return sentence.format_map(dict(values))
-    except (KeyError, ValueError, IndexError, AttributeError):
-        return sentence
+    """The sentence with each {name} replaced by its value; other braces stay as they are."""
+    return _NAME_IN_BRACES.sub(
+        lambda name: str(values[name[1]]) if name[1] in values else name[0], sentence
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.kernels.spec import Items
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 

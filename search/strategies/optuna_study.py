@@ -22,7 +22,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.trial import TrialState
 
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Items, Parameter
+from greenfast.search.kernels.spec import Parameter
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told

@@ -11,7 +11,8 @@ import numpy as np
 
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import CaseData, case_data

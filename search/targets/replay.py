@@ -13,7 +13,8 @@ from typing import Any
 from greenfast.search.acceptance import acceptance_sentence, ratio_of_medians
 from greenfast.search.digest import digest
 from greenfast.search.errors import Fault, UsageError, unknown_name
-from greenfast.search.kernels.spec import Items, KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
 from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import find_recording
@@ -154,6 +155,7 @@ def _replayed_time(
             "",
             (("floor_us", times.floor_us), *times.health),
             f"replayed from {heading.name}, row {row.number}: {times.note}",
+            mode=times.mode,
         )
         for name, times in recorded
     )
@@ -229,7 +231,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             code="not_recorded",
         )
     if request.mode not in (None, "auto") and not all(
-        timing.note.startswith(request.mode) for row in recording.rows for timing in row.times
+        timing.mode == request.mode for row in recording.rows for timing in row.times
     ):
         raise UsageError(
             f"replay:{which} holds no {request.mode} times: "

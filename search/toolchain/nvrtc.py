@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.metadata
+import json
 import queue
 import re
 import signal
@@ -23,6 +24,8 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.text import shortened
 from greenfast.search.toolchain import known_answer
 from greenfast.search.toolchain.cache import ArtifactCache
+from greenfast.search.toolchain.includes import refused_include
+from greenfast.search.toolchain.nvrtc_child import TOO_LARGE
 from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
 from greenfast.search.toolchain.toolkit import Place, Toolkit, find_toolkit, replacement_advice
 from greenfast.search.verdict import Reason
@@ -140,14 +143,10 @@ class Toolchain:
             record, code = entry
             record["entries"] = tuple(EntryFigures(**figures) for figures in record["entries"])
             return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
-        request = {
-            "source": source.marked(),
-            "name": f"{source.digest[:16]}.cu",
-            "arch": arch,
-            "include": list(self.include_dirs),
-            "libraries": list(self.toolkit.libraries),
-            "log_bytes": LOG_BYTES,
-        }
+        marked, name = source.marked(), f"{source.digest[:16]}.cu"
+        if sentence := refused_include(marked, name):
+            return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(sentence), sentence)
+        request = {"source": marked, "name": name, "arch": arch, "log_bytes": LOG_BYTES}
         try:
             reply = beside_others(lambda: self._call(request), "NVRTC")
         except ChildTimeout:
@@ -216,7 +215,9 @@ class Toolchain:
 
     def _start(self) -> Child:
         child = Child(
-            "greenfast.search.toolchain.nvrtc_child", Limits(memory_bytes=COMPILE_MEMORY_BYTES)
+            "greenfast.search.toolchain.nvrtc_child",
+            Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=0),
+            (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
         )
         with self._lock:
             self._all.add(child)
@@ -235,6 +236,8 @@ class Toolchain:
                 f"NVRTC needed more than {COMPILE_MEMORY_BYTES >> 20} MiB",
                 log,
             )
+        if log.startswith(TOO_LARGE):
+            return CompileFailed(source.digest, Reason.COMPILE_MEMORY, log, log)
         first = next(
             (line.strip() for line in log.splitlines() if "error" in line),
             "the compiler gave no message",

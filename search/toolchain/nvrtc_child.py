@@ -1,37 +1,48 @@
-"""The compiling child: NVRTC through cuda.core, one request at a time, without state."""
+"""The compiling child: NVRTC through cuda.core, one request at a time, without state.
+
+A source can name any file, so the child loads NVRTC first, and then confines itself to the folders
+of CUDA's headers and libraries for the rest of its life.
+"""
 
 from __future__ import annotations
 
 import base64
 import ctypes
 import io
+import json
 import os
+import re
 import sys
 import time
 import zlib
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from greenfast.search.children import serve_requests
+from greenfast.search.confinement import confine
 
 POLITE = 5  # all cores compile, and the child that times kernels must not wait for one of them
+LARGEST_RESULT_BYTES = 16 * 2**20  # of a cubin, and of its PTX
+TOO_LARGE = "the compiled kernel takes"
+# The reason would tell whether a file exists that the child may not read.
+_REASON = re.compile(r'(cannot open source file "[^"\n]*"):[^\n]*')
 
 
-def compile_request(request: dict[str, Any]) -> dict[str, Any]:
-    """Compile {"source", "name", "arch", "include", "libraries", "log_bytes"}.
+def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str, Any]:
+    """Compile {"source", "name", "arch", "log_bytes"} with headers of the folders `include`.
 
     Returns {"cubin", "ptx", "log", "log_bytes", "compile_s"}. `cubin` (None after a refusal) and
     the deflated `ptx` are in base64.
     """
-    load(tuple(request["libraries"]))
     from cuda.core import Program, ProgramOptions
 
     log = io.StringIO()
     options = ProgramOptions(
         arch=request["arch"],
         std="c++17",
-        include_path=request["include"],
+        include_path=list(include),
         ptxas_options=["-v"],
         name=request["name"],
     )
@@ -41,10 +52,15 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
         program = Program(request["source"], "c++", options)
         cubin = bytes(program.compile("cubin", logs=log).code)
         ptx = ptx_of(program)
+    except MemoryError:
+        log.write("out of memory")
     except Exception as error:  # NVRTC's refusals are exceptions that contain the log
         text = str(error)
         log.write(text)
-    text = log.getvalue().rstrip("\0\n ")
+    text = _REASON.sub(r"\1", log.getvalue().rstrip("\0\n "))
+    if (size := max(len(cubin or b""), len(ptx))) > LARGEST_RESULT_BYTES:
+        text = f"{TOO_LARGE} {size} bytes; it may take {LARGEST_RESULT_BYTES}"
+        cubin, ptx = None, b""
     return {
         "cubin": base64.b64encode(cubin).decode() if cubin else None,
         "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(),
@@ -54,11 +70,18 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@cache
-def load(libraries: Iterable[str]) -> None:
-    """Load NVRTC by path, before cuda.bindings loads it by name from LD_LIBRARY_PATH."""
+def confined_compiler(
+    libraries: Sequence[str], include: Sequence[str]
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Load everything that compiling needs; from then on only `include` can be read."""
+    # By path, before cuda.bindings loads NVRTC by name from LD_LIBRARY_PATH.
     for path in libraries:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    import cuda.bindings.nvrtc
+    import cuda.core  # noqa: F401
+
+    confine((*include, *{str(Path(path).parent) for path in libraries}))
+    return partial(compile_request, include)
 
 
 def ptx_of(program: Any) -> bytes:
@@ -84,4 +107,5 @@ def cap(text: str, limit: int) -> str:
 
 if __name__ == "__main__":
     os.nice(POLITE)
-    serve_requests(compile_request, int(sys.argv[1]), int(sys.argv[2]))
+    compiler = confined_compiler(json.loads(sys.argv[3]), json.loads(sys.argv[4]))
+    serve_requests(compiler, int(sys.argv[1]), int(sys.argv[2]))

@@ -79,6 +79,9 @@ class ExampleVerdicts:
                     f"implausible, so not ranked: the modelled time of {self.plan.workloads[0]}, "
                     "0.41 us, is below the 1.75 us that its compulsory work takes at the peaks of "
                     "NVIDIA H200; this is a fault of the model, not of the candidate",
+                    PerformanceEvidence(
+                        (self.timing(candidate, 0.41, (("floor_us", 1.75),)),), None, BAND
+                    ),
                 ),
                 self.safe(),
             )
@@ -266,6 +269,21 @@ class ExampleVerdicts:
             if values["o_in"] == "fragments"
             else 1.0
         )
+        detail = (("bank_conflict_factor", round(self.random.uniform(1, 4), 2)),)
+        timing = self.timing(candidate, time_us, detail)
+        evidence = PerformanceEvidence(
+            (timing,), time_us / self.baseline_us if self.baseline_us else None, BAND
+        )
+        sentence = (
+            f"modelled, not measured: {timing.workload} {time_us:.2f} us (limited by "
+            f"{timing.limited_by}); times within a factor of {BAND:g} are not told apart"
+        )
+        return Unavailable("performance", sentence, evidence)
+
+    def timing(
+        self, candidate: Candidate, time_us: float, detail: tuple[tuple[str, float], ...]
+    ) -> Timing:
+        """A modelled time with its limits, instruction mix and line costs."""
         shares = {
             "shared memory": 0.62,
             "latency": 0.61,
@@ -281,10 +299,8 @@ class ExampleVerdicts:
                 key=lambda limit: -limit[1],
             )
         )
-        detail = (("bank_conflict_factor", round(self.random.uniform(1, 4), 2)),)
-        workload = self.plan.workloads[0]
-        timing = Timing(
-            workload,
+        return Timing(
+            self.plan.workloads[0],
             time_us,
             TimeKind.MODELLED,
             busy,
@@ -294,14 +310,6 @@ class ExampleVerdicts:
             limits=limits,
             mix=(("int", 55008.0), ("fp32", 21696.0), ("shared", 11008.0), ("mma", 4096.0)),
         )
-        evidence = PerformanceEvidence(
-            (timing,), time_us / self.baseline_us if self.baseline_us else None, BAND
-        )
-        sentence = (
-            f"modelled, not measured: {workload} {time_us:.2f} us (limited by {busy}); times "
-            f"within a factor of {BAND:g} are not told apart"
-        )
-        return Unavailable("performance", sentence, evidence)
 
 
 def skipped(after: str) -> tuple[GateResult, ...]:

@@ -53,6 +53,35 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
     problems.clear()
 
 
+def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page, site, problems):
+    page.goto("/new?kernel=attention")
+    for name, size in (("B", "3"), ("H", "6"), ("H_kv", "4"), ("S_q", "77")):
+        page.locator(f"[name='own.{name}']").fill(size)
+    page.locator("[name='own.D']").select_option("64")
+    page.locator("[name='own.dtype']").select_option("bf16")
+    assert page.locator("[name=shape]:checked").get_attribute("value") == "own"  # by typing
+    start(page)
+    assert "H=6 is no multiple of H_kv=4" in page.locator("#error-own").inner_text()
+    assert page.locator("[name='own.S_q']").input_value() == "77"
+    problems.clear()
+    page.locator("[name='own.H_kv']").fill("")
+    start(page)
+    page.wait_for_url("**/searches/s_*")
+    plan = site.store.plan(page.url.rsplit("/", 1)[-1])
+    assert plan.workloads == ("B=3,H=6,S_q=77,D=64,dtype=bf16",)
+    page.get_by_role("button", name="Cancel").click()
+
+
+def test_the_filter_hides_workloads_but_never_a_selected_one(page):
+    page.goto("/new?kernel=attention")
+    page.get_by_label("Filter the workloads").fill("causal bf16")
+    selected = page.locator("[name=workloads]:checked").get_attribute("value")
+    shown = page.locator("#named-workloads label:visible")
+    values = shown.locator("input").evaluate_all("all => all.map(box => box.value)")
+    assert {selected, "mission_causal_bf16"} <= set(values)
+    assert len(values) < page.locator("#named-workloads label").count() / 2
+
+
 def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, problems):
     page.goto("/new")
     page.locator("[name=workloads][value=mission_bf16]").check()
@@ -113,7 +142,7 @@ def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, p
     with page.expect_response("**/control") as answer:
         page.get_by_role("button", name="Pause").click()
     assert answer.value.status == 409
-    assert "cannot pause" in page.locator("main").inner_text()
+    assert "cannot be paused" in page.locator("main").inner_text()
     assert site.store.search(site.finished.row.id).status == "completed"
     problems.clear()
 

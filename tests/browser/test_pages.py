@@ -245,7 +245,10 @@ def test_an_implausible_modelled_time_is_shown_as_not_ranked(page, site):
     page.goto(site.trial(IMPLAUSIBLE_TRIAL))
     assert "implausible, not ranked" in page.locator("dl.facts").first.inner_text()
     gate = page.locator("#gate-performance").inner_text()
-    assert "0.41 us" in gate and "1.75 us" in gate and "not kept" in gate
+    assert "0.41 us" in gate and "1.75 us" in gate and "not ranked" in gate
+    costs = page.locator("#gate-performance table.costs")
+    assert [costs.nth(number).locator("tr").count() for number in range(2)] == [5, 4]
+    assert "counted in a sample of blocks" in page.locator("#source").inner_text()
     page.goto(site.search)
     assert "not ranked" in column(page, 3)[IMPLAUSIBLE_TRIAL]
 

@@ -90,6 +90,7 @@ def test_targets_list_recordings_and_say_which_cannot_be_read(home, shelf):
     )
     assert shown["candidates"] == 11 == 1 + sum(shown["verdicts"].values())
     assert shown["fastest"][0]["time_kind"] == "replayed"
+    assert shown["fastest"][0]["time_modes"] == ["hot"]
     assert (
         "replayed"
         in home.run("recording", "replay:axpy-small", GREENFAST_RECORDINGS=str(shelf)).out

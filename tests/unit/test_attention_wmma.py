@@ -10,7 +10,7 @@ from greenfast.search.diagnose.probes import first_wrong
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import differing_outputs
 from greenfast.search.gates.promises import promised
-from greenfast.search.kernels.spec import Workload
+from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.confirmation import prepared
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.space.candidate import preset_candidate

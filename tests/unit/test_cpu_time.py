@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,11 +120,14 @@ def test_a_child_that_spins_is_late_and_one_that_waits_is_starved(
     assert not child.alive
 
 
-def test_a_compiler_that_spins_is_late_and_one_that_waits_is_starved(tmp_path):
-    late = run_compiler(["/bin/sh", "-c", "while :; do :; done"], tmp_path, Deadline(0.5, LONG_S))
+def test_a_compiler_that_spins_is_late_and_one_that_waits_is_starved(tmp_path, artifacts):
+    own = prepared(artifacts)._confinement("plain")
+    allowed = replace(own, readable=(*own.readable, "/bin", "/usr/bin"))
+    spin = ["/bin/sh", "-c", "while :; do :; done"]
+    late = run_compiler(spin, tmp_path, Deadline(0.5, LONG_S), allowed)
     assert late is not None and late.reason == "timeout"
     with pytest.raises(Starved):
-        run_compiler(["/bin/sleep", "1000"], tmp_path, Deadline(0.5, 1.0))
+        run_compiler(["/bin/sleep", "1000"], tmp_path, Deadline(0.5, 1.0), allowed)
 
 
 def test_the_time_of_a_group_is_that_of_all_its_processes():

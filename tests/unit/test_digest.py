@@ -15,15 +15,13 @@ from greenfast.search.kernels.spec import (
     Argument,
     Check,
     Constraint,
-    Dim,
     KernelSpec,
     LaunchSpec,
-    Option,
     Parameter,
     Preset,
     TemplateSpec,
-    Workload,
 )
+from greenfast.search.kernels.workloads import Dim, Option, Workload
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 
@@ -98,6 +96,8 @@ def test_only_places_and_origins_are_left_out():
     }
     assert excluded == {
         ("KernelSpec", "folder"),
+        ("KernelSpec", "requirements"),
+        ("KernelSpec", "empty_dims"),
         ("TemplateSpec", "path"),
         ("TemplateSpec", "lines"),
         ("Candidate", "origin"),

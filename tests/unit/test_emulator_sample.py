@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from greenfast.db.convert import verdict_json, verdict_of
 from greenfast.db.figures import figures
 from greenfast.search.devices.facts import device
 from greenfast.search.gates import GateLimits
-from greenfast.search.gates.performance import bound_of
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import told_of
@@ -120,7 +120,7 @@ def modelled_us(catalogue, toolchain, artifacts):
         )
         cubin = toolchain.compile(source, "sm_90")
         (timing,) = target.measure(target.load(source, cubin), cubin, [problem])
-        return timing.time_median_us, bound_of(timing)
+        return timing.time_median_us, timing.bound_us
 
     yield measure
     target.close()
@@ -167,6 +167,10 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
     )
     assert "a fault of the model, not of the candidate" in result.sentence
     assert performance_of(verdict) is None
+    (timing,) = result.evidence.timings
+    assert 0 < timing.time_median_us < timing.bound_us, "the page shows where the model is wrong"
+    assert timing.limits and timing.mix and timing.lines
+    assert result.evidence.ratio_to_baseline is None
     trial = Trial(3, candidate, verdict, "digest", 1.0)
     plan = make_plan(
         SearchRequest("axpy", workloads=("line",), target="emulator:h200", trials=4), catalogue
@@ -174,6 +178,8 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
     assert told_of(trial, plan) is None, "a strategy hears no objective"
     shown = figures(trial, (), "right:plain")
     assert shown.time_median_us is None and shown.sentence == result.sentence
+    assert shown.time_kind is None and shown.time_band is None and shown.ratio_to_baseline is None
+    assert verdict_of(*verdict_json(verdict)) == verdict
 
 
 def test_bytes_have_peaks_of_their_own_so_that_the_bound_is_one(catalogue):

@@ -64,6 +64,29 @@ def test_every_valid_point_has_a_row_and_the_baseline_comes_first(sweep, tmp_pat
     )
 
 
+def test_the_note_of_a_version_1_file_names_the_mode_and_another_word_is_damage(sweep, tmp_path):
+    path = tmp_path / f"a{SUFFIX}"
+    recording = sweep(DrawnGpu()).run(path, 2).recording
+    first, *rows, end = gzip.decompress(path.read_bytes()).decode().splitlines()
+
+    def older(line: str, note: str) -> str:
+        row = json.loads(line)
+        times = [[*timing[:3], note, timing[4]] for timing in row[10]]
+        return json.dumps([*row[:10], times, row[11]])
+
+    for word in ("hot", "cold", "lukewarm"):
+        lines = [older(line, f"{word}, ring of 1") for line in rows]
+        heading = json.dumps({**json.loads(first), "version": 1})
+        path.write_bytes(gzip.compress("\n".join([heading, *lines, end]).encode()))
+        if word == "lukewarm":
+            with pytest.raises(UsageError, match="'lukewarm' is no mode of a time"):
+                read(path)
+            continue
+        again = read(path)
+        assert {times.mode for row in again.rows for times in row.times} == {word}
+        assert len(again.rows) == len(recording.rows)
+
+
 def test_a_file_gives_back_what_was_written_and_is_the_same_each_time(sweep, tmp_path):
     first = tmp_path / f"a{SUFFIX}"
     recording = sweep(DrawnGpu()).run(first, 2).recording
@@ -262,7 +285,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(written, damage):
 
 def test_another_version_and_another_kind_of_file_are_refused(written):
     text = gzip.decompress(written.read_bytes())
-    written.write_bytes(gzip.compress(text.replace(b'"version":1', b'"version":2')))
+    written.write_bytes(gzip.compress(text.replace(b'"version":2', b'"version":3')))
     assert _refusal(written) == "recording_version"
     written.write_bytes(gzip.compress(b'{"rows": []}\n'))
     assert _refusal(written) == "not_a_recording"
@@ -332,7 +355,7 @@ def test_implausible_times_are_no_times(sweep, tmp_path):
 
 
 def test_a_screened_candidate_is_slower_without_an_interval():
-    times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "hot", ())
+    times = Times((14.0,) * 8, (10.0,) * 8, 0.1, "ring of 1", (), "hot")
     acceptance = recorded_acceptance((times,), 0.01)
     assert (acceptance.reason, acceptance.has_confidence) == (
         Reason.SLOWER,

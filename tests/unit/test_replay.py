@@ -164,7 +164,7 @@ def test_nothing_replayed_is_accepted_and_each_time_says_what_it_is(shelf, album
             )
             assert {timing.time_kind for timing in gate.evidence.timings} == {TimeKind.REPLAYED}
             assert all(
-                timing.samples == () and "axpy-small" in timing.note
+                timing.samples == () and "axpy-small" in timing.note and timing.mode == "hot"
                 for timing in gate.evidence.timings
             )
             assert gate_result(trial.verdict, "safety").outcome is Outcome.UNAVAILABLE
@@ -234,6 +234,13 @@ def test_what_a_record_does_not_hold_is_refused(shelf, album, request_, code):
             SearchRequest(**{"kernel": "axpy", "target": "replay:axpy-small", **request_}), album
         )
     assert refused.value.code == code
+
+
+def test_a_recording_of_one_mode_answers_for_that_mode(shelf, album):
+    """The mode of each time decides, not the words of its note."""
+    plan = make_plan(SearchRequest("axpy", target="replay:axpy-small", mode="hot"), album)
+    assert plan.mode == "hot"
+    assert not any("hot" in times.note for row in shelf.rows for times in row.times)
 
 
 def test_a_changed_kernel_or_template_is_refused_with_both_digests(shelf, album):

@@ -44,8 +44,9 @@
     if (data.band > 1) {
       shapes.push({ type: "rect", ...across, y0: data.baseline / data.band, y1: data.baseline * data.band, layer: "below",
                     line: { width: 0 }, fillcolor: colour("band") });
-      // The label of a narrow band would cover the baseline's.
-      if (data.band > 1.1) annotations.push({ ...label, y: Math.log10(data.baseline * data.band), yanchor: "top",
+      // The label of a narrow band would cover the baseline's, and in a narrow chart so would one at the same side.
+      const side = place.clientWidth > 500 ? {} : { x: 0, xanchor: "left" };
+      if (data.band > 1.1) annotations.push({ ...label, ...side, y: Math.log10(data.baseline * data.band), yanchor: "top",
                          text: (place.clientWidth > 500 ? "not told apart from the baseline" : "not told apart") + " (factor " + data.band + ")" });
     }
     return { shapes: shapes, annotations: annotations };

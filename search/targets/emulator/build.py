@@ -24,8 +24,10 @@ from greenfast.search.children import child_environment
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
+    Confinement,
     capped,
     interruptible,
     run_compiler,
@@ -44,12 +46,15 @@ from greenfast.search.targets.emulator.flags import (
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.runs import Index3
+from greenfast.search.toolchain.includes import refused_include
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
 INCLUDE = HERE / "include"
 RUNTIME_LIBRARY = "libgf_runtime.so"
 EXECUTABLE = "gf-emulate"
+LAUNCHER = "gf-confine"
+PROGRAMS = ("main.cpp", "confine_main.cpp")  # each a program; the others are the runtime
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class EmulatorBuild:
             try:
                 with ThreadPoolExecutor() as pool:
                     parts = [pool.submit(self._build_native, fresh)]
+                    parts.append(pool.submit(self._build_launcher, fresh))
                     parts += [
                         pool.submit(self._build_prelude, fresh / flavour, flavour)
                         for flavour in FLAVOURS
@@ -130,6 +136,8 @@ class EmulatorBuild:
         `entries` are its extern "C" kernels. `deadline_s` is processor time, of the compiler and
         all processes that it starts. Fault when the machine gives it too little processor time.
         """
+        if sentence := refused_include(translation_unit, "kernel.cu"):
+            return ModuleFailed("compile", sentence, 0.0)
         self.prepare()
         text = (
             translation_unit + "\n" + "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
@@ -151,8 +159,8 @@ class EmulatorBuild:
             os.replace(Path(work) / "kernel.so", path)
         return Module(path, digest, entries, flavour, build_s, declared_clusters(text, entries))
 
-    def _kernel_flags(self, flavour: str) -> tuple[str, ...]:
-        include = tuple(f"-I{directory}" for directory in (INCLUDE, *self.include_dirs))
+    def _kernel_flags(self, flavour: str, include_dirs: tuple[Path, ...]) -> tuple[str, ...]:
+        include = tuple(f"-I{directory}" for directory in (INCLUDE, *include_dirs))
         return (
             *COMMON_FLAGS,
             *self.compiler.machine_flags,
@@ -177,7 +185,7 @@ class EmulatorBuild:
         # undefined name is an error.
         command = [
             self.compiler.path,
-            *self._kernel_flags(flavour),
+            *self._kernel_flags(flavour, self.include_dirs),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
             "-shared",
@@ -196,7 +204,12 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        return run_compiler(command, work, deadline)
+        return run_compiler(command, work, deadline, self._confinement(flavour))
+
+    def _confinement(self, flavour: str) -> Confinement:
+        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
+        readable = (*compiler_folders(self.compiler.path), *map(str, own))
+        return Confinement(self.folder / LAUNCHER, readable)
 
     def _build_native(self, fresh: Path) -> None:
         """Build the runtime in two halves in parallel.
@@ -211,7 +224,7 @@ class EmulatorBuild:
             f"-I{NATIVE}",
             "-pthread",
         )
-        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name != "main.cpp")
+        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name not in PROGRAMS)
         halves = (
             ("often", [name for name in names if name not in SELDOM_RUN], ()),
             ("seldom", [name for name in names if name in SELDOM_RUN], ("-O1",)),
@@ -239,13 +252,17 @@ class EmulatorBuild:
         ]
         self._must([*flags, str(NATIVE / "main.cpp"), *program])
 
+    def _build_launcher(self, fresh: Path) -> None:
+        source, program = NATIVE / "confine_main.cpp", str(fresh / LAUNCHER)
+        self._must(["-std=c++17", "-O1", "-Wall", "-Wextra", str(source), "-o", program])
+
     def _build_prelude(self, folder: Path, flavour: str) -> None:
         folder.mkdir()
         header = INCLUDE / "gf_emulator" / "prelude.h"
         compiled = folder / "prelude.h.gch"
         # Included in its place when the compiler refuses the precompiled header.
         (folder / "prelude.h").write_text('#include "gf_emulator/prelude.h"\n')
-        flags = self._kernel_flags(flavour)
+        flags = self._kernel_flags(flavour, ())  # no author's header, since this is not confined
         self._must([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
 
     def _must(self, arguments: Sequence[str]) -> None:

@@ -1,4 +1,9 @@
-"""Runs the host's C++ compiler in a killable child, with limits and a reason when it fails."""
+"""Runs the host's C++ compiler in a killable, confined child, with a reason when it fails.
+
+A candidate's text is a program for the compiler, too: it can name any file. gf-confine
+(native/confine_main.cpp) therefore limits the compiler to its own files, the headers, and the work
+folder, whose size this process watches.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,8 @@ from greenfast.search.errors import Fault
 
 LOG_LIMIT_BYTES = 32 * 1024
 COMPILER_MEMORY_BYTES = 2 * 2**30
-COMPILER_FILE_BYTES = 256 * 2**20
+COMPILER_FILE_BYTES = 64 * 2**20
+WORK_BYTES = 96 * 2**20  # of all files in the work folder; a library takes about 100 KB
 OUT_OF_MEMORY = ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
 CRASH = ("internal compiler error", "terminated signal", "Killed signal")
 
@@ -29,6 +35,21 @@ Compiler = subprocess.Popen[str] | subprocess.Popen[bytes]
 class CompilerFailed:
     reason: str  # 'compile' | 'timeout' | 'crash' | 'memory'
     log: str  # the compiler's, capped
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """gf-confine, and what a compiler under it may read beside the work folder."""
+
+    launcher: Path
+    readable: tuple[str, ...]
+
+    def command(self, work: Path, deadline: Deadline) -> list[str]:
+        """The words before a command that runs in the folder `work`."""
+        limits = (int(deadline.cpu_s) + 2, COMPILER_MEMORY_BYTES, COMPILER_FILE_BYTES)
+        readable = [word for path in self.readable for word in ("-r", path)]
+        writable = ["-w", str(work.resolve()), "-w", "/dev/null"]
+        return [str(self.launcher), *map(str, limits), *readable, *writable, "--"]
 
 
 def interrupt() -> None:
@@ -67,49 +88,59 @@ def interruptible(process: Compiler) -> Iterator[None]:
         raise Fault("the compiler was interrupted", code="interrupted")
 
 
-def run_compiler(command: Sequence[str], work: Path, deadline: Deadline) -> CompilerFailed | None:
+def run_compiler(
+    command: Sequence[str], work: Path, deadline: Deadline, confinement: Confinement
+) -> CompilerFailed | None:
     """Run the command in the folder `work`; None when it succeeded.
 
     Starved when it got too little of the processor.
     """
-    # The compiler forks, so limits must be set before it starts: a shell sets them and becomes it.
-    limits = (
-        f"ulimit -c 0; ulimit -t {int(deadline.cpu_s) + 2}; "
-        f"ulimit -v {COMPILER_MEMORY_BYTES // 1024}; "
-        f'ulimit -f {COMPILER_FILE_BYTES // 512}; exec "$@"'
-    )
     log_path = work / "log"
     with open(log_path, "wb") as log:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", limits, "sh", *command],
+            [*confinement.command(work, deadline), *command],
             cwd=work,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env=child_environment({"TMPDIR": str(work), "LC_ALL": "C"}),
+            env=child_environment({"TMPDIR": str(work), "LC_ALL": "C", "CCACHE_DISABLE": "1"}),
         )
         with interruptible(process):
-            returncode = _waited_for(process, deadline)
+            reason = _waited_for(process, deadline, work)
     text = capped(_read_capped(log_path))
-    if returncode == 0:
-        return None
-    return CompilerFailed(_failure_reason(returncode, text), text)
+    if reason == "memory":
+        text = f"error: the compiler wrote more than {WORK_BYTES >> 20} MiB\n{text}"
+    if reason or process.returncode:
+        return CompilerFailed(reason or _failure_reason(process.returncode, text), text)
+    return None
 
 
-def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline) -> int | None:
-    """The exit status; None when the deadline passed."""
+def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline, work: Path) -> str:
+    """Wait for the end; the reason why the process has to be killed, or nothing."""
     watch = Watch(deadline, lambda: group_s(process.pid))
     while True:
-        try:
-            return process.wait(LOOK_S)
-        except subprocess.TimeoutExpired:
-            if watch.is_over():
-                return None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_S)
+        if _size_bytes(work) > WORK_BYTES:
+            return "memory"
+        if process.returncode is not None:
+            return ""
+        if watch.is_over():
+            return "timeout"
 
 
-def _failure_reason(returncode: int | None, log: str) -> str:
-    if returncode is None or "CPU time limit" in log:
+def _size_bytes(folder: Path) -> int:
+    """The size of a folder's files, while some of them come and go."""
+    size_bytes = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            size_bytes += path.lstat().st_size
+    return size_bytes
+
+
+def _failure_reason(returncode: int, log: str) -> str:
+    if "CPU time limit" in log:
         return "timeout"
     if any(words in log for words in OUT_OF_MEMORY):
         return "memory"

@@ -1,0 +1,94 @@
+"""Authors' files, read within limits: no file that an author writes makes reading it endless.
+
+Only plain files of a limited size are read, so neither a pipe nor a device in their place is waited
+for. TOML is bounded before it is parsed, since its parser takes the square of a key's parts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.errors import SpecError
+
+LARGEST_FILE_BYTES = 2**20
+MOST_KEY_PARTS = 16
+DEEPEST_TABLE = 16
+LARGEST_INTEGER = 2**64
+_LITERAL = re.compile(
+    r'"""(?:\\.|[^\\])*?"""'
+    r"|'''.*?'''"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*",
+    re.DOTALL,
+)
+_BETWEEN_KEYS = re.compile(r"[=,{}\[\]\n]")
+
+
+def read_author_file(path: Path, shown_as: str) -> str:
+    """The text of a file, which messages call `shown_as`; SpecError when it cannot be read."""
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for a writer.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, encoding="utf-8") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise SpecError(f"{shown_as}: this is not a plain file", code="unreadable")
+            if status.st_size > LARGEST_FILE_BYTES:
+                raise _too_large(shown_as)
+            text = file.read(LARGEST_FILE_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{shown_as}: the file is missing or unreadable", code="missing_file"
+        ) from error
+    if len(text) > LARGEST_FILE_BYTES:  # it grew meanwhile
+        raise _too_large(shown_as)
+    return text
+
+
+def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:
+    """The tables of a TOML text; SpecError when it is invalid or exceeds the limits."""
+    bare = _LITERAL.sub('""', text)
+    if max(map(_dots, _BETWEEN_KEYS.split(bare))) >= MOST_KEY_PARTS:
+        raise SpecError(f"{shown_as}: a key has more than {MOST_KEY_PARTS} parts", code="bad_toml")
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise SpecError(f"{shown_as}: not valid TOML: {reason}", code="bad_toml") from error
+    _check_values(tables, shown_as)
+    return tables
+
+
+def _too_large(shown_as: str) -> SpecError:
+    return SpecError(
+        f"{shown_as}: the file is larger than {LARGEST_FILE_BYTES >> 10} KiB", code="unreadable"
+    )
+
+
+def _dots(words: str) -> int:
+    return words.count(".")
+
+
+def _check_values(tables: dict[str, Any], shown_as: str) -> None:
+    """SpecError for a number or nesting that a message about it could not show."""
+    level: list[Any] = [tables]
+    for _ in range(DEEPEST_TABLE):
+        values = [
+            value
+            for table in level
+            for value in (table.values() if isinstance(table, dict) else table)
+        ]
+        if any(type(value) is int and abs(value) > LARGEST_INTEGER for value in values):
+            raise SpecError(f"{shown_as}: a number is beyond 2**64", code="bad_toml")
+        level = [value for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return
+    raise SpecError(
+        f"{shown_as}: tables and lists are nested more than {DEEPEST_TABLE} deep", code="bad_toml"
+    )

@@ -1,0 +1,172 @@
+"""Files of workloads: TOML, JSON or CSV, each row with sizes, options, a label and a weight.
+
+    [[workloads]]                       # .toml
+    name = "vit"                        # optional
+    weight = 12                         # optional, default 1: how much this workload counts
+    dims = { B = 8, H = 16, S_q = 577, D = 64 }
+    options = { dtype = "bf16" }
+
+.json holds a list of such objects, or an object whose `workloads` is one. .csv has a column for
+each dim and option that it gives, and optional columns `name` and `weight`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Workload
+from greenfast.search.text import shortened, visible
+
+ENDINGS = (".toml", ".json", ".csv")
+LARGEST_FILE_BYTES = 2**20
+MOST_WORKLOADS = 1000
+SHOWN_FAULTS = 20
+ROW_KEYS = ("name", "weight", "dims", "options")
+
+
+@dataclass(frozen=True)
+class WeightedWorkload:
+    workload: Workload
+    weight: float  # > 0
+
+
+def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ...]:
+    """The workloads of a file; one UsageError for all of its rows that are wrong."""
+    rows: list[WeightedWorkload] = []
+    faults: list[str] = []
+    for number, row in enumerate(_rows(path), 1):
+        try:
+            rows.append(workload_of(row, kernel, f"row {number}"))
+        except UsageError as error:
+            faults.append(error.message)
+    names = [row.workload.name for row in rows]
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    faults += [f"{name} is there twice" for name in repeated]
+    if faults:
+        more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
+        raise UsageError(
+            f"{_shown(path)}: " + "; ".join(faults[:SHOWN_FAULTS]) + more,
+            code="bad_workloads_file",
+            mend=f"a workload of {kernel.name} is for example {kernel.workload_form.example}",
+        )
+    if not rows:
+        raise UsageError(f"{_shown(path)}: no workload is in it", code="bad_workloads_file")
+    return tuple(rows)
+
+
+def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> WeightedWorkload:
+    """The workload of a row with ROW_KEYS; UsageError that begins with `where`."""
+    faults = [f"unknown key {visible(key)!r}" for key in row if key not in ROW_KEYS]
+    values: dict[str, object] = {}
+    for key in ("dims", "options"):
+        part = row.get(key) or {}
+        if isinstance(part, Mapping):
+            values.update(part)
+        else:
+            faults.append(f"{key} is no table")
+    name, weight = str(row.get("name") or ""), row.get("weight", 1.0)
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, float))
+        or not 0 < weight < math.inf
+    ):
+        faults.append(f"the weight {_short(weight)}; weights are numbers above 0")
+    try:
+        workload = kernel.named(kernel.workload_form.workload(values, label=name, where=where))
+    except UsageError as error:
+        raise UsageError(
+            "; ".join((error.message, *faults)), code=error.code, mend=error.mend
+        ) from error
+    if faults:
+        raise UsageError(f"{where}: {'; '.join(faults)}", code="bad_workload")
+    return WeightedWorkload(workload, float(weight))
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    text, ending = _text(path), path.suffix.lower()
+    try:
+        if ending == ".csv":
+            rows: Any = [_csv_row(row) for row in csv.DictReader(io.StringIO(text), strict=True)]
+        else:
+            rows = tomllib.loads(text) if ending == ".toml" else json.loads(text)
+    except (ValueError, csv.Error, RecursionError) as error:
+        raise UsageError(
+            f"{_shown(path)}: not valid {ending[1:].upper()}: {shortened(visible(error), 120)}",
+            code="bad_workloads_file",
+        ) from error
+    if isinstance(rows, Mapping):
+        rows = rows.get("workloads")
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise UsageError(
+            f"{_shown(path)}: a list of workloads is needed, in TOML written [[workloads]]",
+            code="bad_workloads_file",
+        )
+    if len(rows) > MOST_WORKLOADS:
+        raise UsageError(
+            f"{_shown(path)}: {len(rows)} workloads; at most {MOST_WORKLOADS} are read",
+            code="bad_workloads_file",
+        )
+    yield from rows
+
+
+def _csv_row(row: Mapping[str | None, Any]) -> dict[str, Any]:
+    """A line of a CSV file: empty cells are left out, and numbers are read as such."""
+    cells = {
+        (name or "").strip(): _number(cell.strip())
+        for name, cell in row.items()
+        if isinstance(cell, str) and cell.strip()
+    }
+    if None in row:
+        cells["a cell without a column"] = ""
+    known: dict[str, Any] = {key: cells.pop(key) for key in ("name", "weight") if key in cells}
+    return {**known, "dims": cells}
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _text(path: Path) -> str:
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"{_shown(path)}: a file of workloads ends in {', '.join(ENDINGS)}",
+            code="bad_workloads_file",
+        )
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+        if len(data) > LARGEST_FILE_BYTES:
+            raise UsageError(
+                f"{_shown(path)}: larger than {LARGEST_FILE_BYTES >> 20} MiB",
+                code="bad_workloads_file",
+            )
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(
+            f"{_shown(path)} cannot be read: {reason}", code="bad_workloads_file"
+        ) from error
+
+
+def _shown(path: Path) -> str:
+    return shortened(visible(path), 120)
+
+
+def _short(value: object) -> str:
+    return shortened(visible(repr(value)), 60)

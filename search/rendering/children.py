@@ -1,0 +1,123 @@
+"""The rendering children of this process, each started when it is first needed.
+
+A render takes about two milliseconds and a start a hundred, so children stay. They end with this
+process, whose end closes their pipes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.cpu_time import Deadline, Starved, beside_others
+from greenfast.search.errors import Fault
+
+MOST_CHILDREN = 4
+# The child ends a text after three seconds by itself, unless a single operation takes longer.
+DEADLINE_S = 6.0
+
+
+@dataclass(frozen=True)
+class TextFailed:
+    """The template refused these values; `line` is 0 where it is not known."""
+
+    message: str
+    line: int
+
+
+# The lines of a text, and for each the number of the template's line that it comes from.
+Rendered = tuple[list[str], list[int]]
+
+
+class Renderers:
+    """Children that render; safe for several threads."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.started: list[Child] = []
+        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
+        for _ in range(count):
+            self._idle.put(None)
+
+    def rendered(self, text: str, values: Mapping[str, Any]) -> Rendered | TextFailed:
+        """The text that a template gives for these values.
+
+        Raises Fault when a child is lost, or gets too little of the processor.
+        """
+        request = {"text": text, "values": dict(values)}
+        try:
+            reply = beside_others(lambda: self._twice(request), "rendering")
+        except ChildTimeout:
+            message = f"rendering takes more than {DEADLINE_S:g} s of processor time"
+            return TextFailed(message, 0)
+        except ChildDied as died:
+            if _was_ended(died):
+                raise Fault(
+                    f"the rendering child was lost (exit {died.returncode}): "
+                    f"{died.tail[-300:].strip()}",
+                    code="child_lost",
+                ) from died
+            return TextFailed(f"the template crashed Jinja (signal {died.signal_number})", 0)
+        if "error" in reply:
+            return TextFailed(reply["error"], reply["line"] or 0)
+        return reply["lines"], reply["numbers"]
+
+    def close(self) -> None:
+        """End the idle children."""
+        for _ in range(self.count):
+            try:
+                child = self._idle.get_nowait()
+            except queue.Empty:
+                return
+            if child is not None:
+                child.close()
+            self._idle.put(None)
+
+    def _twice(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply; from another child when the first was ended from outside."""
+        try:
+            return self._call(request)
+        except ChildDied as died:
+            if not _was_ended(died):
+                raise
+        return self._call(request)
+
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._idle.get()
+        try:
+            if child is not None and not child.alive:
+                child.close()
+                child = None
+            if child is None:
+                child = Child("greenfast.search.rendering.child", Limits(file_bytes=0))
+                self.started = [*(each for each in self.started if each.alive), child]
+            return child.call(request, Deadline.of(DEADLINE_S))
+        except (ChildDied, ChildTimeout, Starved, Fault):
+            child = None
+            raise
+        finally:
+            self._idle.put(child)
+
+
+def _was_ended(died: ChildDied) -> bool:
+    """Whether the child's end tells nothing about the template."""
+    return died.signal_number in (0, signal.SIGKILL, signal.SIGTERM)
+
+
+@cache
+def renderers() -> Renderers:
+    """The renderers that this process shares."""
+    shared = Renderers(MOST_CHILDREN)
+    atexit.register(shared.close)
+    return shared
+
+
+# A forked process starts its own: its parent's children answer the parent.
+os.register_at_fork(after_in_child=renderers.cache_clear)

@@ -1,0 +1,134 @@
+"""The headers that a candidate may include, and the sentence for one that includes another file.
+
+A compiler that reads any file shows it: in its log, or in the object. The confinement of both
+compilers keeps them from that (search/confinement.py). This check only gives the better message,
+before anything is compiled. It reads the text as it is, so text that macros put together passes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STANDARD = """
+    algorithm array atomic bit cassert cctype cerrno cfloat chrono cinttypes climits cmath compare
+    complex concepts cstdarg cstddef cstdint cstdio cstdlib cstring ctime exception functional
+    initializer_list iterator limits memory new numeric optional random ratio span stdexcept tuple
+    type_traits typeinfo utility variant
+    assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdbool.h stddef.h stdint.h
+    stdio.h stdlib.h string.h time.h
+"""
+STANDARD_HEADERS = frozenset(_STANDARD.split())
+_CUDA_HEADERS = re.compile(
+    r"(?:gf|cuda|cub|thrust|nv|cooperative_groups|crt)/[\w./-]+"
+    r"|(?:cuda\w*|curand\w*|mma|cooperative_groups|vector_types|vector_functions|device_\w+"
+    r"|math_constants|math_functions|sm_\w+|texture_\w+|surface_\w+|channel_descriptor"
+    r"|builtin_types|host_defines|host_config|driver_types|library_types|common_functions"
+    r"|fatbinary_section)\.(?:h|hpp|cuh)"
+)
+_ADVICE = "include gf/..., CUDA's headers, or standard headers that devices have, by their names"
+_DATA_ADVICE = "write data into the source itself"
+
+_SPLICE = "\ue002"  # for a line break that a backslash removes; no template has this character
+_SPLICED = re.compile(r"\\[ \t]*\n")
+_COMMENT = re.compile(
+    r'R"([^()\\\s]{0,16})\(.*?\)\1"'  # what follows is no comment inside a literal
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])*'"
+    r"|//[^\n]*|/\*.*?(?:\*/|\Z)",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(\w+)\s*(.*)", re.DOTALL)
+_LINE = re.compile(r'(\d+)(?:\s+"([^"]*)")?')
+_HEADER = re.compile(r'(?:<([^<>]+)>|"([^"]+)")\s*')
+_HAS = re.compile(r"__has_(?:include|include_next|embed)\b\s*(?:\(\s*(<[^<>]*>|\"[^\"]*\"))?")
+_ASKS_FOR_ITSELF = re.compile(r"(?:defined\s*\(?|ifn?def)\s*__has_(?:include|include_next|embed)")
+# Text may be divided into several literals.
+_GAP = r'(?:"\s*")?'
+_INCBIN = re.compile(r"\." + _GAP.join("incbin") + r'\b|"[^"]*\.' + _GAP.join("include"), re.I)
+_INCLUDES = ("include", "include_next", "import")
+_OPENS, _CLOSES = ("if", "ifdef", "ifndef"), "endif"
+
+
+@dataclass
+class _Place:
+    """The file and line of the next line of text, as `#line` markers name them."""
+
+    file: str
+    number: int
+    conditions: int = 0  # `#if`s around it
+
+    def refusal(self, subject: str, advice: str = _ADVICE) -> str:
+        return f"{self.file}({self.number}): error: {subject}; {advice}"
+
+
+def refused_include(text: str, file: str) -> str:
+    """One sentence about the first forbidden include of a text called `file`; empty without one."""
+    place = _Place(file, 1)
+    for line in _without_comments(text).split("\n"):
+        if sentence := _refusal(line.replace(_SPLICE, ""), place):
+            return sentence
+        place.number += 1 + line.count(_SPLICE)
+    return ""
+
+
+def _without_comments(text: str) -> str:
+    """The text without comments, and with a mark for each removed line break."""
+
+    def blank(match: re.Match[str]) -> str:
+        piece = match[0]
+        breaks = _SPLICE * (piece.count("\n") + piece.count(_SPLICE))
+        if piece.startswith("R"):
+            return '""' + breaks if "incbin" not in piece else piece.replace("\n", _SPLICE)
+        return piece if piece[0] in "\"'" else " " + breaks
+
+    return _COMMENT.sub(blank, _SPLICED.sub(_SPLICE, text))
+
+
+def _refusal(line: str, place: _Place) -> str:
+    if not ("#" in line or "%:" in line or "??=" in line or "." in line or "__has_" in line):
+        return ""
+    if _INCBIN.search(line):
+        return place.refusal("assembly must not include a file (.incbin)", _DATA_ADVICE)
+    directive = _DIRECTIVE.match(line)
+    name, operand = (directive[1], directive[2].strip()) if directive else ("", "")
+    if name == "line" and (marker := _LINE.match(operand)):
+        place.number, place.file = int(marker[1]) - 1, marker[2] or place.file
+    elif name in _OPENS:
+        place.conditions += 1
+    elif name == _CLOSES:
+        place.conditions -= 1
+    elif name == "embed":
+        return place.refusal("#embed is not allowed", _DATA_ADVICE)
+    elif name == "pragma" and re.match(r"GCC\s+(dependency|pch_preprocess)\b", operand):
+        return place.refusal("a pragma must not name a file", "remove it")
+    elif name in _INCLUDES:
+        return _include_refusal(operand, place)
+    return _question_refusal(line, place)
+
+
+def _include_refusal(operand: str, place: _Place) -> str:
+    header = _HEADER.fullmatch(operand)
+    if header is None:
+        return place.refusal("an include must name its header, not a macro")
+    name = header[1] or header[2]
+    # A host's header under a condition may be meant for another compiler: this one decides.
+    if is_allowed(name) or (place.conditions > 0 and re.fullmatch(r"[\w.]*\w", name)):
+        return ""
+    return place.refusal(f"the include of {name!r} is not allowed")
+
+
+def _question_refusal(line: str, place: _Place) -> str:
+    for question in _HAS.finditer(_ASKS_FOR_ITSELF.sub("", line)):
+        if question[1] is None:
+            return place.refusal("__has_include must name its header, not a macro")
+        if not is_allowed(question[1][1:-1].strip()):
+            return place.refusal(f"__has_include({question[1]}) is not allowed")
+    return ""
+
+
+def is_allowed(header: str) -> bool:
+    """Whether a candidate may include the header of this name."""
+    if ".." in header.split("/") or "//" in header or "/." in header:
+        return False
+    return header in STANDARD_HEADERS or _CUDA_HEADERS.fullmatch(header) is not None
