@@ -343,6 +343,41 @@ def test_a_barrier_of_the_whole_grid_needs_its_fence(emulator):
         assert kinds == {"race"}
 
 
+GRID_HEAD = """
+#include <cooperative_groups.h>
+extern "C" __global__ void k(const float* a, float* c, unsigned* w) {
+    const int t = threadIdx.x, b = blockIdx.x;
+    const auto grid = cooperative_groups::this_grid();
+"""
+GRID_SYNC = """
+    for (unsigned round = 1; round < 4; round++) {
+        if (t == 40) w[b + 256 * (round & 1)] = round;
+        %s
+        if (t == 3) c[b] = w[(b + 1) %% gridDim.x + 256 * (round & 1)];
+    }
+"""
+
+
+@pytest.mark.parametrize("flavour", ["checked", "plain"])
+def test_blocks_pass_the_grids_own_barrier(emulator, flavour):
+    body = GRID_SYNC % "grid.sync();"
+    results = runs(emulator, body, head=GRID_HEAD, flavour=flavour, grid=48, block=64)
+    only_right(results)
+    for result in results:
+        assert (result.outputs["c"].view(np.float32)[:48] == 3).all()
+    without = GRID_SYNC % "__syncthreads();"
+    if flavour == "checked":
+        assert all_find(runs(emulator, without, head=GRID_HEAD, grid=8, block=64), "race")
+
+
+def test_a_block_that_does_not_come_to_the_grids_barrier_is_a_deadlock(emulator):
+    body = "if (b == 2) return;\ngrid.sync();"
+    (result,) = runs(emulator, body, head=GRID_HEAD, grid=4, block=64, orders=("forward",))
+    (fault,) = result.faults
+    assert fault.kind == "deadlock" and fault.where == ("test.cu", 7)
+    assert "in a loop that reads the grid's barrier" in fault.sentence
+
+
 LOOK_BACK = """
     volatile unsigned* flag = w;
     %s unsigned* sum = w + 256;

@@ -90,8 +90,7 @@ void Cluster::begin(const Launch& launch) {
     size_ = launch.cluster_blocks();
     reserve(size_);
     const unsigned threads = launch.block.x * launch.block.y * launch.block.z * size_;
-    stacks_.reserve(threads, beside_ ? StackPool::small_bytes : StackPool::usual_bytes,
-                    beside_ * threads < Worker::guarded_stacks);
+    stacks_.reserve(threads, beside_ * threads < Worker::guarded_stacks);
     for (unsigned rank = 0; rank < size_; rank++)
         blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, beside_ + rank);
 }

@@ -64,22 +64,20 @@ void Context::switch_to(Context& next) { swapcontext(&state_, &next.state_); }
 #endif
 
 StackPool::~StackPool() {
-    if (base_) munmap(base_, bytes());
+    if (base_) munmap(base_, count_ * stack_bytes);
 }
 
-void StackPool::reserve(unsigned count, std::size_t stack_bytes, bool guarded) {
+void StackPool::reserve(unsigned count, bool guarded) {
     if (count <= count_) return;
-    if (base_) munmap(base_, bytes());
+    if (base_) munmap(base_, count_ * stack_bytes);
     base_ = map_pages(count * stack_bytes);
     count_ = count;
-    stack_bytes_ = stack_bytes;
-    guarded_ = guarded;
     for (unsigned i = 0; guarded && i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }
 
 bool StackPool::in_guard(const void* address) const {
     const char* byte = static_cast<const char*>(address);
-    return guarded_ && byte >= base_ && byte < base_ + bytes() && std::size_t(byte - base_) % stack_bytes_ < guard_bytes;
+    return byte >= base_ && byte < base_ + count_ * stack_bytes && (byte - base_) % stack_bytes < guard_bytes;
 }
 
 }  // namespace gf_emulator

@@ -27,28 +27,23 @@ private:
 // One stack a thread of a block, each above a page that faults when a stack overflows.
 class StackPool {
 public:
-    static constexpr std::size_t usual_bytes = 128 * 1024;
-    // Of clusters that wait beside others: many of them share the process's addresses.
-    static constexpr std::size_t small_bytes = 64 * 1024;
+    static constexpr std::size_t stack_bytes = 128 * 1024;
     static constexpr std::size_t guard_bytes = 4096;
 
     ~StackPool();
     // Without guards an overflow is not noticed: each guard costs one of the system's few mappings.
-    void reserve(unsigned count, std::size_t stack_bytes = usual_bytes, bool guarded = true);
-    std::size_t stack_bytes() const { return stack_bytes_; }
-    char* low(unsigned index) const { return base_ + index * stack_bytes_ + guard_bytes; }
+    void reserve(unsigned count, bool guarded = true);
+    char* low(unsigned index) const { return base_ + index * stack_bytes + guard_bytes; }
     // Tops are staggered, or every fiber's hot lines would share the same few cache sets.
-    char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes_ - index % 32 * 128; }
+    char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes - index % 32 * 128; }
     bool in_guard(const void* address) const;
     bool contains(const void* address) const { return std::uintptr_t(address) - std::uintptr_t(base_) < bytes(); }
     const char* first() const { return base_; }
-    std::size_t bytes() const { return count_ * stack_bytes_; }
+    std::size_t bytes() const { return count_ * stack_bytes; }
 
 private:
     char* base_ = nullptr;
     unsigned count_ = 0;
-    std::size_t stack_bytes_ = usual_bytes;
-    bool guarded_ = true;
 };
 
 }  // namespace gf_emulator

@@ -40,6 +40,9 @@ struct Launch {
     mutable std::atomic<std::uint64_t> progress{0};  // changes when any block does more than wait
     mutable std::atomic<int> busy_workers{0};        // with blocks that do not only wait
     mutable std::atomic<std::uint64_t> resident{0};  // clusters that have started and not ended
+    // Of the barrier of the whole grid.
+    mutable std::atomic<std::uint64_t> grid_arrived{0};  // blocks
+    mutable std::atomic<std::uint32_t> grid_phase{0};
 
     unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
     std::uint64_t clusters_executed() const { return blocks_executed / cluster_blocks(); }

@@ -107,7 +107,7 @@ Cluster* Worker::start_next(const Launch& launch, Residents& residents) {
 bool Worker::has_room(const Launch& launch, const Residents& residents) const {
     if (residents.waiting.empty()) return true;
     const std::size_t threads = std::size_t(launch.block.x) * launch.block.y * launch.block.z * launch.cluster_blocks();
-    return !residents.free.empty() || has_addresses(threads * StackPool::small_bytes + spare_bytes);
+    return !residents.free.empty() || has_addresses(threads * StackPool::stack_bytes + spare_bytes);
 }
 
 void Worker::take_turns(const Launch& launch, Residents& residents, Cluster& cluster) {
@@ -160,6 +160,7 @@ void Worker::report_standstill(const Launch& launch, const Residents& residents)
 }
 
 std::string Worker::name_of(const void* address, const SharedMemory& shared) const {
+    if (address == &launch_->grid_phase) return "the grid's barrier";
     if (shared.contains(address)) return format("shared memory at +%zu", shared.offset(address));
     const GlobalMemory& global = *launch_->global;
     const std::size_t buffer = global.buffer_at(static_cast<const char*>(address), 1);

@@ -23,12 +23,12 @@ const void* program_counter(void* context) {
 #endif
 }
 
-namespace {
-
 bool in_kernel_library(const Worker& worker, const void* address) {
     Dl_info info;
     return address && dladdr(address, &info) && info.dli_fbase == worker.launch().module_base;
 }
+
+namespace {
 
 struct Diagnosis {
     const char* kind;
@@ -42,7 +42,7 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     if (signal_number == SIGABRT) return {"device_fault", "the kernel called abort"};
     if (worker.stacks().in_guard(address))
         return {"device_fault",
-                format("a thread's local memory exceeds %zu KiB", worker.stacks().stack_bytes() / 1024)};
+                format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
     // The processor reports no address for a non-canonical one, which no page can have.
     if (code == SI_KERNEL)
         return {"device_fault", "an access to an impossible address, far from every buffer"};
@@ -70,7 +70,7 @@ bool may_report(int signal_number) {
 }
 
 void on_crash(int signal_number, siginfo_t* info, void* context) {
-    if (signal_number == SIGFPE && Worker::exists() && Worker::current().module_contains(program_counter(context)) &&
+    if (signal_number == SIGFPE && Worker::exists() && in_kernel_library(Worker::current(), program_counter(context)) &&
         complete_division(context))
         return;
     if (!may_report(signal_number)) return;

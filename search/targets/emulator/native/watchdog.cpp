@@ -26,7 +26,7 @@ void on_tick(int, siginfo_t*, void* context) {
     Worker& worker = Worker::current();
     if (!worker.overdue() || !worker.block().inside_fiber()) return;
     const char* counter = static_cast<const char*>(program_counter(context));
-    if (!worker.module_contains(counter)) return;
+    if (!in_kernel_library(worker, counter)) return;
     worker.report_timeout(counter + 1);
     _exit(exit_code_crash);
 }

@@ -79,6 +79,7 @@ unsigned gf_emulator_lane() __attribute__((const));
 int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate, int line);
 std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective kind, std::uint64_t value,
                                           int lane_argument, int width);
+void gf_emulator_grid_barrier(int line);
 unsigned gf_emulator_active_mask();
 void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
 void gf_emulator_fence(bool device_wide);
