@@ -338,6 +338,14 @@ def test_blocks_pass_a_barrier_of_the_whole_grid(emulator, flavour, load):
         assert (result.outputs["c"].view(np.float32)[:48] == 3).all()
 
 
+def test_a_sample_that_waits_for_other_blocks_lets_them_run_uncounted(emulator):
+    body = GRID_BARRIER % ("__threadfence();", VOLATILE_LOAD)
+    sampled = {"sample": (0, 7, 47), "count": True, "orders": ("forward",)}
+    (few,) = runs(emulator, body, flavour="counted", grid=48, block=64, **sampled)
+    assert few.status == "finished", few.faults
+    assert few.counters and few.counters.barriers == 3 * 6 and few.counters.atomics == 3 * 3
+
+
 def test_a_barrier_of_the_whole_grid_needs_its_fence(emulator):
     for kinds in found(runs(emulator, GRID_BARRIER % ("", ATOMIC_LOAD), grid=8, block=64)):
         assert kinds == {"race"}

@@ -100,7 +100,8 @@ void Cluster::end() {
     Checker::activate(nullptr);
 }
 
-void Cluster::start(const Launch& launch, std::uint64_t index) {
+void Cluster::start(const Launch& launch, std::uint64_t index, bool counts) {
+    counts_ = counts;
     index_ = index;
     round_ = 0;
     barrier_.reset();

@@ -39,7 +39,8 @@ public:
     void begin(const Launch& launch);
     void end();
     // Starts the index-th cluster of the launch.
-    void start(const Launch& launch, std::uint64_t index);
+    void start(const Launch& launch, std::uint64_t index, bool counts = true);
+    bool counts() const { return counts_; }
     // One turn for each block that can go on. The cluster has ended when all its threads have, when one of its blocks
     // is abandoned, and when none can go on. It waits when all its threads wait for others in loops or at barriers.
     State advance(const Launch& launch);
@@ -72,6 +73,7 @@ private:
     StackPool stacks_;
     std::uint64_t index_ = 0;
     std::uint64_t round_ = 0;
+    bool counts_ = true;  // in a counted run
     unsigned size_ = 1;
     std::vector<std::unique_ptr<Block>> blocks_;
     Block* current_ = nullptr;

@@ -18,7 +18,7 @@ extern "C" void gf_emulator_grid_barrier(int line) {
             checker->before_atomic(&launch.grid_phase, false);
         }
         const std::uint32_t phase = launch.grid_phase;
-        if (++launch.grid_arrived == launch.blocks_executed) {
+        if (++launch.grid_arrived == launch.blocks_total) {
             launch.grid_arrived = 0;
             launch.grid_phase++;
             block.progresses();

@@ -35,6 +35,7 @@ struct Launch {
     std::vector<std::uint64_t> sample;  // clusters to run; empty: all
 
     mutable std::atomic<std::uint64_t> next{0};
+    mutable std::atomic<std::uint64_t> next_outside{0};  // the sample
     mutable std::atomic<bool> stop{false};
     // What workers tell each other of blocks that wait for other blocks.
     mutable std::atomic<std::uint64_t> progress{0};  // changes when any block does more than wait
@@ -46,6 +47,14 @@ struct Launch {
 
     unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
     std::uint64_t clusters_executed() const { return blocks_executed / cluster_blocks(); }
+    std::uint64_t clusters_outside() const { return sample.empty() ? 0 : blocks_total / cluster_blocks() - sample.size(); }
+    // The linear index of the position-th cluster that the sample leaves out.
+    std::uint64_t cluster_outside(std::uint64_t position) const {
+        std::vector<std::uint64_t> sorted(sample);
+        std::sort(sorted.begin(), sorted.end());
+        for (const std::uint64_t number : sorted) position += number <= position;
+        return position;
+    }
     std::uint64_t resident_clusters() const { return std::max<std::uint64_t>(1, resident_blocks / cluster_blocks()); }
 
     // The linear index of the position-th cluster to run, in the order's order.

@@ -32,7 +32,6 @@ void Worker::run_blocks(const Launch& launch) {
     cluster_ = clusters_[0].get();
     cluster_->begin(launch);
     block_ = &cluster_->current();
-    counting_.enable(launch.count);
     Residents residents;
     residents.free = {cluster_};
     busy(launch, true);
@@ -87,8 +86,10 @@ Cluster* Worker::start_next(const Launch& launch, Residents& residents) {
         launch.resident--;
         return nullptr;
     }
-    const std::uint64_t position = launch.next++;
-    if (position >= launch.clusters_executed()) {
+    std::uint64_t position = launch.next++;
+    const bool outside = position >= launch.clusters_executed();
+    // Blocks of the sample may wait for others, which then run uncounted.
+    if (outside && (!beside || (position = launch.next_outside++) >= launch.clusters_outside())) {
         launch.resident--;
         return nullptr;
     }
@@ -100,7 +101,8 @@ Cluster* Worker::start_next(const Launch& launch, Residents& residents) {
     residents.free.pop_back();
     cluster_ = fresh;
     if (fresh != clusters_[0].get()) fresh->begin(launch);
-    fresh->start(launch, launch.cluster_at(position));
+    counting_.enable(launch.count && !outside);
+    fresh->start(launch, outside ? launch.cluster_outside(position) : launch.cluster_at(position), !outside);
     return fresh;
 }
 
@@ -112,10 +114,13 @@ bool Worker::has_room(const Launch& launch, const Residents& residents) const {
 
 void Worker::take_turns(const Launch& launch, Residents& residents, Cluster& cluster) {
     cluster_ = &cluster;
+    const EventTotals counted = counting_.events;
+    counting_.enable(launch.count && cluster.counts());
     Cluster::State state = cluster.advance(launch);
     bool progressed = state != Cluster::State::waits;
     if (progressed && !is_busy_) busy(launch, true);
     while (state == Cluster::State::progressed && !launch.stop) state = cluster.advance(launch);
+    if (!cluster.counts()) counting_.events = counted;
     if (progressed) launch.progress++;
     residents.idle = progressed ? 0 : residents.idle + 1;
     if (state == Cluster::State::ended) {
@@ -150,12 +155,13 @@ void Worker::report_standstill(const Launch& launch, const Residents& residents)
     if (launch.stop.exchange(true)) return;
     cluster_ = *std::min_element(residents.waiting.begin(), residents.waiting.end(),
                                  [](const Cluster* one, const Cluster* other) { return one->index() < other->index(); });
-    const std::uint64_t started = std::min<std::uint64_t>(launch.next, launch.clusters_executed());
+    const std::uint64_t clusters = launch.clusters_executed() + launch.clusters_outside();
+    const std::uint64_t started = std::min<std::uint64_t>(launch.next, launch.clusters_executed()) +
+                                  std::min<std::uint64_t>(launch.next_outside, launch.clusters_outside());
     std::string why = "every thread waits for another, and none can go on";
-    if (started < launch.clusters_executed())
+    if (started < clusters)
         why += format("; %lu of %lu blocks have not started, because no more than %lu are resident at once",
-                      (launch.clusters_executed() - started) * launch.cluster_blocks(), launch.blocks_executed,
-                      launch.resident_clusters() * launch.cluster_blocks());
+                      (clusters - started) * launch.cluster_blocks(), launch.blocks_total, launch.resident.load() * launch.cluster_blocks());
     cluster_->report_deadlock(why);
 }
 
