@@ -80,7 +80,7 @@ class Programs:
         self._folder.mkdir(parents=True, exist_ok=True)
         runtime = self._folder / "runtime.cpp"
         sources = sorted(
-            source.name for source in NATIVE.glob("*.cpp") if source.name != "main.cpp"
+            source.name for source in NATIVE.glob("*.cpp") if not source.name.endswith("main.cpp")
         )
         write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())

@@ -145,6 +145,7 @@ bool update(const Atomic& atomic) {
         case AtomicType::bfloat16x2:
             return update<Float16Pair<BFloat16Format>, std::uint32_t>(address, operand, compared, before, operation);
     }
+    return false;
 }
 
 void perform(const Atomic& atomic, bool block_wide, const void* site) {

@@ -112,13 +112,18 @@ void Block::yield() {
 
 void Block::pause() {
     Fiber& self = *current_;
-    progressed_ |= self.spin.waits == 0;
+    if (self.spin.waits == 0) progresses();
     self.spin.waits++;
     self.spin.unchanged = 0;
     self.warp->clear_ready(self);
     yielded_.push_back(&self);
     paused_++;
     run_next();
+}
+
+void Block::progresses() {
+    progressed_ = true;
+    worker_.progresses();
 }
 
 bool Block::take_progress() {
@@ -129,7 +134,7 @@ bool Block::take_progress() {
 
 void Block::exit_thread() {
     Fiber& self = *current_;
-    progressed_ = true;
+    progresses();
     worker_.thread_exits(self);
     alive_--;
     self.warp->exit(self);
@@ -159,10 +164,11 @@ void Block::release_all(std::uint64_t result) {
 
 Fault::Waiting Block::waiting(const Fiber& fiber) const {
     const bool in_a_loop = std::find(yielded_.begin(), yielded_.end(), &fiber) != yielded_.end();
+    const std::uint64_t value = fiber.spin.last[Spin::place(fiber.spin.address)].value;
     if (in_a_loop && fiber.spin.address)
         return {fiber.thread_index,
                 "a loop that reads " + worker_.name_of(fiber.spin.address, shared_) +
-                    format(", which stays %lu,", fiber.spin.last[Spin::place(fiber.spin.address)].value),
+                    format(value < 1u << 20 ? ", which stays %lu," : ", which stays %#lx,", value),
                 0, fiber.spin.site};
     return {fiber.thread_index,
             in_a_loop             ? "a loop"

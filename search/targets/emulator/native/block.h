@@ -43,7 +43,7 @@ public:
         Spin::Read& last = spin.last[Spin::place(address)];
         spin.address = address, spin.bytes = bytes, spin.site = site;
         if (last.address != address || last.value != value) {
-            progressed_ |= last.address == address;
+            if (last.address == address) progresses();
             last = {address, value};
             spin.unchanged = spin.waits = 0;
         } else if (++spin.unchanged >= Spin::reads_before_yield) {
@@ -51,7 +51,7 @@ public:
         }
     }
     void pause();  // gives way to the other threads, and then to other blocks
-    void progresses() { progressed_ = true; }
+    void progresses();  // it did what others may wait for
     [[noreturn]] void exit_thread();
     [[noreturn]] void abandon();  // drop the whole block where it stands
 

@@ -99,11 +99,10 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
 }
 
 bool GlobalShadow::conflict(const GlobalTouch& touch, const GlobalAccess& access) {
-    const bool same_block = touch.block == access.block;
     // An atomic of a block's scope is atomic for its block only (PTX ISA, "Morally strong operations").
-    if (!same_block && (touch.action() == Action::block_atomic || access.action == Action::block_atomic))
+    if (touch.block != access.block && (touch.action() == Action::block_atomic || access.action == Action::block_atomic))
         return writes(touch.action()) || writes(access.action);
-    return gf_emulator::conflict(touch.action(), access.action, same_block && touch.warps == 1u << access.thread / 32);
+    return gf_emulator::conflict(touch.action(), access.action, false);
 }
 
 // Adds an access of the same block and warp in the same way to a record, unless it needs a record of its own: see

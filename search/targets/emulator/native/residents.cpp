@@ -118,7 +118,7 @@ void Worker::take_turns(const Launch& launch, Residents& residents, Cluster& clu
     counting_.enable(launch.count && cluster.counts());
     Cluster::State state = cluster.advance(launch);
     bool progressed = state != Cluster::State::waits;
-    if (progressed && !is_busy_) busy(launch, true);
+    if (progressed) progresses();
     while (state == Cluster::State::progressed && !launch.stop) state = cluster.advance(launch);
     if (!cluster.counts()) counting_.events = counted;
     if (progressed) launch.progress++;
@@ -134,6 +134,7 @@ void Worker::take_turns(const Launch& launch, Residents& residents, Cluster& clu
 void Worker::busy(const Launch& launch, bool now) {
     if (now == is_busy_) return;
     is_busy_ = now;
+    launch.progress++;
     launch.busy_workers += now ? 1 : -1;
 }
 

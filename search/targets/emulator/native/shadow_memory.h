@@ -60,8 +60,8 @@ inline bool is_cell(std::size_t offset, std::size_t bytes) { return bytes == Cel
 
 // Whether two accesses of unordered threads to the same byte are a race. Volatile loads and stores are relaxed
 // operations (PTX ISA, "Memory Consistency Model"), so a flag may be volatile on one side or on both. Two volatile
-// stores are still reported, since one of them is lost, and so are volatile loads and stores of lanes of one warp,
-// which once relied on its lockstep ("Independent Thread Scheduling", CUDA C++ Programming Guide).
+// stores are still reported, since one of them is lost, and so are volatile loads and stores of shared memory by lanes
+// of one warp, which once relied on its lockstep ("Independent Thread Scheduling", CUDA C++ Programming Guide).
 inline bool conflict(Action one, Action other, bool one_warp) {
     if (!writes(one) && !writes(other)) return false;
     if (is_atomic(one)) return !is_atomic(other) && !is_volatile(other);

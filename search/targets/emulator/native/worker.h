@@ -64,6 +64,11 @@ public:
     bool overdue() const;
     void report_timeout(const void* site);
 
+    // A thread that waited goes on: other workers must know at once, since its turn may be long.
+    void progresses() {
+        if (!is_busy_) busy(*launch_, true);
+    }
+
     static constexpr unsigned guarded_stacks = 8192;
     static bool any_fault() { return any_fault_; }
     static void start_run();
