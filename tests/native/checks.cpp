@@ -268,7 +268,7 @@ CASE(accesses_outside_are_told_with_the_memory_that_they_miss) {
 CASE(blocks_race_in_global_memory_where_they_meet) {
     unsigned* y[1] = {};
     CLAIM(all_say(checked({2, 32}, [&] {
-        if (thread() == 0) store(y[0]);
+        if (thread() == 0) store(y[0], 1 + block());
     }, 1, y), "race"));
     SAME(first_words(checked({2, 32}, [&] { store(y[0] + 32 * block() + thread()); }, 1, y)), "");
     SAME(first_words(checked({2, 32}, [&] { add(y[0]); }, 1, y, BufferSpec::Fill::zero)), "");
