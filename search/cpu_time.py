@@ -38,6 +38,10 @@ class Deadline:
     def of(cls, cpu_s: float) -> Deadline:
         return cls(cpu_s, max(WALL_FACTOR * cpu_s, SHORTEST_GUARD_S))
 
+    def later(self, grace_s: float) -> Deadline:
+        """The same with `grace_s` more processor time."""
+        return Deadline(self.cpu_s + grace_s, self.wall_s + grace_s)
+
 
 class Watch:
     """A child's deadline, which begins now.

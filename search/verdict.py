@@ -217,6 +217,7 @@ FINDING_REASONS = {
     "in_flight_read": Reason.IN_FLIGHT_READ,
     "unwaited_copy": Reason.IN_FLIGHT_READ,
     "divergence": Reason.DIVERGENCE,
+    "undefined_shuffle": Reason.DIVERGENCE,
     "misaligned": Reason.MISALIGNED,
     "deadlock": Reason.DEADLOCK,
     "timeout": Reason.TIMEOUT,

@@ -171,6 +171,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     number = len(report.findings)
     findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
     yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
+    yield from (f"note: {note}; this is no finding" for note in report.notes)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

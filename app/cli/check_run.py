@@ -126,6 +126,7 @@ def check_json(outcome: CheckOutcome) -> dict[str, Any]:
         "findings": [{**asdict(finding), "reason": finding.reason} for finding in report.findings],
         "runs": [asdict(run) for run in report.runs],
         "looked_for": list(report.looked_for),
+        "notes": list(report.notes),
         "counted": report.counted,
         "costs": [
             {**asdict(cost), "transactions": cost.transactions, "factor": round(cost.factor, 3)}

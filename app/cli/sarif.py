@@ -19,6 +19,7 @@ RULES = {
     "in_flight_read": "The destination of an asynchronous copy is used before the copy ends.",
     "unwaited_copy": "An asynchronous copy is never waited for.",
     "divergence": "Threads that must arrive together at a barrier or collective do not.",
+    "undefined_shuffle": "A shuffle reads a lane that takes no part in it.",
     "misaligned": "An access is not aligned to its size.",
     "deadlock": "Threads wait for each other without end.",
     "timeout": "The kernel does not end.",

@@ -30,6 +30,7 @@ class CheckReport:
     costs: tuple[LineCost, ...]
     counted: str
     looked_for: tuple[str, ...] = LOOKED_FOR
+    notes: tuple[str, ...] = ()  # what no run was rejected for
 
 
 def check_program(
@@ -54,6 +55,7 @@ def check_program(
         findings,
         () if isinstance(costs, Failure) else costs,
         counted.case.name,
+        notes=tuple(dict.fromkeys(note for run in done for note in run.notes)),
     )
 
 

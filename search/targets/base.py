@@ -63,6 +63,7 @@ class Checked:
     problem: Problem
     order: str
     findings: tuple[SafetyFinding, ...]
+    notes: tuple[str, ...] = ()  # what may be intended, and decides nothing
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,10 @@ CASE(a_barrier_missing_at_the_end_of_a_loop_is_a_race) {
 }
 
 CASE(two_writers_race_and_two_readers_or_two_atomics_do_not) {
-    CLAIM(all_say(checked({1, 64}, [] { store(shared()); }), "race"));
+    CLAIM(all_say(checked({1, 64}, [] { store(shared(), thread()); }), "race"));
+    const std::vector<Told> same = checked({1, 64}, [] { store(shared(), 7); });
+    CLAIM(all_say(same, "same_value_writes"));
+    for (const Told& told : same) CLAIM(!told.says("\"race\""));
     SAME(first_words(checked({1, 64}, [] {
         if (thread() == 0) store(shared());
         barrier();
@@ -265,7 +268,7 @@ CASE(accesses_outside_are_told_with_the_memory_that_they_miss) {
 CASE(blocks_race_in_global_memory_where_they_meet) {
     unsigned* y[1] = {};
     CLAIM(all_say(checked({2, 32}, [&] {
-        if (thread() == 0) store(y[0]);
+        if (thread() == 0) store(y[0], 1 + block());
     }, 1, y), "race"));
     SAME(first_words(checked({2, 32}, [&] { store(y[0] + 32 * block() + thread()); }, 1, y)), "");
     SAME(first_words(checked({2, 32}, [&] { add(y[0]); }, 1, y, BufferSpec::Fill::zero)), "");

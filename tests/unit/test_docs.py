@@ -175,7 +175,6 @@ DEFAULTS_IN_WORDS = {
     "GREENFAST_ALLOWED_HOSTS": "none",
     "GREENFAST_WINDOW": "cores, from 2 to 8",
     "GREENFAST_DEBUG": "off",
-    "GREENFAST_ACCEPT_WEAK_SANDBOX": "off",
 }
 
 

@@ -60,6 +60,7 @@ EXIT_TWICE = 82
 WITH_TAG = ("fault", "finding", "ours")  # events that are written while candidate code runs
 LOADING_GRACE_S = 20.0
 LONGEST_LINE_BYTES = 64 * 2**20
+REPORTING_GRACE_S = 2.0  # for a run to end itself, with the line that it is in
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 
 
@@ -105,7 +106,7 @@ def execute(
         batch = _Batch(build, module, runs[len(results) :])
         try:
             batch.start(workers, deadline_s, memory_bytes)
-            return batch.follow(deadline, deliver)
+            return batch.follow(deadline.later(REPORTING_GRACE_S), deliver)
         finally:
             batch.stop()
 
@@ -152,7 +153,7 @@ class _Batch:
     tag: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
-        lines = job_lines(self.module, self.runs, self.files)
+        lines = job_lines(self.module, self.runs, self.files, deadline_s)
         self.files.seal((f"{self.secret} {self.tag}", *lines))
         self.report_fd, write_fd = os.pipe()
         cpu_s = int(workers * deadline_s * len(self.runs) + LOADING_GRACE_S)
@@ -205,7 +206,8 @@ class _Batch:
                     raise Fault(
                         f"the emulator did not begin run {run.name!r}", code="emulator_stalled"
                     )
-                late = RunFault("timeout", f"the run did not end within {deadline.cpu_s:g} s")
+                spent_s = deadline.cpu_s - REPORTING_GRACE_S
+                late = RunFault("timeout", f"the run did not end within {spent_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
             if event["event"] == "ours":
@@ -224,8 +226,9 @@ class _Batch:
                 done += 1
                 if done == len(self.runs):
                     return False
-        deliver(self._died(self.runs[done], begun, open_faults))
-        return False
+        result = self._died(self.runs[done], begun, open_faults)
+        deliver(result)
+        return result.status == "timeout"
 
     def stop(self) -> None:
         with _live_lock:
@@ -287,7 +290,8 @@ class _Batch:
     def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:
         returncode = self._started().wait()
         if begun and returncode == EXIT_CRASH and open_faults:
-            return self._lost(run, open_faults, "crash", None)
+            ended_itself = any(event.get("kind") == "timeout" for event in open_faults)
+            return self._lost(run, open_faults, "timeout" if ended_itself else "crash", None)
         if begun and -returncode not in OUTSIDE_SIGNALS and returncode != EXIT_OURS:
             last = RunFault("device_fault", _end_of(returncode))
             return self._lost(run, open_faults, "crash", last)

@@ -25,6 +25,8 @@ VERBS = {
     "matrix_read": "loads",
     "matrix_write": "stores",
     "volatile_read": "reads",
+    "volatile_write": "writes",
+    "block_atomic": "updates atomically for its block",
 }
 NOUNS = {
     "read": "read",
@@ -33,9 +35,11 @@ NOUNS = {
     "copy": "asynchronous copy",
     "matrix_read": "matrix load",
     "matrix_write": "matrix store",
-    "volatile_read": "read",
+    "volatile_read": "volatile read",
+    "volatile_write": "volatile write",
+    "block_atomic": "atomic of its block's scope",
 }
-WRITES = ("write", "atomic", "copy", "matrix_write")
+WRITES = ("write", "atomic", "copy", "matrix_write", "volatile_write", "block_atomic")
 
 
 def addresses(events: Sequence[Event]) -> Iterator[int]:
@@ -106,6 +110,11 @@ def _finding(event: Event, count: int, frames: Frames) -> Finding:
 
 
 def _sentence(event: Event, thread: str, place: str, other_thread: str, other_place: str) -> str:
+    if event["kind"] == "undefined_shuffle":
+        return (
+            f"{thread} reads lane {event['detail']} in a shuffle ({place}), but that lane takes no "
+            "part in it; the value is undefined"
+        )
     action, memory = event["party"]["action"], event["memory"]
     name = "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
     into = "into" if action == "copy" else "of"

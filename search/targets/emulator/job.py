@@ -35,13 +35,16 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
 
 
-def job_lines(module: Module, runs: Sequence[Run], files: JobFiles) -> Iterator[str]:
+def job_lines(
+    module: Module, runs: Sequence[Run], files: JobFiles, deadline_s: float
+) -> Iterator[str]:
     """The lines of the job, apart from the first. The runs' images are written to `files`."""
     yield f"module {module.path}"
     for index, run in enumerate(runs):
         yield f"run {index}"
         yield f"order {run.order.replace(':', ' ')}"
         yield f"count {int(run.count)}"
+        yield f"deadline_s {deadline_s:g}"
         if run.check:
             yield "check 1"
         yield f"outputs {files.add_outputs(index, run)}"

@@ -45,7 +45,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import file_line, one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -57,6 +57,7 @@ from greenfast.search.verdict import (
 )
 
 CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
+SAME_VALUE_WRITES = "same_value_writes"  # a note's kind in native/checker.cpp
 FIRST_BATCH = 4  # most wrong candidates fail in the first runs
 SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
@@ -66,6 +67,8 @@ MEMORY_BYTES = 4 * 2**30
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
 WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
 LONGEST_MESSAGE = 300  # characters, of a compiler's
+# A source that may wait for another block in a loop of loads.
+_WATCHED = re.compile(r"\bvolatile\b|\b__ldcv\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {
@@ -172,13 +175,19 @@ class EmulatorTarget(Runner):
         return tuple(timings)
 
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
+        timed_out = False
         for problem, order, result in self._run_all(program, problems, "checked"):
             findings: tuple[SafetyFinding, ...]
+            notes: tuple[str, ...] = ()
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
+            elif result.status == "not_run" and timed_out:
+                return  # nothing is learnt from a second timeout
             else:
                 findings = findings_of(result, program.source_lines)
-            yield Checked(problem, order, findings)
+                notes = notes_of(result)
+                timed_out |= result.status == "timeout"
+            yield Checked(problem, order, findings, notes)
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
@@ -221,6 +230,8 @@ class EmulatorTarget(Runner):
         return self._execute(self._module(program, "counted"), [run])[0]
 
     def _module(self, program: Program, flavour: str) -> Module:
+        if flavour == "plain" and _WATCHED.search(program.source.unit):
+            flavour = "counted"  # its loads call the runtime, so a thread that waits gives way
         if flavour in program.modules:
             return program.modules[flavour]
         source = program.source
@@ -369,6 +380,15 @@ def findings_of(
         if fault.kind not in reported
     ]
     return tuple(findings)
+
+
+def notes_of(result: native.RunResult) -> tuple[str, ...]:
+    """What a checked run remarks on without rejecting it, with lines."""
+    return tuple(
+        f"{note.sentence} ({file_line(*note.where)})" if note.where else note.sentence
+        for note in result.notes
+        if note.kind == SAME_VALUE_WRITES
+    )
 
 
 def _source_line(

@@ -1,4 +1,4 @@
-// Stands in for CUDA's cooperative_groups.h: blocks and clusters; tiles and grids are not here.
+// Stands in for CUDA's cooperative_groups.h: blocks, clusters and grids; tiles are not here.
 #pragma once
 #include "cuda_runtime.h"
 #include "gf_emulator/cluster.h"
@@ -46,6 +46,27 @@ public:
     }
 };
 
+class grid_group {
+public:
+    static __forceinline__ bool is_valid() { return true; }
+    static __forceinline__ void sync(int line = __builtin_LINE()) { gf_emulator_grid_barrier(line); }
+    static __forceinline__ dim3 group_dim() { return gridDim; }
+    static __forceinline__ dim3 dim_blocks() { return gridDim; }
+    static __forceinline__ dim3 block_index() { return blockIdx; }
+    static __forceinline__ unsigned long long num_blocks() {
+        return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
+    }
+    static __forceinline__ unsigned long long block_rank() {
+        return (static_cast<unsigned long long>(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    }
+    static __forceinline__ unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static __forceinline__ unsigned long long size() { return num_threads(); }
+    static __forceinline__ unsigned long long thread_rank() {
+        return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+    }
+};
+
+__forceinline__ grid_group this_grid() { return {}; }
 __forceinline__ thread_block this_thread_block() { return {}; }
 __forceinline__ cluster_group this_cluster() { return {}; }
 template <class Group>

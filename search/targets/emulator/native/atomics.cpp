@@ -63,15 +63,15 @@ Float16Pair<Format> combine(Float16Pair<Format> before, Float16Pair<Format> oper
     return before + operand;
 }
 
-// T's value, exchanged as the integer of its size: the hardware compares bit patterns too.
+// T's value, exchanged as the integer of its size: the hardware compares bit patterns too. True when it changed.
 template <class T, class Bits>
-void update(void* address, const void* operand, const void* compared, void* before,
+bool update(void* address, const void* operand, const void* compared, void* before,
             AtomicOperation operation) {
     Bits* word = static_cast<Bits*>(address);
-    Bits old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+    Bits old = __atomic_load_n(word, __ATOMIC_SEQ_CST), wanted = old;
     for (;;) {
-        Bits wanted;
         if (operation == AtomicOperation::compare_and_swap) {
+            wanted = old;
             if (old != from_memory<Bits>(compared)) break;
             wanted = from_memory<Bits>(operand);
         } else {
@@ -81,6 +81,7 @@ void update(void* address, const void* operand, const void* compared, void* befo
         if (__atomic_compare_exchange_n(word, &old, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
     }
     std::memcpy(before, &old, sizeof old);
+    return wanted != old;
 }
 
 unsigned size_of(AtomicType type) {
@@ -108,16 +109,50 @@ bool is_float(AtomicType type) {
     }
 }
 
-}  // namespace
+struct Atomic {
+    void* address;
+    const void* operand;
+    const void* compared;
+    void* before;
+    AtomicOperation operation;
+    AtomicType type;
+};
 
-}  // namespace gf_emulator
+bool update(const Atomic& atomic) {
+    const auto& [address, operand, compared, before, operation, type] = atomic;
+    switch (type) {
+        case AtomicType::int32:
+            return update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation);
+        case AtomicType::uint32:
+            return update<std::uint32_t, std::uint32_t>(address, operand, compared, before, operation);
+        case AtomicType::int64:
+            return update<std::int64_t, std::uint64_t>(address, operand, compared, before, operation);
+        case AtomicType::uint64:
+            return update<std::uint64_t, std::uint64_t>(address, operand, compared, before, operation);
+        case AtomicType::float32:
+            return update<float, std::uint32_t>(address, operand, compared, before, operation);
+        case AtomicType::float64:
+            return update<double, std::uint64_t>(address, operand, compared, before, operation);
+        case AtomicType::uint16:
+            return update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation);
+        case AtomicType::float16:
+            return update<Float16Value<HalfFormat>, std::uint16_t>(address, operand, compared, before, operation);
+        case AtomicType::bfloat16:
+            return update<Float16Value<BFloat16Format>, std::uint16_t>(address, operand, compared, before,
+                                                                operation);
+        case AtomicType::float16x2:
+            return update<Float16Pair<HalfFormat>, std::uint32_t>(address, operand, compared, before, operation);
+        case AtomicType::bfloat16x2:
+            return update<Float16Pair<BFloat16Format>, std::uint32_t>(address, operand, compared, before, operation);
+    }
+    return false;
+}
 
-using namespace gf_emulator;
-
-extern "C" void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
-                                   AtomicOperation operation, AtomicType type) {
+void perform(const Atomic& atomic, bool block_wide, const void* site) {
+    void* const address = atomic.address;
+    const AtomicType type = atomic.type;
+    const AtomicOperation operation = atomic.operation;
     Worker& worker = Worker::current();
-    const void* site = __builtin_return_address(0);
     Fiber& self = worker.fiber();
     self.site = site;
     const unsigned bytes = size_of(type);
@@ -131,53 +166,41 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
     if (checker) {
         if (in_live_frames(address, 1))
             worker.fail("device_fault", site, "an atomic on a thread's own local memory, which has none");
-        for (const void* value : {operand, compared})
+        for (const void* value : {atomic.operand, atomic.compared})
             if (value) checker->access(value, bytes, Action::read, site);
-        checker->access(before, bytes, Action::write, site);
-        checker->access(address, bytes, Action::atomic, site);
-        checker->before_atomic(address);
+        checker->access(atomic.before, bytes, Action::write, site);
+        checker->access(address, bytes, block_wide ? Action::block_atomic : Action::atomic, site);
+        checker->before_atomic(address, block_wide);
     }
-    switch (type) {
-        case AtomicType::int32:
-            update<std::int32_t, std::uint32_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::uint32:
-            update<std::uint32_t, std::uint32_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::int64:
-            update<std::int64_t, std::uint64_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::uint64:
-            update<std::uint64_t, std::uint64_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::float32:
-            update<float, std::uint32_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::float64:
-            update<double, std::uint64_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::uint16:
-            update<std::uint16_t, std::uint16_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::float16:
-            update<Float16Value<HalfFormat>, std::uint16_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::bfloat16:
-            update<Float16Value<BFloat16Format>, std::uint16_t>(address, operand, compared, before,
-                                                                operation);
-            break;
-        case AtomicType::float16x2:
-            update<Float16Pair<HalfFormat>, std::uint32_t>(address, operand, compared, before, operation);
-            break;
-        case AtomicType::bfloat16x2:
-            update<Float16Pair<BFloat16Format>, std::uint32_t>(address, operand, compared, before, operation);
-            break;
+    const bool changed = update(atomic);
+    if (checker) checker->after_atomic(address, block_wide);
+    if (changed) {
+        worker.block().progresses();
+    } else {
+        std::uint64_t value = 0;
+        std::memcpy(&value, atomic.before, bytes);
+        return worker.block().reads_flag(address, bytes, value, site);
     }
-    if (checker) checker->after_atomic(address);
     // A thread that spins on an atomic waits for another thread, which must get its turn.
     constexpr unsigned turns = 64;
     if (++self.atomics_since_yield >= turns) {
         self.atomics_since_yield = 0;
         worker.block().yield();
     }
+}
+
+}  // namespace
+
+}  // namespace gf_emulator
+
+using namespace gf_emulator;
+
+extern "C" void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
+                                   AtomicOperation operation, AtomicType type) {
+    perform({address, operand, compared, before, operation, type}, false, __builtin_return_address(0));
+}
+
+extern "C" void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
+                                         AtomicOperation operation, AtomicType type) {
+    perform({address, operand, compared, before, operation, type}, true, __builtin_return_address(0));
 }

@@ -1,5 +1,7 @@
 #include "block.h"
 
+#include <algorithm>
+
 #include "launch.h"
 #include "worker.h"
 
@@ -26,6 +28,8 @@ void Block::start(const Launch& launch, std::uint64_t index) {
     barrier_.reset();
     named_barriers_.reset();
     yielded_.clear();
+    paused_ = 0;
+    progressed_ = true;
     abandoned_ = false;
     ready_warps_ = warp_count() == 32 ? ~0u : (1u << warp_count()) - 1;
     shared_.poison();
@@ -49,6 +53,7 @@ void Block::start(const Launch& launch, std::uint64_t index) {
         fiber.copies.clear();
         fiber.copy_group = 0;
         fiber.atomics_since_yield = 0;
+        fiber.spin.start();
         fiber.named_barrier = 0;
         fiber.cluster_arrived = false;
     }
@@ -74,11 +79,13 @@ void Block::finish() {
 void Block::wake_yielded() {
     for (Fiber* fiber : yielded_) fiber->warp->set_ready(*fiber);
     yielded_.clear();
+    paused_ = 0;
 }
 
 Fiber* Block::next_ready() {
-    // A thread that yields in a cluster may wait for another of its blocks, which then runs first.
-    if (!ready_warps_ && worker_.cluster().size() == 1) wake_yielded();
+    // A thread that yields in a cluster may wait for another of its blocks, which then runs first. Where all that
+    // could go on wait in loops, so may a block for another cluster.
+    if (!ready_warps_ && worker_.cluster().size() == 1 && paused_ < yielded_.size()) wake_yielded();
     if (!ready_warps_) return nullptr;
     Warp& warp = warps_[order_.pick(ready_warps_)];
     return &warp.lane(order_.pick(warp.ready()));
@@ -103,8 +110,31 @@ void Block::yield() {
     run_next();
 }
 
+void Block::pause() {
+    Fiber& self = *current_;
+    if (self.spin.waits == 0) progresses();
+    self.spin.waits++;
+    self.spin.unchanged = 0;
+    self.warp->clear_ready(self);
+    yielded_.push_back(&self);
+    paused_++;
+    run_next();
+}
+
+void Block::progresses() {
+    progressed_ = true;
+    worker_.progresses();
+}
+
+bool Block::take_progress() {
+    const bool progressed = progressed_;
+    progressed_ = false;
+    return progressed;
+}
+
 void Block::exit_thread() {
     Fiber& self = *current_;
+    progresses();
     worker_.thread_exits(self);
     alive_--;
     self.warp->exit(self);
@@ -132,24 +162,53 @@ void Block::release_all(std::uint64_t result) {
         }
 }
 
-void Block::report_deadlock() {
+Fault::Waiting Block::waiting(const Fiber& fiber) const {
+    const bool in_a_loop = std::find(yielded_.begin(), yielded_.end(), &fiber) != yielded_.end();
+    const std::uint64_t value = fiber.spin.last[Spin::place(fiber.spin.address)].value;
+    if (in_a_loop && fiber.spin.address)
+        return {fiber.thread_index,
+                "a loop that reads " + worker_.name_of(fiber.spin.address, shared_) +
+                    format(value < 1u << 20 ? ", which stays %lu," : ", which stays %#lx,", value),
+                0, fiber.spin.site};
+    return {fiber.thread_index,
+            in_a_loop             ? "a loop"
+            : fiber.named_barrier ? named_barriers_.describe(fiber.named_barrier)
+                                  : fiber.waiting_for,
+            in_a_loop ? 0 : fiber.waiting_mask, fiber.site};
+}
+
+std::vector<Fault::Waiting> Block::waiting_beside(const Fiber& running) const {
+    constexpr std::size_t shown = 8;
+    std::vector<Fault::Waiting> all;
+    for (unsigned t = 0; t < thread_count_ && all.size() < shown; t++) {
+        const Fiber& fiber = fibers_[t];
+        const std::uint32_t lane = 1u << fiber.lane;
+        if (&fiber != &running && fiber.warp->alive() & lane && !(fiber.warp->ready() & lane)) all.push_back(waiting(fiber));
+    }
+    return all;
+}
+
+void Block::report_deadlock(const std::string& why) {
     constexpr std::size_t shown = 8;
     Fault fault{"deadlock", "", block_index_};
-    unsigned waiting = 0;
+    unsigned alive = 0;
     for (unsigned t = 0; t < thread_count_; t++) {
         const Fiber& fiber = fibers_[t];
         if (!(fiber.warp->alive() >> fiber.lane & 1)) continue;
-        if (waiting++ == 0) {
+        const Fault::Waiting how = waiting(fiber);
+        // The thread that a loop holds up comes first: others mostly wait for it.
+        const bool in_a_loop = fault.waiting.empty() || how.operation.compare(0, 6, "a loop") == 0;
+        if (alive++ == 0 || (in_a_loop && fault.waiting[0].operation.compare(0, 6, "a loop") != 0)) {
             fault.thread = fiber.thread_index;
-            fault.site = fiber.site;
+            fault.site = how.site;
+            fault.waiting.insert(fault.waiting.begin(), how);
+        } else {
+            fault.waiting.push_back(how);
         }
-        if (fault.waiting.size() < shown)
-            fault.waiting.push_back({fiber.thread_index,
-                                     fiber.named_barrier ? named_barriers_.describe(fiber.named_barrier)
-                                                         : fiber.waiting_for,
-                                     fiber.waiting_mask, fiber.site});
     }
-    fault.sentence = format("%u of %u threads wait for others that never come", waiting, thread_count_);
+    if (fault.waiting.size() > shown) fault.waiting.resize(shown);
+    fault.sentence = why.empty() ? format("%u of %u threads wait for others that never come", alive, thread_count_)
+                                 : why;
     worker_.record(std::move(fault));
     abandoned_ = true;
 }

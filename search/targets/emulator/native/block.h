@@ -7,6 +7,7 @@
 #include "checker.h"
 #include "named_barrier.h"
 #include "order.h"
+#include "report.h"
 #include "shared_memory.h"
 #include "warp.h"
 
@@ -22,10 +23,12 @@ public:
     // --- for its cluster ---
     void start(const Launch& launch, std::uint64_t index);
     bool can_go_on() const { return !abandoned_ && (ready_warps_ || !yielded_.empty()); }
+    bool take_progress();  // whether a thread did more than wait in a loop since the last call
     void resume();  // runs its threads until none can go on alone, or until it is abandoned
     void finish();  // after its last thread
     bool abandoned() const { return abandoned_; }
-    void report_deadlock();
+    void report_deadlock(const std::string& why = "");
+    std::vector<Fault::Waiting> waiting_beside(const Fiber& running) const;  // some of those that wait
     unsigned rank() const { return rank_; }
 
     // --- for the fiber that is running ---
@@ -33,6 +36,22 @@ public:
     bool inside_fiber() const { return current_ != nullptr; }
     void run_next();  // gives way; returns when this fiber's turn comes again
     void yield();     // stays ready, but every other ready fiber goes first
+    // The running thread read `value`; it gives way where it has read the same too often. Whether it waits for
+    // another block is seen from what the whole block does.
+    void reads_flag(const void* address, unsigned bytes, std::uint64_t value, const void* site) {
+        Spin& spin = current_->spin;
+        Spin::Read& last = spin.last[Spin::place(address)];
+        spin.address = address, spin.bytes = bytes, spin.site = site;
+        if (last.address != address || last.value != value) {
+            if (last.address == address) progresses();
+            last = {address, value};
+            spin.unchanged = spin.waits = 0;
+        } else if (++spin.unchanged >= Spin::reads_before_yield) {
+            pause();
+        }
+    }
+    void pause();  // gives way to the other threads, and then to other blocks
+    void progresses();  // it did what others may wait for
     [[noreturn]] void exit_thread();
     [[noreturn]] void abandon();  // drop the whole block where it stands
 
@@ -57,6 +76,7 @@ private:
     unsigned warp_count() const { return (thread_count_ + 31) / 32; }
     Fiber* next_ready();
     void wake_yielded();
+    Fault::Waiting waiting(const Fiber& fiber) const;
 
     Worker& worker_;
     const unsigned rank_;  // in its cluster
@@ -65,6 +85,8 @@ private:
     std::vector<Fiber> fibers_;
     std::vector<Warp> warps_;
     std::vector<Fiber*> yielded_;
+    unsigned paused_ = 0;  // of the yielded ones
+    bool progressed_ = false;
     BlockBarrier barrier_;
     NamedBarriers named_barriers_;
     Order order_;

@@ -108,8 +108,14 @@ bool Checker::matrix_access(const Matrix& matrix, const Running& running) {
 // Something touched the whole cell since the block last met.
 void Checker::meets_cell(std::size_t word, const Touch& earlier, const Touch& fresh, const Running& running) {
     unsigned thread = 0;
-    if (conflict(earlier.action(), running.action) && !ordered(earlier, running, thread))
+    if (conflict(earlier.action(), running.action, earlier.warps == fresh.warps) && !ordered(earlier, running, thread))
         race(word, fresh.bytes(), earlier, thread, running);
+}
+
+void Checker::meets_reads(std::size_t word, const Cell& cell, const Touch& fresh, const Running& running) {
+    meets_cell(word, cell.read, fresh, running);
+    for (const ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read))
+        meets_cell(word, *read, fresh, running);
 }
 
 void Checker::touch_unaligned(std::size_t offset, unsigned bytes, const Running& running, Touch& fresh) {
@@ -123,25 +129,53 @@ void Checker::touch_unaligned(std::size_t offset, unsigned bytes, const Running&
 
 // Others touched the word since the block last met.
 void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Running& running) {
-    bool raced = false;
-    ChainedTouch* same = nullptr;
+    const unsigned warp = running.fiber.thread / 32;
+    bool raced = false, joined = false;
     ChainedTouch& first = shadow_.first(word);
     for (ChainedTouch* touch = &first; touch; touch = shadow_.next(*touch)) {
         unsigned thread = 0;
-        if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action) &&
-            !settled(*touch, fresh, running.fiber.thread / 32) && !ordered(*touch, running, thread)) {
+        if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action, touch->warps == fresh.warps) &&
+            !settled(*touch, fresh, warp) && !ordered(*touch, running, thread)) {
             race(word, touch->bytes() & fresh.bytes(), *touch, thread, running);
             raced = true;
         }
-        if (touch->how == fresh.how) same = touch;
+        if (touch->how == fresh.how && !joined) joined = joins(*touch, fresh, warp) || gives_way(*touch, fresh, warp);
     }
-    if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy))
+    if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy)) {
         first = {fresh};  // it comes after all the others and speaks for them
-    else if (!same)
-        shadow_.append(word, fresh);
-    else
-        same->add(fresh, same->warps == fresh.warps &&
-                             same->newest <= clocks_.warp_floor(running.fiber.thread / 32));
+        first.wrote = 1;
+    } else if (!joined) {
+        shadow_.prepend(word, fresh);
+    }
+}
+
+// A lane's access speaks for its earlier ones in the same way, and for those of others that it knows of. True when a
+// record thus gives its place to the access.
+bool Checker::gives_way(Touch& touch, const Touch& fresh, unsigned warp) const {
+    if (touch.warps != fresh.warps) return false;
+    touch.lanes &= ~fresh.lanes;
+    const unsigned thread = warp * 32 + unsigned(__builtin_ctz(fresh.lanes));
+    for (std::uint32_t lanes = touch.lanes; lanes; lanes &= lanes - 1)
+        if (clocks_.known(thread, warp * 32 + unsigned(__builtin_ctz(lanes))) < touch.newest) return false;
+    touch = fresh;
+    return true;
+}
+
+bool Checker::more_settled(const Cell& cell, const Touch& fresh, unsigned warp) const {
+    for (const ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read))
+        if (!settled(*read, fresh, warp)) return false;
+    return true;
+}
+
+// A read of a whole cell that is not to be added to the first record of its reads.
+void Checker::keep_beside(Cell& cell, const Touch& fresh, unsigned warp) {
+    if (gives_way(cell.read, fresh, warp)) return;
+    for (ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read)) {
+        if (read->mapping() != fresh.mapping() || read->warps != fresh.warps) continue;
+        if (joins(*read, fresh, warp) || gives_way(*read, fresh, warp)) return;
+    }
+    shadow_.set_aside(cell);
+    cell.read = fresh;
 }
 
 Clocks::Time Checker::known(unsigned thread, unsigned other, bool fenced) const {
@@ -182,24 +216,35 @@ void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigne
                     party(running),
                     party(thread, touch.site, touch.action())};
     if (known(running.fiber.thread, thread, true) >= touch.oldest) finding.detail = no_reading_fence;
-    const bool one_instruction = thread / 32 == running.fiber.thread / 32 && running.action == Action::write &&
-                                 touch.action() == Action::write && touch.site == offset_of(running.site);
-    if (one_instruction)
-        suspect(finding, access_address_, access_bytes_);
+    const bool one_instruction = thread / 32 == running.fiber.thread / 32 && touch.site == offset_of(running.site);
+    race_or_suspect(finding, one_instruction);
+}
+
+// Of two stores the later one may have stored what was there; that is seen only behind it.
+void Checker::race_or_suspect(const Finding& finding, bool one_instruction) {
+    if (stores(finding.party.action) && stores(finding.other.action))
+        suspect(finding, one_instruction);
     else
         findings().add(finding);
 }
 
-void Checker::suspect(const Finding& finding, const void* address, unsigned bytes) {
+void Checker::suspect(const Finding& finding, bool one_instruction) {
+    if (suspect_.bytes && suspect_.one_instruction < one_instruction) return;  // of the same access, in another word
     suspect_.finding = finding;
-    suspect_.address = static_cast<const char*>(address);
-    suspect_.bytes = std::min<unsigned>(bytes, sizeof suspect_.before);
-    std::memcpy(suspect_.before, address, suspect_.bytes);
+    suspect_.one_instruction = one_instruction;
+    suspect_.address = static_cast<const char*>(access_address_);
+    suspect_.bytes = std::min<unsigned>(access_bytes_, sizeof suspect_.before);
+    std::memcpy(suspect_.before, suspect_.address, suspect_.bytes);
 }
 
 void Checker::judge_suspect() {
-    if (std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0) findings().add(suspect_.finding);
+    const bool changed = std::memcmp(suspect_.before, suspect_.address, suspect_.bytes) != 0;
     suspect_.bytes = 0;
+    if (changed)
+        findings().add(suspect_.finding);
+    else if (!suspect_.one_instruction)
+        block_.worker().note("same_value_writes", suspect_.finding.party.site,
+                             "several threads write the same value to the same bytes, and nothing orders them");
 }
 
 // True when the access needs no further check.
@@ -287,7 +332,6 @@ unsigned Checker::block_thread() const { return block_.current().thread; }
 // latter on, and so does the fence of a thread that comes after the atomic: the fences of both sides are ordered
 // then (PTX ISA, "Fence-SC").
 void Checker::fence(bool device_wide) {
-    block_.worker().cluster().blocks_use_flags();
     const unsigned thread = block_thread();
     if (!observed_[thread].empty()) {
         clocks_.acquire(thread, observed_[thread]);
@@ -303,14 +347,25 @@ void Checker::fence(bool device_wide) {
     clocks_.release(thread, fence.known);
 }
 
-void Checker::before_atomic(const void* address) {
+// Whether only threads of the block can order themselves by an atomic on `address`.
+bool Checker::stays_in_block(const void* address) const {
+    return block_.worker().cluster().size() == 1 && block_.shared().contains(address);
+}
+
+void Checker::undefined_shuffle(const Fiber& fiber, int source) {
+    Finding finding{"undefined_shuffle", "", 0, 0, party(fiber.thread, offset_of(fiber.site), Action::read)};
+    finding.detail = format("%d", source);
+    findings().add(finding);
+}
+
+void Checker::before_atomic(const void* address, bool block_wide) {
     const unsigned thread = block_thread();
     const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;
     Clocks::Row& published = released_[address];
     published.resize(fences_.size(), 0);
     for (std::size_t t = 0; t < fences_.size(); t++) published[t] = std::max(published[t], fence.known[t]);
-    if (fence.time == 0 || block_.shared().contains(address)) return;
+    if (block_wide || fence.time == 0 || stays_in_block(address)) return;
     Release release;
     release.block = index_;
     release.thread = thread;
@@ -321,7 +376,7 @@ void Checker::before_atomic(const void* address) {
     block_.worker().launch().global_shadow->release(address, release);
 }
 
-void Checker::after_atomic(const void* address) {
+void Checker::after_atomic(const void* address, bool block_wide) {
     const unsigned thread = block_thread();
     const auto published = released_.find(address);
     if (published != released_.end()) {
@@ -329,7 +384,7 @@ void Checker::after_atomic(const void* address) {
         observed.resize(fences_.size(), 0);
         for (std::size_t t = 0; t < observed.size(); t++) observed[t] = std::max(observed[t], published->second[t]);
     }
-    if (!block_.shared().contains(address))
+    if (!block_wide && !stays_in_block(address))
         block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick());
 }
 

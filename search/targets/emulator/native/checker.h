@@ -74,12 +74,13 @@ public:
     void lanes_met(unsigned warp, std::uint32_t lanes, bool all_living);
     void publish(Clocks::Row& into) { clocks_.release(block_thread(), into); }
     void fence(bool device_wide);
-    void before_atomic(const void* address);
-    void after_atomic(const void* address);
+    void before_atomic(const void* address, bool block_wide);
+    void after_atomic(const void* address, bool block_wide);
+    void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
-    // A store that raced with another lane's of the same instruction is forgiven if it changed nothing; it is
-    // judged here, before any other thread or access.
+    // A store that raced with another store is forgiven if it changed nothing; it is judged here, before any other
+    // thread or access.
     void settle() {
         if (suspect_.bytes) judge_suspect();
     }
@@ -100,6 +101,7 @@ private:
         Finding finding{};
         const char* address = nullptr;
         unsigned bytes = 0;
+        bool one_instruction = false;  // of one warp: the others' part in it
         char before[64];
     };
 
@@ -146,11 +148,20 @@ private:
     void touch_shared(std::size_t offset, const void* address, unsigned bytes, const Running& running);
     bool touch_cell(std::size_t cell, const Touch& fresh, const Running& running);
     bool settled(const Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool joins(Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool gives_way(Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool reads_settled(const Cell& cell, const Touch& fresh, unsigned warp) const {
+        return settled(cell.read, fresh, warp) &&
+               (!cell.more_reads || cell.read.newest <= clocks_.floor() || more_settled(cell, fresh, warp));
+    }
+    bool more_settled(const Cell& cell, const Touch& fresh, unsigned warp) const;
+    void keep_beside(Cell& cell, const Touch& fresh, unsigned warp);
     bool words_settled(const Cell& cell, Clocks::Time newest, unsigned warp) const;
     bool clean(const Cell& cell, std::uint32_t states, const Touch& fresh, unsigned warp) const;
     void keep(std::size_t cell, const Touch& fresh, unsigned warp);
     bool matrix_access(const Matrix& matrix, const Running& running);
     void meets_cell(std::size_t word, const Touch& earlier, const Touch& fresh, const Running& running);
+    void meets_reads(std::size_t word, const Cell& cell, const Touch& fresh, const Running& running);
     void touch_unaligned(std::size_t offset, unsigned bytes, const Running& running, Touch& fresh);
     void touch(std::size_t word, unsigned bytes, const Running& running, Touch& fresh);
     void touch_in_company(std::size_t word, const Touch& fresh, const Running& running);
@@ -172,17 +183,25 @@ private:
     struct Remote {
         Party party;
         unsigned bytes;
+        std::uint64_t block;  // in the launch
+        unsigned thread;
+        Clocks::Time time;
     };
     void distributed_access(Block& owner, const void* address, unsigned bytes, const Running& running);
-    void touched_from_afar(std::size_t word, unsigned bytes, const Party& accessor);
-    void meets_local(std::size_t word, unsigned bytes, const Party& accessor, const Touch& touch);
+    void touched_from_afar(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
+    void meets_local(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor,
+                     const Touch& touch);
+    void meets_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
+    bool comes_before(const Remote& other, const GlobalAccess& access) const;
+    void keep_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
     void own_meets_remote(std::size_t offset, unsigned bytes, const Running& running);
-    void cluster_race(std::size_t word, const Party& one, const Party& other);
 
     void judge_suspect();
-    void suspect(const Finding& finding, const void* address, unsigned bytes);
+    void race_or_suspect(const Finding& finding, bool one_instruction);
+    void suspect(const Finding& finding, bool one_instruction);
 
     unsigned block_thread() const;
+    bool stays_in_block(const void* address) const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;
     std::size_t shared_offset(const void* address) const {
@@ -255,6 +274,21 @@ inline bool Checker::settled(const Touch& touch, const Touch& fresh, unsigned wa
                            : one_lane && touch.lanes == fresh.lanes && program_ordered(touch.action(), fresh.action());
 }
 
+// Adds an access to a record of accesses in the same way, unless it needs a record of its own.
+inline bool Checker::joins(Touch& touch, const Touch& fresh, unsigned warp) const {
+    if (touch.warps == fresh.warps) {
+        if (touch.newest <= clocks_.warp_floor(warp)) {
+            touch = fresh;  // it comes after all of these and speaks for them
+            return true;
+        }
+        if (touch.oldest <= clocks_.event(warp)) return false;
+    } else if (clocks_.partial()) {
+        return false;
+    }
+    touch.add(fresh);
+    return true;
+}
+
 // The same for those of the cell's words up to `newest`.
 inline bool Checker::words_settled(const Cell& cell, Clocks::Time newest, unsigned warp) const {
     return newest <= clocks_.floor() || (cell.words_warps == 1u << warp && newest <= clocks_.warp_floor(warp));
@@ -263,7 +297,7 @@ inline bool Checker::words_settled(const Cell& cell, Clocks::Time newest, unsign
 inline bool Checker::clean(const Cell& cell, std::uint32_t states, const Touch& fresh, unsigned warp) const {
     if (!settled(cell.write, fresh, warp)) return false;
     if (writes(fresh.action()))
-        return !(states & Cell::all_in_flight) && settled(cell.read, fresh, warp) &&
+        return !(states & Cell::all_in_flight) && reads_settled(cell, fresh, warp) &&
                words_settled(cell, cell.words_newest, warp);
     return states == Cell::all_written && words_settled(cell, cell.words_wrote, warp) &&
            (cell.read.action() == fresh.action() || cell.read.newest <= clocks_.floor());
@@ -277,17 +311,20 @@ inline void Checker::keep(std::size_t number, const Touch& fresh, unsigned warp)
         shadow_.set_states(number, shadow_.states(number) | Cell::all_written);
     } else if (cell.read.newest <= clocks_.floor()) {
         cell.read = fresh;
+        cell.more_reads = 0;
     } else {
         const bool one_mapping = cell.read.mapping() == fresh.mapping();
-        cell.read.add(fresh, cell.read.warps == fresh.warps && cell.read.newest <= clocks_.warp_floor(warp));
-        if (!one_mapping) cell.read.how = Touch::pack(15, fresh.action());
+        if (!joins(cell.read, fresh, warp))
+            keep_beside(cell, fresh, warp);
+        else if (!one_mapping)
+            cell.read.how = Touch::pack(15, fresh.action());
     }
 }
 
 // False when the words must be examined to decide.
 inline bool Checker::touch_cell(std::size_t number, const Touch& fresh, const Running& running) {
     const unsigned warp = running.fiber.thread / 32;
-    if (running.action == Action::atomic ||
+    if (is_atomic(running.action) ||
         !clean(shadow_.cell(number), shadow_.states(number), fresh, warp))
         return false;
     keep(number, fresh, warp);
@@ -310,7 +347,7 @@ __attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsi
     Cell& cell = shadow_.cell(word / Cell::words);
     fresh.how = Touch::pack(bytes, running.action, running.mapping);
     if (!settled(cell.write, fresh, warp)) meets_cell(word, cell.write, fresh, running);
-    if (write && !settled(cell.read, fresh, warp)) meets_cell(word, cell.read, fresh, running);
+    if (write && !reads_settled(cell, fresh, warp)) meets_reads(word, cell, fresh, running);
     fresh.how = Touch::pack(bytes, running.action);
     cell.words_warps = cell.words_newest <= clocks_.floor() ? fresh.warps : cell.words_warps | fresh.warps;
     cell.words_newest = fresh.newest;
@@ -318,9 +355,8 @@ __attribute__((always_inline)) inline void Checker::touch(std::size_t word, unsi
     if (first.newest <= clocks_.floor()) {
         static_cast<Touch&>(first) = fresh;
         first.next = 0;
-    } else if (!write && first.next == 0 && first.how == fresh.how) {
-        first.add(fresh, first.warps == fresh.warps && first.newest <= clocks_.warp_floor(warp));
-    } else {
+        first.wrote = write;
+    } else if (write || first.wrote || first.how != fresh.how || !joins(first, fresh, warp)) {
         touch_in_company(word, fresh, running);
     }
 }

@@ -1,6 +1,5 @@
 // Distributed shared memory: what blocks of a cluster do to each other's shared memory between two of the
-// cluster's barriers. Between them only flags (atomics and fences) order blocks; races are not reported in a
-// cluster that uses flags.
+// cluster's barriers. Between them only flags (atomics and fences) order blocks, as in global memory.
 #include "worker.h"
 
 namespace gf_emulator {
@@ -13,16 +12,16 @@ void Checker::distributed_access(Block& owner, const void* address, unsigned byt
                              format("distributed shared memory of block %u of the cluster is accessed %s", owner.rank(),
                                     before ? "before all met at the cluster's barrier: it may not have started"
                                            : "after its end: nothing keeps it from leaving"));
-    if (running.action == Action::atomic) cluster.blocks_use_flags();
+    const GlobalAccess accessor{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
     const std::size_t offset = owner.shared().offset(address), end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
-        owner.checker().touched_from_afar(word, ((1u << (stop - begin)) - 1u) << begin % 4, party(running));
+        owner.checker().touched_from_afar(word, ((1u << (stop - begin)) - 1u) << begin % 4, accessor, party(running));
         begin = stop;
     }
 }
 
-void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& accessor) {
+void Checker::touched_from_afar(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
     if (writes(accessor.action))
         shadow_.state(word) |= std::uint8_t(bytes);
     else if (bytes & ~unsigned(shadow_.state(word)))
@@ -30,47 +29,68 @@ void Checker::touched_from_afar(std::size_t word, unsigned bytes, const Party& a
 
     const Cell& cell = shadow_.cell(word / Cell::words);
     for (const Touch* whole : {&cell.write, &cell.read})
-        if (whole->newest > cluster_met_at_) meets_local(word, bytes, accessor, *whole);
+        if (whole->newest > cluster_met_at_) meets_local(word, bytes, access, accessor, *whole);
+    if (cell.read.newest > clocks_.floor())
+        for (const ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read))
+            meets_local(word, bytes, access, accessor, *read);
     const ChainedTouch* touch = &shadow_.first(word);
     if (touch->newest <= clocks_.floor()) {
         if (touch->newest > cluster_met_at_)
-            meets_local(word, bytes, accessor, *touch);  // chained ones are gone
+            meets_local(word, bytes, access, accessor, *touch);  // chained ones are gone
     } else {
         for (; touch; touch = shadow_.next(*touch))
-            if (touch->newest > cluster_met_at_) meets_local(word, bytes, accessor, *touch);
+            if (touch->newest > cluster_met_at_) meets_local(word, bytes, access, accessor, *touch);
     }
-    std::vector<Remote>& others = remote_[word];
-    bool known = false;
-    for (const Remote& other : others) {
-        const bool same_block = accessor.block.x == other.party.block.x &&
-                                accessor.block.y == other.party.block.y &&
-                                accessor.block.z == other.party.block.z;
-        known |= same_block && other.party.action == accessor.action && other.bytes == bytes;
-        if (!same_block && other.bytes & bytes && conflict(other.party.action, accessor.action))
-            cluster_race(word, accessor, other.party);
-    }
-    if (!known) others.push_back({accessor, bytes});
+    meets_remote(word, bytes, access, accessor);
+    keep_remote(word, bytes, access, accessor);
 }
 
-void Checker::meets_local(std::size_t word, unsigned bytes, const Party& accessor, const Touch& touch) {
-    if (touch.bytes() & bytes && conflict(touch.action(), accessor.action))
-        cluster_race(
-            word, accessor,
-            party(touch.warp() * 32 + unsigned(__builtin_ctz(touch.lanes)), touch.site, touch.action()));
+void Checker::meets_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
+    const auto others = remote_.find(word);
+    if (others == remote_.end()) return;
+    for (const Remote& other : others->second)
+        if (other.bytes & bytes && conflict(other.party.action, accessor.action, false) && !comes_before(other, access))
+            findings().add({"race", "shared", long(word * 4), 4, accessor, other.party});
+}
+
+bool Checker::comes_before(const Remote& other, const GlobalAccess& access) const {
+    if (other.block != access.block)
+        return block_.worker().launch().global_shadow->orders(other.block, other.thread, other.time, access);
+    return other.thread == access.thread || access.clocks->known(access.thread, other.thread) >= other.time;
+}
+
+// A thread's new access speaks for its old ones in the same way.
+void Checker::keep_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
+    const Remote fresh{accessor, bytes, access.block, access.thread, access.clocks->now()};
+    std::vector<Remote>& others = remote_[word];
+    for (Remote& other : others)
+        if (other.block == access.block && other.party.action == accessor.action && other.bytes == bytes &&
+            (other.thread == access.thread || other.time <= access.clocks->floor())) {
+            other = fresh;
+            return;
+        }
+    others.push_back(fresh);
+}
+
+void Checker::meets_local(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor,
+                          const Touch& touch) {
+    if (!(touch.bytes() & bytes) || !conflict(touch.action(), accessor.action, false)) return;
+    for (std::uint32_t lanes = touch.lanes; lanes; lanes &= lanes - 1) {
+        const unsigned thread = touch.warp() * 32 + unsigned(__builtin_ctz(lanes));
+        if (block_.worker().launch().global_shadow->orders(index_, thread, touch.oldest, access)) continue;
+        findings().add({"race", "shared", long(word * 4), 4, accessor, party(thread, touch.site, touch.action())});
+        return;
+    }
 }
 
 void Checker::own_meets_remote(std::size_t offset, unsigned bytes, const Running& running) {
-    for (std::size_t word = offset / 4; word * 4 < offset + bytes; word++) {
-        const auto found = remote_.find(word);
-        if (found == remote_.end()) continue;
-        for (const Remote& other : found->second)
-            if (conflict(other.party.action, running.action)) cluster_race(word, party(running), other.party);
+    const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
+    const std::size_t end = offset + bytes;
+    for (std::size_t begin = offset; begin < end;) {
+        const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
+        meets_remote(word, ((1u << (stop - begin)) - 1u) << begin % 4, access, party(running));
+        begin = stop;
     }
-}
-
-void Checker::cluster_race(std::size_t word, const Party& one, const Party& other) {
-    if (!block_.worker().cluster().uses_flags())
-        findings().add({"race", "shared", long(word * 4), 4, one, other});
 }
 
 void Checker::cluster_met() {

@@ -68,11 +68,10 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             finding.other.thread = unfolded(earlier.thread, block_.worker().launch().block);
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
-                                         earlier.thread / 32 == access.thread / 32 &&
-                                         running.action == Action::write && earlier.action == Action::write;
-            one_instruction ? suspect(finding, access_address_, access_bytes_) : findings().add(finding);
+                                         earlier.thread / 32 == access.thread / 32;
+            race_or_suspect(finding, one_instruction);
         }
-        const bool write = writes(running.action) && running.action != Action::atomic;
+        const bool write = writes(running.action) && !is_atomic(running.action);
         const bool known = shadow.written(buffer, word, mask, write);
         if (!known && object) {
             // Counters and flags that synchronise may well go on from call to call.

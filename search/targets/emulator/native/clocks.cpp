@@ -41,10 +41,12 @@ void Clocks::add_known(unsigned thread, Row& into) const {
 }
 
 void Clocks::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
+    warp_event_[warp] = now_;
     if (all_living && warp_has_rows_since_[warp] <= floor_) {
         warp_floor_[warp] = now_++;
         return;
     }
+    partial_ = true;
     joined_.assign(thread_count_, 0);
     for (std::uint32_t left = lanes; left; left &= left - 1)
         add_known(warp * 32 + unsigned(__builtin_ctz(left)), joined_);
@@ -55,8 +57,9 @@ void Clocks::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
 }
 
 void Clocks::release(unsigned thread, Row& into) {
+    partial_ = true;
     add_known(thread, into);
-    now_++;
+    warp_event_[thread / 32] = now_++;
 }
 
 void Clocks::acquire(unsigned thread, const Row& from) {

@@ -7,6 +7,7 @@
 // barriers, atomics after fences) need a row of times for each thread: a vector clock (Flanagan and Freund,
 // "FastTrack", 2009).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -23,6 +24,11 @@ public:
     Time now() const { return now_; }
     Time floor() const { return floor_; }
     Time warp_floor(unsigned warp) const { return warp_floor_[warp]; }
+    // When threads of the warp last made what they did known to anybody. Accesses of one thread that have no such
+    // event between them are known to the same others.
+    Time event(unsigned warp) const { return std::max(floor_, warp_event_[warp]); }
+    // Whether threads were ever ordered otherwise than as whole warps and blocks.
+    bool partial() const { return partial_; }
     // What `thread` knows of `other`.
     Time known(unsigned thread, unsigned other) const;
 
@@ -42,6 +48,8 @@ private:
     Time floor_ = 0;
     std::array<Time, 32> warp_floor_{};
     std::array<Time, 32> warp_has_rows_since_{};
+    std::array<Time, 32> warp_event_{};
+    bool partial_ = false;
     unsigned thread_count_ = 0;
     std::vector<Time> row_since_;
     std::vector<Row> rows_;

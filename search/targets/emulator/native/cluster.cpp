@@ -76,23 +76,23 @@ Block* Cluster::owner_of(const void* address, unsigned bytes) {
 
 void Cluster::met() {
     worker_.counting().events.barriers += size_;
-    uses_flags_ = false;
     for (unsigned rank = 0; rank < size_; rank++)
         if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().cluster_met();
 }
 
 void Cluster::enter(Block& block) {
     Checker::activate(block.checker().enabled() ? &block.checker() : nullptr);
-    if (&block == current_) return;
     current_ = &block;
-    block.shared().make_static_current();
+    if (worker_.makes_current(block)) block.shared().make_static_current();
 }
 
 void Cluster::begin(const Launch& launch) {
     size_ = launch.cluster_blocks();
     reserve(size_);
+    const unsigned threads = launch.block.x * launch.block.y * launch.block.z * size_;
+    stacks_.reserve(threads, beside_ * threads < Worker::guarded_stacks);
     for (unsigned rank = 0; rank < size_; rank++)
-        blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, rank);
+        blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, beside_ + rank);
 }
 
 void Cluster::end() {
@@ -100,37 +100,38 @@ void Cluster::end() {
     Checker::activate(nullptr);
 }
 
-void Cluster::start(const Launch& launch, std::uint64_t index) {
+void Cluster::start(const Launch& launch, std::uint64_t index, bool counts) {
+    counts_ = counts;
+    index_ = index;
+    round_ = 0;
     barrier_.reset();
-    uses_flags_ = false;
     for (unsigned rank = 0; rank < size_; rank++) blocks_[rank]->start(launch, launch.block_of(index, rank));
 }
 
-// One turn for each block that can go on; false when none can.
-bool Cluster::give_turns(const Launch& launch, std::uint64_t round) {
-    bool any = false;
+Cluster::State Cluster::advance(const Launch& launch) {
+    bool any = false, progressed = false;
     for (unsigned turn = 0; turn < size_; turn++) {
-        const auto rank = unsigned(launch.order.block((turn + round) % size_, size_));
+        const auto rank = unsigned(launch.order.block((turn + round_) % size_, size_));
         Block& block = *blocks_[rank];
         if (!block.can_go_on()) continue;
         any = true;
         enter(block);
         block.resume();
-        if (block.abandoned()) return false;
+        if (block.abandoned()) return State::ended;
+        progressed |= block.take_progress();
         if (block.alive() == 0) block.finish();
     }
-    return any;
+    round_ += launch.order.is_seeded();
+    if (any && alive()) return progressed ? State::progressed : State::waits;
+    if (alive()) report_deadlock("");
+    return State::ended;
 }
 
-void Cluster::run(const Launch& launch, std::uint64_t index) {
-    start(launch, index);
-    std::uint64_t round = 0;
-    while (give_turns(launch, round)) round += launch.order.is_seeded();
-    if (current_->abandoned()) return;
+void Cluster::report_deadlock(const std::string& why) {
     for (unsigned rank = 0; rank < size_; rank++)
         if (blocks_[rank]->alive()) {
             enter(*blocks_[rank]);
-            return blocks_[rank]->report_deadlock();
+            return blocks_[rank]->report_deadlock(why);
         }
 }
 

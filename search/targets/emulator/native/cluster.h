@@ -1,10 +1,11 @@
 // A cluster on one worker: its blocks run in turns, each until none of its threads can go on. A launch that
-// names no cluster has clusters of one block.
+// names no cluster has clusters of one block. A worker has several clusters only when one waits for another.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include "block.h"
+#include "context.h"
 
 namespace gf_emulator {
 
@@ -29,13 +30,24 @@ private:
 
 class Cluster {
 public:
-    explicit Cluster(Worker& worker) : worker_(worker) { reserve(1); }
+    enum class State { progressed, waits, ended };
+
+    // `beside`: how many clusters the worker had before this one.
+    Cluster(Worker& worker, unsigned beside) : worker_(worker), beside_(beside) { reserve(1); }
 
     // Between `begin` and `end` of a launch the blocks' shared memories stand ready.
     void begin(const Launch& launch);
     void end();
-    // Runs the index-th cluster of the launch to its end, or until one of its blocks is abandoned.
-    void run(const Launch& launch, std::uint64_t index);
+    // Starts the index-th cluster of the launch.
+    void start(const Launch& launch, std::uint64_t index, bool counts = true);
+    bool counts() const { return counts_; }
+    // One turn for each block that can go on. The cluster has ended when all its threads have, when one of its blocks
+    // is abandoned, and when none can go on. It waits when all its threads wait for others in loops or at barriers.
+    State advance(const Launch& launch);
+    void report_deadlock(const std::string& why);
+    bool abandoned() const { return current_->abandoned(); }
+    std::uint64_t index() const { return index_; }
+    StackPool& stacks() { return stacks_; }
 
     Worker& worker() { return worker_; }
     Block& current() { return *current_; }
@@ -46,9 +58,6 @@ public:
     void* map_shared(void* address, unsigned rank, const void* site);
     // The block in whose shared memory all the bytes lie; null when there is none.
     Block* owner_of(const void* address, unsigned bytes);
-    // Whether blocks may have ordered each other by other means than the barrier since it was last met.
-    void blocks_use_flags() { uses_flags_ = true; }
-    bool uses_flags() const { return uses_flags_; }
     // All of the cluster have met at its barrier.
     void met();
 
@@ -57,16 +66,18 @@ public:
 
 private:
     void reserve(unsigned size);
-    void start(const Launch& launch, std::uint64_t index);
-    bool give_turns(const Launch& launch, std::uint64_t round);
     void enter(Block& block);
 
     Worker& worker_;
+    const unsigned beside_;
+    StackPool stacks_;
+    std::uint64_t index_ = 0;
+    std::uint64_t round_ = 0;
+    bool counts_ = true;  // in a counted run
     unsigned size_ = 1;
     std::vector<std::unique_ptr<Block>> blocks_;
     Block* current_ = nullptr;
     ClusterBarrier barrier_;
-    bool uses_flags_ = false;
 };
 
 }  // namespace gf_emulator

@@ -27,6 +27,7 @@ void complete_shuffle(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
             fiber.result = warp.lane(source).value;
         } else {
             fiber.result = ~std::uint64_t(0);  // undefined on the device: poison, NaN as a float
+            if (Checker* checker = worker.checker()) checker->undefined_shuffle(fiber, source);
             worker.note(
                 "undefined_shuffle", fiber.site,
                 format("lane %u reads lane %d, which takes no part in the shuffle", fiber.lane, source));
@@ -112,4 +113,7 @@ extern "C" std::uint64_t gf_emulator_warp_collective(unsigned mask, Collective k
     return self.result;
 }
 
-extern "C" unsigned gf_emulator_active_mask() { return Worker::current().fiber().warp->alive(); }
+extern "C" unsigned gf_emulator_active_mask() {
+    Fiber& self = Worker::current().fiber();
+    return self.warp->active_mask(self, __builtin_return_address(0));
+}

@@ -67,7 +67,7 @@ StackPool::~StackPool() {
     if (base_) munmap(base_, count_ * stack_bytes);
 }
 
-void StackPool::reserve(unsigned count) {
+void StackPool::reserve(unsigned count, bool guarded) {
     if (count <= count_) return;
     if (base_) munmap(base_, count_ * stack_bytes);
     char* mapped = map_pages((count + 1) * stack_bytes);
@@ -75,7 +75,7 @@ void StackPool::reserve(unsigned count) {
     if (base_ != mapped) munmap(mapped, std::size_t(base_ - mapped));
     munmap(base_ + count * stack_bytes, std::size_t(mapped + stack_bytes - base_));
     count_ = count;
-    for (unsigned i = 0; i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
+    for (unsigned i = 0; guarded && i < count; i++) mprotect(base_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }
 
 bool StackPool::in_guard(const void* address) const {

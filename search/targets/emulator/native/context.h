@@ -1,6 +1,7 @@
 // Fibers' machine state: a switch between stacks without the kernel, and the stacks themselves.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -30,7 +31,8 @@ public:
     static constexpr std::size_t guard_bytes = 4096;
 
     ~StackPool();
-    void reserve(unsigned count);
+    // Without guards an overflow is not noticed: each guard costs one of the system's few mappings.
+    void reserve(unsigned count, bool guarded = true);
     char* low(unsigned index) const { return base_ + index * stack_bytes + guard_bytes; }
     // Tops are staggered, or every fiber's hot lines would share the same few cache sets.
     char* high(unsigned index) const { return base_ + (index + 1) * stack_bytes - index % 32 * 128; }
@@ -38,6 +40,7 @@ public:
     unsigned owner(const void* address) const {
         return unsigned((static_cast<const char*>(address) - base_) / std::ptrdiff_t(stack_bytes));
     }
+    bool contains(const void* address) const { return std::uintptr_t(address) - std::uintptr_t(base_) < bytes(); }
     const char* first() const { return base_; }
     std::size_t bytes() const { return count_ * stack_bytes; }
 

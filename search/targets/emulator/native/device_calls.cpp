@@ -30,7 +30,7 @@ void gf_emulator_fence(bool device_wide) {
     if (Checker* checker = Worker::current().checker()) checker->fence(device_wide);
 }
 
-void gf_emulator_yield() { Worker::current().block().yield(); }
+void gf_emulator_yield() { Worker::current().block().pause(); }
 
 void* gf_emulator_dynamic_shared() { return Worker::current().shared().dynamic(); }
 bool gf_emulator_is_shared(const void* pointer) { return Worker::current().shared().contains(pointer); }

@@ -20,6 +20,27 @@ struct AsyncCopy {
     const void* site;
 };
 
+// How a thread waits for others in a loop of its own: it reads a word again and again.
+struct Spin {
+    static constexpr unsigned words = 8;           // that one loop may read in turns
+    static constexpr unsigned reads_before_yield = 8;
+    struct Read {
+        const void* address = nullptr;
+        std::uint64_t value = 0;
+    };
+    Read last[words];
+    unsigned unchanged = 0;       // reads since one of them found another value
+    unsigned waits = 0;           // times that it gave way since then
+    const void* address = nullptr;  // of the last read
+    unsigned bytes = 0;
+    const void* site = nullptr;
+
+    static unsigned place(const void* address) {
+        return unsigned(std::uintptr_t(address) * 0x9E3779B97F4A7C15ull >> 61);
+    }
+    void start() { *this = Spin(); }
+};
+
 struct Fiber {
     Context context;
     Warp* warp = nullptr;
@@ -47,6 +68,8 @@ struct Fiber {
 
     bool cluster_arrived = false;  // at its cluster's barrier, in this phase, and has not waited yet
     std::uint32_t cluster_phase = 0;
+
+    Spin spin;
 };
 
 }  // namespace gf_emulator

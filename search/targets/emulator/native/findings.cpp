@@ -18,6 +18,8 @@ const char* name_of(Action action) {
         case Action::matrix_read: return "matrix_read";
         case Action::matrix_write: return "matrix_write";
         case Action::volatile_read: return "volatile_read";
+        case Action::volatile_write: return "volatile_write";
+        case Action::block_atomic: return "block_atomic";
     }
     return "?";
 }

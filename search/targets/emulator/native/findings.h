@@ -12,15 +12,29 @@
 namespace gf_emulator {
 
 // How an access touches memory. A *matrix* access is wmma's, ldmatrix's or stmatrix's: the warp's as a whole.
-enum class Action : unsigned { read, write, atomic, copy, matrix_read, matrix_write, volatile_read };
+// Atomics of the scope of a block are a kind of their own, and so are volatile loads and stores.
+enum class Action : unsigned {
+    read,
+    write,
+    atomic,
+    copy,
+    matrix_read,
+    matrix_write,
+    volatile_read,
+    volatile_write,
+    block_atomic
+};
 
 inline bool writes(Action action) {
     return action != Action::read && action != Action::matrix_read && action != Action::volatile_read;
 }
+inline bool is_atomic(Action action) { return action == Action::atomic || action == Action::block_atomic; }
+inline bool is_volatile(Action action) { return action == Action::volatile_read || action == Action::volatile_write; }
 // Whether a thread that read a flag with an atomic sees the data that the flag guards without a fence of its own:
 // accesses that bypass the first-level cache do (PTX ISA, "Memory Consistency Model", requires the fence; the sum
 // in CUDA's "Memory Fence Functions" reads volatile memory without one).
-inline bool needs_no_fence(Action action) { return action == Action::volatile_read || action == Action::atomic; }
+inline bool needs_no_fence(Action action) { return action == Action::volatile_read || is_atomic(action); }
+inline bool stores(Action action) { return action == Action::write || action == Action::volatile_write; }
 inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }

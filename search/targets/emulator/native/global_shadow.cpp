@@ -77,42 +77,73 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
         all.first[word] = std::uint32_t(touches_.size());
         touches_.push_back(own);
     }
+    const unsigned warp = access.thread / 32;
+    const bool write = writes(access.action);
     bool raced = false, kept = false;
-    unsigned length = 0;
+    unsigned length = 0, reads = 0;
+    std::uint32_t last_write = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
         GlobalTouch& touch = touches_[at];
         unsigned lane = 0, no_lane = 0;
-        if ((touch.bytes() & bytes) && conflict(touch.action(), access.action) &&
+        if (writes(touch.action())) last_write = at;
+        // Behind the writes there are only reads, the newest first: one of this warp is among the first of them.
+        else if (!write && (kept || ++reads > reads_looked_at)) break;
+        const bool same_block = touch.block == access.block;
+        if ((touch.bytes() & bytes) && conflict(touch, access) &&
             !ordered(touch, access, needs_no_fence(access.action), lane)) {
             raced = true;
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
                        ordered(touch, access, true, no_lane)};
         }
-        if (!kept && touch.block == access.block && touch.how == fresh.how && touch.warps == fresh.warps) {
-            kept = true;
-            const Clocks::Time met = std::max(access.clocks->warp_floor(access.thread / 32), access.clocks->floor());
-            touch.add(fresh, touch.newest <= met);
-        }
+        if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps)
+            kept = joins(touch, fresh, *access.clocks, warp);
     }
     // A write of the whole word that comes after all others speaks for them.
-    if (!raced && bytes == 15 && writes(access.action) && access.action != Action::atomic && length > 1) {
+    if (!raced && bytes == 15 && write && !is_atomic(access.action) && length > 1) {
         all.first[word] = 0;
-        kept = false, length = 0;
+        kept = false, last_write = 0;
     }
-    if (!kept) keep(all, word, fresh, length);
+    if (!kept) keep(all, word, fresh, write ? 0 : last_write);
     return raced;
 }
 
-void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length) {
+bool GlobalShadow::conflict(const GlobalTouch& touch, const GlobalAccess& access) {
+    // An atomic of a block's scope is atomic for its block only (PTX ISA, "Morally strong operations").
+    if (touch.block != access.block && (touch.action() == Action::block_atomic || access.action == Action::block_atomic))
+        return writes(touch.action()) || writes(access.action);
+    return gf_emulator::conflict(touch.action(), access.action, false);
+}
+
+// Adds an access of the same block and warp in the same way to a record, unless it needs a record of its own: see
+// Touch.
+bool GlobalShadow::joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp) {
+    if (touch.newest > std::max(clocks.warp_floor(warp), clocks.floor())) {
+        if (touch.oldest > clocks.event(warp)) {
+            touch.add(fresh);
+            return true;
+        }
+        touch.lanes &= ~fresh.lanes;  // the lane's new access speaks for its old ones
+        if (touch.lanes) return false;
+    }
+    static_cast<Touch&>(touch) = fresh;
+    return true;
+}
+
+// Writes come before reads in a word's chain, so that a read meets them first; `after` is the last of them, or 0.
+void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after) {
     GlobalTouch added = touch;
     std::uint32_t& first = buffer.first[word];
-    if (chain_length >= longest_chain) {  // an old one is forgotten: what it would show is missed
-        added.next = touches_[first].next;
-        touches_[first] = added;
+    const auto number = std::uint32_t(touches_.size());
+    if (number >= most_touches) {
+        full_ = true;  // what older ones would show may be missed
+        if (first) {
+            added.next = touches_[first].next;
+            touches_[first] = added;
+        }
         return;
     }
-    added.next = first;
-    first = std::uint32_t(touches_.size());
+    added.next = after ? touches_[after].next : first;
+    (after ? touches_[after].next : first) = number;
     touches_.push_back(added);
 }
 
@@ -130,6 +161,11 @@ bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
             return false;
     }
     return true;
+}
+
+bool GlobalShadow::orders(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return reaches(block, thread, time, access, needs_no_fence(access.action));
 }
 
 // Breadth first through what the access's thread acquired, what those who released it had acquired, ...
@@ -164,13 +200,18 @@ bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time ti
 
 void GlobalShadow::release(const void* address, const Release& release) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    logs_[address].push_back(release);
+    Log& log = logs_[address];
+    const auto [last, is_first] = log.last.try_emplace(release.block << 10 | release.thread, log.releases.size());
+    if (!is_first && log.releases[last->second].says_as_much_as(release)) return;  // a thread that spins
+    last->second = log.releases.size();
+    log.releases.push_back(release);
 }
 
 void GlobalShadow::observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const std::vector<Release>& log = logs_[address];
-    if (log.empty()) return;
+    const auto known_log = logs_.find(address);
+    if (known_log == logs_.end()) return;
+    const std::vector<Release>& log = known_log->second.releases;
     std::vector<Acquired>& observed = observed_[block];
     for (Acquired& one : observed)  // who spins on an address sees it often
         if (one.log == &log && one.thread == thread) {

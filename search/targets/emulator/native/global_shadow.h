@@ -26,6 +26,10 @@ struct Release {
     Clocks::Time fence_floor = 0;
     Clocks::Time now = 0;
 
+    // Whether a later release of the same thread says no more.
+    bool says_as_much_as(const Release& later) const {
+        return floor == later.floor && fence_floor == later.fence_floor && fenced == later.fenced;
+    }
     bool covers(unsigned other, Clocks::Time time) const {
         if (time <= fence_floor) return true;
         return time <= fenced[other] && (other == thread || time <= floor);
@@ -64,8 +68,13 @@ public:
                Earlier& earlier);
     // The same for a write of `count` whole words that nobody touched before; false when somebody did.
     bool touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
+    // Whether so much was touched in this launch that some of it was forgotten.
+    bool full() const { return full_; }
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
+
+    // Whether what `thread` of another block did at `time` comes before `access`.
+    bool orders(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
 
     // Before an atomic on `address`: publish the thread's knowledge. After it: take over what it saw.
     void release(const void* address, const Release& release);
@@ -95,7 +104,13 @@ private:
         unsigned thread;
         Clocks::Time time;
     };
-    static constexpr unsigned longest_chain = 16;
+    // The releases of one address, and which of them is the last of each thread.
+    struct Log {
+        std::vector<Release> releases;
+        std::unordered_map<std::uint64_t, std::size_t> last;
+    };
+    static constexpr unsigned reads_looked_at = 8;
+    static constexpr std::uint32_t most_touches = 1u << 24;  // of a launch, 56 bytes each
 
     static bool known(const Acquired& one, unsigned thread, const Clocks& clocks) {
         return one.thread == thread || clocks.known(thread, one.thread) >= one.time;
@@ -105,14 +120,17 @@ private:
     bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
     static GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
-    void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, unsigned chain_length);
+    static bool conflict(const GlobalTouch& touch, const GlobalAccess& access);
+    static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
+    void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
 
     const ModuleMemory& module_;
     const std::size_t specs_count_;
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
     std::vector<GlobalTouch> touches_;
-    std::unordered_map<const void*, std::vector<Release>> logs_;
+    bool full_ = false;
+    std::unordered_map<const void*, Log> logs_;
     using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
     AcquiredByBlock observed_, acquired_;
 };

@@ -1,6 +1,7 @@
 // What the compiler calls from the kernel's code: before each load and store of a counted or checked build
 // (the hooks of -fsanitize=thread, without its library), on a misaligned address (-fsanitize=alignment), on an index
 // outside an array of known size (-fsanitize=bounds), and on an access past the end of an object (-fsanitize=object-size).
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -16,10 +17,39 @@ inline void count(const void* address, unsigned bytes, bool write, const void* s
     if (worker.counting().enabled()) worker.count_access(address, bytes, write, site);
 }
 
+// A thread that reads a volatile word again and again waits for another one, which must get its turn.
+void look_at_flag(const void* address, unsigned bytes, const void* site) {
+    Block& block = Worker::current().block();
+    block.current().site = site;
+    std::uint64_t value = 0;
+    std::memcpy(&value, address, std::min<std::size_t>(bytes, sizeof value));
+    block.reads_flag(address, bytes, value, site);
+}
+
+// The same in a build without checks.
+template <Action action>
+void watch_flag(const void* address, unsigned bytes, const void* site) {
+    if (!Worker::exists()) return;
+    Worker& worker = Worker::current();
+    if (!worker.block().inside_fiber() || worker.stacks().contains(address)) return;
+    if (action == Action::volatile_write)
+        worker.block().progresses();
+    else
+        look_at_flag(address, bytes, site);
+}
+
 template <Action action, unsigned bytes>
 __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
     checker.access_outside_frames(address, bytes, action, site);
+    if (action == Action::volatile_write) {
+        Worker::current().block().progresses();
+        checker.before_atomic(address, false);
+    }
+    if (action == Action::volatile_read) {
+        look_at_flag(address, bytes, site);
+        checker.after_atomic(address, false);
+    }
     if (checker.counts_too()) count(address, bytes, writes(action), site);
 }
 
@@ -27,10 +57,12 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
 template <Action action, unsigned bytes>
 inline void access(const void* address, const void* site) {
     if (in_live_frames(address, bytes)) return;
-    if (Checker::active())
+    if (Checker::active()) {
         check<action, bytes>(address, site);
-    else
+    } else {
         count(address, bytes, writes(action), site);
+        if (is_volatile(action)) watch_flag<action>(address, bytes, site);
+    }
 }
 
 void access_range(const void* address, unsigned long bytes, Action action, const void* site) {
@@ -98,9 +130,9 @@ extern "C" {
     HOOK(unaligned_read, bytes, read)                \
     HOOK(unaligned_write, bytes, write)              \
     HOOK(volatile_read, bytes, volatile_read)        \
-    HOOK(volatile_write, bytes, write)               \
+    HOOK(volatile_write, bytes, volatile_write)               \
     HOOK(unaligned_volatile_read, bytes, volatile_read) \
-    HOOK(unaligned_volatile_write, bytes, write)
+    HOOK(unaligned_volatile_write, bytes, volatile_write)
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)

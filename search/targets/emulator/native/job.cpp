@@ -84,6 +84,7 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "count") return bool(words >> run.count);
     if (word == "check") return bool(words >> run.check);
     if (word == "outputs") return bool(words >> run.outputs);
+    if (word == "deadline_s") return bool(words >> run.deadline_s);
     if (word == "buffer") return read_buffer(words, run.buffers);
     if (word == "launch") return read_launch(words, run.launches);
     if (word == "argument") return read_argument(words, run.arguments);

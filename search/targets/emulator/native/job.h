@@ -30,6 +30,7 @@ struct RunSpec {
     Order order;
     bool count = false;
     bool check = false;
+    double deadline_s = 0;  // of processor time, for each thread; 0: none
     std::vector<BufferSpec> buffers;
     std::vector<LaunchSpec> launches;
     std::vector<ArgumentSpec> arguments;

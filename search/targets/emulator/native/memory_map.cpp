@@ -18,6 +18,13 @@ static char* map(std::size_t bytes, int protection) {
 char* map_pages(std::size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
 char* reserve_addresses(std::size_t bytes) { return map(bytes, PROT_NONE); }
 
+bool has_addresses(std::size_t bytes) {
+    void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) return false;
+    munmap(address, bytes);
+    return true;
+}
+
 void open_pages(char* address, std::size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0) give_up("memory");
 }

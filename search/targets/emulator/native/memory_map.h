@@ -12,6 +12,8 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
 
 char* map_pages(std::size_t bytes);          // readable and writable, zero
 char* reserve_addresses(std::size_t bytes);  // nothing may touch them
+// Whether so many bytes of addresses are left.
+bool has_addresses(std::size_t bytes);
 void open_pages(char* address, std::size_t bytes);
 
 // A whole file of the parent's.

@@ -149,7 +149,10 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles&
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     Worker::start_run();
     findings().start_run();
-    for (const auto& worker : pool.workers()) worker->counting().clear();
+    for (const auto& worker : pool.workers()) {
+        worker->counting().clear();
+        worker->start_clock(run.deadline_s);
+    }
     const GlobalMemory memory(run.buffers, files.images);
     const ModuleMemory& objects = module_memory(module);
     std::unique_ptr<Watch> watch;

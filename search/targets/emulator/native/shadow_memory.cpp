@@ -10,11 +10,20 @@ void ShadowMemory::start_block(std::size_t bytes) {
     block_met();
 }
 
-void ShadowMemory::append(std::size_t word, const Touch& touch) {
-    ChainedTouch added{touch};
-    added.next = first_[word].next;
-    first_[word].next = std::uint32_t(chained_.size());
-    chained_.push_back(added);
+void ShadowMemory::prepend(std::size_t word, const Touch& touch) {
+    ChainedTouch& first = first_[word];
+    const ChainedTouch moved = first;
+    static_cast<Touch&>(first) = touch;
+    first.next = std::uint32_t(chained_.size());
+    first.wrote = moved.wrote | writes(touch.action());
+    chained_.push_back(moved);
+}
+
+void ShadowMemory::set_aside(Cell& cell) {
+    ChainedTouch moved{cell.read};
+    moved.next = cell.more_reads;
+    cell.more_reads = std::uint32_t(chained_.size());
+    chained_.push_back(moved);
 }
 
 }  // namespace gf_emulator

@@ -13,7 +13,9 @@
 namespace gf_emulator {
 
 // Accesses of the same bytes of one word in the same way since the block last met: by any of `lanes` of any of
-// `warps`. Who of them exactly is known while there is one warp.
+// `warps`. There are several warps only while no two of them can be ordered; whoever then touches the word races with
+// one of them. Otherwise all accesses of a record lie between two events of its warp (Clocks::event), so that
+// whoever knows one of a lane's accesses knows them all.
 struct Touch {
     Clocks::Time newest = 0;
     Clocks::Time oldest = 0;
@@ -30,20 +32,16 @@ struct Touch {
     Action action() const { return Action(how >> 4 & 15u); }
     std::uint32_t mapping() const { return how >> 8; }
     unsigned warp() const { return unsigned(__builtin_ctz(warps)); }  // the first
-    // Adds an access that comes after all of these, or beside them.
-    void add(const Touch& other, bool after) {
-        if (after) {
-            *this = other;
-        } else {
-            newest = other.newest, site = other.site;
-            warps |= other.warps, lanes |= other.lanes;
-        }
+    // Adds an access in the same way, beside these.
+    void add(const Touch& other) {
+        newest = other.newest, site = other.site;
+        warps |= other.warps, lanes |= other.lanes;
     }
 };
 
 struct ChainedTouch : Touch {
     std::uint32_t next = 0;  // in the chain of the word; 0: none
-    std::uint32_t unused = 0;
+    std::uint32_t wrote = 0;  // of the word's first: whether the chain holds a write
 };
 
 // Of four words: the last access that wrote them all and those that read them all since, and what the words'
@@ -55,13 +53,21 @@ struct alignas(64) Cell {
     Clocks::Time words_newest = 0;
     Clocks::Time words_wrote = 0;
     std::uint32_t words_warps = 0;
+    std::uint32_t more_reads = 0;  // of other warps or times, in ShadowMemory's chain; 0: none
 };
 
 inline bool is_cell(std::size_t offset, std::size_t bytes) { return bytes == Cell::bytes && offset % Cell::bytes == 0; }
 
-// Whether two accesses of unordered threads to the same byte are a race.
-inline bool conflict(Action one, Action other) {
-    return (writes(one) || writes(other)) && !(one == Action::atomic && other == Action::atomic);
+// Whether two accesses of unordered threads to the same byte are a race. Volatile loads and stores are relaxed
+// operations (PTX ISA, "Memory Consistency Model"), so a flag may be volatile on one side or on both. Two volatile
+// stores are still reported, since one of them is lost, and so are volatile loads and stores of shared memory by lanes
+// of one warp, which once relied on its lockstep ("Independent Thread Scheduling", CUDA C++ Programming Guide).
+inline bool conflict(Action one, Action other, bool one_warp) {
+    if (!writes(one) && !writes(other)) return false;
+    if (is_atomic(one)) return !is_atomic(other) && !is_volatile(other);
+    if (is_atomic(other)) return !is_volatile(one);
+    if (!is_volatile(one) || !is_volatile(other)) return true;
+    return one_warp || one == other;
 }
 
 // A lane's own accesses come in program order. Which lane moves which byte of a matrix is not specified, so
@@ -86,8 +92,14 @@ public:
     }
     Cell& cell(std::size_t number) { return cells_[number]; }
     ChainedTouch& first(std::size_t word) { return first_[word]; }
-    ChainedTouch* next(const ChainedTouch& touch) { return touch.next ? &chained_[touch.next] : nullptr; }
-    void append(std::size_t word, const Touch& touch);
+    ChainedTouch* next(const ChainedTouch& touch) { return at(touch.next); }
+    ChainedTouch* at(std::uint32_t number) { return number ? &chained_[number] : nullptr; }
+    const ChainedTouch* next(const ChainedTouch& touch) const { return at(touch.next); }
+    const ChainedTouch* at(std::uint32_t number) const { return number ? &chained_[number] : nullptr; }
+    // Puts `touch` first in its word's chain.
+    void prepend(std::size_t word, const Touch& touch);
+    // Moves a cell's reads to its chain, to make room for others.
+    void set_aside(Cell& cell);
 
 private:
     std::vector<std::uint8_t> states_;

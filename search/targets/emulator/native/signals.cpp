@@ -7,6 +7,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "division.h"
 #include "global_memory.h"
 #include "last_words.h"
 #include "loading.h"
@@ -15,8 +16,6 @@
 #include "worker.h"
 
 namespace gf_emulator {
-
-namespace {
 
 const void* program_counter(void* context) {
 #if defined(__x86_64__)
@@ -32,6 +31,8 @@ bool in_kernel_library(const Worker& worker, const void* address) {
     Dl_info info;
     return address && dladdr(address, &info) && info.dli_fbase == worker.launch().module_base;
 }
+
+namespace {
 
 struct Diagnosis {
     const char* kind;
@@ -64,6 +65,9 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
 }
 
 void on_crash(int signal_number, siginfo_t* info, void* context) {
+    if (signal_number == SIGFPE && Worker::exists() && in_kernel_library(Worker::current(), program_counter(context)) &&
+        complete_division(context))
+        return;
     report_alone();
     if (loading().in_progress()) crash_in_loading(signal_number);
     if (!Worker::exists() || !Worker::current().block().inside_fiber()) {

@@ -1,6 +1,7 @@
 #include "warp.h"
 
 #include <iterator>
+#include <utility>
 
 #include "worker.h"
 
@@ -41,6 +42,7 @@ void Warp::start(Block& block, Fiber* lanes, unsigned index, unsigned lane_count
     index_ = index;
     alive_ = ready_ = lane_count == 32 ? ~0u : (1u << lane_count) - 1;
     open_meetings_ = 0;
+    asking_ = 0;
 }
 
 void Warp::set_ready(Fiber& fiber) {
@@ -50,7 +52,32 @@ void Warp::set_ready(Fiber& fiber) {
 
 void Warp::clear_ready(Fiber& fiber) {
     ready_ &= ~(1u << fiber.lane);
+    if (!ready_ && asking_) answer_active_masks();
     if (!ready_) block_->warp_is_ready(index_, false);
+}
+
+std::uint32_t Warp::active_mask(Fiber& fiber, const void* site) {
+    fiber.site = site;
+    fiber.waiting_for = "__activemask";
+    fiber.waiting_mask = 0;
+    asking_ |= 1u << fiber.lane;
+    clear_ready(fiber);
+    block_->run_next();
+    return std::uint32_t(fiber.result);
+}
+
+void Warp::answer_active_masks() {
+    const std::uint32_t asking = std::exchange(asking_, 0);
+    for (std::uint32_t left = asking; left; left &= left - 1) {
+        Fiber& fiber = lanes_[__builtin_ctz(left)];
+        fiber.result = 0;
+        for (std::uint32_t others = asking; others; others &= others - 1) {
+            const unsigned lane = unsigned(__builtin_ctz(others));
+            if (lanes_[lane].site == fiber.site) fiber.result |= 1u << lane;
+        }
+    }
+    ready_ = asking;
+    block_->warp_is_ready(index_, true);
 }
 
 Warp::Meeting& Warp::meeting_of(std::uint32_t mask) {

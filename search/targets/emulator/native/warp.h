@@ -24,6 +24,9 @@ public:
     // Anything that needs the whole warp at once is this: a shuffle, a vote, a tensor-core product.
     void meet(Fiber& fiber, std::uint32_t mask, Collective kind, Complete complete, const void* site);
 
+    // The lanes that come here together: those that are at the same call when no other lane of the warp can go on.
+    std::uint32_t active_mask(Fiber& fiber, const void* site);
+
     void exit(Fiber& fiber);
     void set_ready(Fiber& fiber);
     void clear_ready(Fiber& fiber);
@@ -44,12 +47,14 @@ private:
     };
     Meeting& meeting_of(std::uint32_t mask);
     bool complete_if_all_came(Meeting& meeting);
+    void answer_active_masks();
 
     Block* block_ = nullptr;
     Fiber* lanes_ = nullptr;
     unsigned index_ = 0;
     std::uint32_t alive_ = 0;
     std::uint32_t ready_ = 0;
+    std::uint32_t asking_ = 0;  // in active_mask
     unsigned open_meetings_ = 0;  // those in use are the first ones
     std::array<Meeting, 33> meetings_;
 };

@@ -17,6 +17,8 @@ constexpr std::size_t reports_a_run = 32;
 
 }  // namespace
 
+Worker::Worker() : cluster_(clusters_.emplace_back(std::make_unique<Cluster>(*this, 0)).get()), block_(&cluster_->current()) {}
+
 void Worker::start_run() {
     const std::lock_guard<std::mutex> lock(reported_mutex);
     reported.clear();
@@ -69,16 +71,6 @@ void Worker::count_access(const void* address, unsigned bytes, bool write, const
     else if (launch_->global->contains(address))
         counting_.access(self.warp->index(), self.lane, launch_->global->offset(address), bytes,
                          write ? Access::global_write : Access::global_read, site);
-}
-
-void Worker::run_blocks(const Launch& launch) {
-    launch_ = &launch;
-    stacks_.reserve(launch.block.x * launch.block.y * launch.block.z * launch.cluster_blocks());
-    cluster_.begin(launch);
-    counting_.enable(launch.count);
-    for (std::uint64_t position; !launch.stop && (position = launch.next++) < launch.clusters_executed();)
-        cluster_.run(launch, launch.cluster_at(position));
-    cluster_.end();
 }
 
 }  // namespace gf_emulator

@@ -79,6 +79,7 @@ unsigned gf_emulator_lane() __attribute__((const));
 int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate, int line);
 std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective kind, std::uint64_t value,
                                           int lane_argument, int width);
+void gf_emulator_grid_barrier(int line);
 unsigned gf_emulator_active_mask();
 void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
 void gf_emulator_fence(bool device_wide);
@@ -86,6 +87,9 @@ void gf_emulator_yield();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
                         gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
+// The same with the scope of a block: other blocks may see it torn or late.
+void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
+                              gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
 void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
                            int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,

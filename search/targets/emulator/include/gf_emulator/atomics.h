@@ -27,6 +27,12 @@ __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T com
     gf_emulator_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
     return before;
 }
+template <class T>
+__forceinline__ T block_atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
+    T before;
+    gf_emulator_block_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
+    return before;
+}
 
 // Of 16-bit floats and pairs of them.
 template <class T>
@@ -42,7 +48,9 @@ __forceinline__ T atomic_add(T* address, T operand, AtomicType type) {
     __forceinline__ type name(type* address, type value) {                                        \
         return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::operation);      \
     }                                                                                             \
-    __forceinline__ type name##_block(type* address, type value) { return name(address, value); } \
+    __forceinline__ type name##_block(type* address, type value) {                                \
+        return gf_emulator::block_atomic(address, value, gf_emulator::AtomicOperation::operation); \
+    }                                                                                             \
     __forceinline__ type name##_system(type* address, type value) { return name(address, value); }
 #define GF_EMULATOR_ATOMIC_INTEGERS(name, operation) \
     GF_EMULATOR_ATOMIC(name, int, operation)         \
@@ -67,11 +75,24 @@ __forceinline__ int atomicSub(int* address, int value) { return atomicAdd(addres
 __forceinline__ unsigned atomicSub(unsigned* address, unsigned value) {
     return atomicAdd(address, 0u - value);
 }
+__forceinline__ int atomicSub_block(int* address, int value) { return atomicAdd_block(address, -value); }
+__forceinline__ unsigned atomicSub_block(unsigned* address, unsigned value) {
+    return atomicAdd_block(address, 0u - value);
+}
+__forceinline__ int atomicSub_system(int* address, int value) { return atomicSub(address, value); }
+__forceinline__ unsigned atomicSub_system(unsigned* address, unsigned value) { return atomicSub(address, value); }
 
 #define GF_EMULATOR_ATOMIC_CAS(type)                                                               \
     __forceinline__ type atomicCAS(type* address, type compared, type value) {                     \
         return gf_emulator::atomic(address, value, gf_emulator::AtomicOperation::compare_and_swap, \
                                    compared);                                                      \
+    }                                                                                              \
+    __forceinline__ type atomicCAS_system(type* address, type compared, type value) {              \
+        return atomicCAS(address, compared, value);                                                \
+    }                                                                                              \
+    __forceinline__ type atomicCAS_block(type* address, type compared, type value) {               \
+        return gf_emulator::block_atomic(address, value,                                           \
+                                         gf_emulator::AtomicOperation::compare_and_swap, compared); \
     }
 GF_EMULATOR_ATOMIC_CAS(int)
 GF_EMULATOR_ATOMIC_CAS(unsigned)
@@ -114,7 +135,10 @@ __forceinline__ T load_volatile(const T* address) {
     }
     return value;
 #else
-    return *address;
+    if constexpr (std::is_scalar_v<T>)
+        return *static_cast<const volatile T*>(address);
+    else
+        return *address;
 #endif
 }
 
