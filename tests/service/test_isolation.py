@@ -15,7 +15,7 @@ from greenfast.search.targets.emulator.isolation import has_seccomp, landlock_ve
 
 SLOWEST_ANSWER_S = 10.0  # two cores, shared with candidates that loop for ever
 
-# NVRTC does not see this text; the emulator's compiler does: all that an author can smuggle in.
+# All that an author can try to smuggle in, also past NVRTC.
 HOSTILE = """// y = 2.5 x - 0.75, and then {{ deed }}.
 #include <cuda_fp16.h>
 
@@ -64,11 +64,13 @@ ENDS = {
     "nothing": ("green", ()),
     "endless_loop": ("rejected", ("timeout",)),
     "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
-    "ten_gigabytes": ("rejected", ("device_fault", "out_of_bounds", "out_of_memory")),
     "printf_flood": ("green", ()),  # nobody sees it, and the outputs are right
-    "forks": ("rejected", ("device_fault",)),
-    "kills_its_parent": ("rejected", ("device_fault",)),
-    "reads_files": ("rejected", ("device_fault",)),
+    "ten_gigabytes": ("rejected", ("compile_error",)),  # the C library's allocator is refused
+    # Both compilers see one text: what is hidden from NVRTC is hidden from the emulator, too.
+    # tests/unit/test_sandbox_attacks.py holds how far such calls come where they are executed.
+    "forks": ("green", ()),
+    "kills_its_parent": ("green", ()),
+    "reads_files": ("green", ()),
 }
 SPEC = f"""name = "hostile"
 kernel = "axpy"
