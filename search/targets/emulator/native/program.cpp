@@ -60,7 +60,9 @@ bool give_everything_up(const Words& words, const Job& job, unsigned long long m
     confine_files({}, {});
     drop_capabilities();
     mallopt(M_ARENA_MAX, int(words.workers) + 1);  // else the allocator asks the system for its cores, later
-    pool = std::make_unique<WorkerPool>(words.workers);
+    mallopt(M_TRIM_THRESHOLD, -1);  // and before it gives memory back, whether the system overcommits
+    pool = std::make_unique<WorkerPool>(words.workers);  // with a timer for each thread
+    limit_signals();
     catch_crashes();
     catch_refused_calls();
     limit_descriptors(0, 1);

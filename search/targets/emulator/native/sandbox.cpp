@@ -115,9 +115,11 @@ void limit_resources(unsigned long long data_bytes, unsigned long long address_b
     limit(RLIMIT_AS, address_bytes);
     limit(RLIMIT_CPU, cpu_s);
     for (const int resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_LOCKS, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE,
-                               RLIMIT_RTPRIO, RLIMIT_SIGPENDING})
+                               RLIMIT_RTPRIO})
         limit(resource, 0);
 }
+
+void limit_signals() { limit(RLIMIT_SIGPENDING, 0); }
 
 void limit_descriptors(unsigned long long end, unsigned long long most) {
     const rlimit both{end, most};

@@ -18,6 +18,8 @@ void keep_descriptors(int first, int second);
 
 // `data_bytes`: of memory that can be written; `address_bytes`: of all addresses.
 void limit_resources(unsigned long long data_bytes, unsigned long long address_bytes, unsigned long long cpu_s);
+// No signal can be queued, and no timer made.
+void limit_signals();
 // No descriptor can be made with this number or a larger one.
 // It can be raised again, to `most`, while system calls are not refused.
 void limit_descriptors(unsigned long long end, unsigned long long most);
