@@ -30,6 +30,8 @@ DEFAULT_STRATEGY = "tpe"
 DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LONGEST_NAME = 200
+# Refusals of one template, of which another may be spared.
+UNUSABLE = ("unsupported_workload", "empty_space")
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
@@ -250,7 +252,7 @@ def _templates(
             _require_usable(kernel, kernel.template(name), workloads, compiled, target)
             usable.append(name)
         except UsageError as error:
-            if request.templates:
+            if request.templates or error.code not in UNUSABLE:
                 raise
             refusals.append(error)
     if not usable:

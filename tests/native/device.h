@@ -47,7 +47,8 @@ inline Told run(const Shape& shape, const std::function<void()>& kernel, const s
     Worker::start_run();
     findings().start_run();
     const GlobalMemory memory(buffers);
-    GlobalShadow shadow(buffers);
+    const ModuleMemory no_objects;
+    GlobalShadow shadow(buffers, no_objects);
     if (before) before(memory);
     shadow.start_launch();
     void* arguments[] = {const_cast<std::function<void()>*>(&kernel)};
@@ -62,6 +63,7 @@ inline Told run(const Shape& shape, const std::function<void()>& kernel, const s
     launch.check = shape.check;
     launch.count = shape.count;
     launch.global = &memory;
+    launch.module = &no_objects;
     launch.global_shadow = shape.check ? &shadow : nullptr;
     launch.blocks_total = launch.blocks_executed = shape.blocks;
     worker.run_blocks(launch);

