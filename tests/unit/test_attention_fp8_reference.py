@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from greenfast.search.oracle.comparison import FROBENIUS_FACTOR
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
+from greenfast.search.oracle.comparison import FROBENIUS_FACTOR
 from greenfast.search.oracle.reference import kernel_module
 
 FORMATS = ("sim", "e4m3", "e5m2")
