@@ -119,7 +119,7 @@ def kill_group(process: subprocess.Popen[Any]) -> bool:
 
 
 class Child:
-    """A Python child that serves one request at a time: `python -P -m module READ_FD WRITE_FD`.
+    """A Python child that serves one request at a time: `python -P -B -m module READ_FD WRITE_FD`.
 
     Raises Fault when it cannot be started.
     """
@@ -133,6 +133,7 @@ class Child:
                 [
                     sys.executable,
                     "-P",
+                    "-B",  # bytecode that a file limit cuts off would stop every later start
                     "-m",
                     module,
                     str(request_read),
