@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -267,3 +268,12 @@ def test_a_kernel_of_many_megabytes_is_a_verdict(toolchain):
     failed = toolchain.compile(_source(text), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_MEMORY
     assert "it may take" in failed.sentence
+
+
+def test_the_folder_of_the_compilers_passes_is_readable(emulator):
+    """The linker's plugin lies there, on some systems apart from the headers' folder."""
+    passes = subprocess.run(
+        [emulator.compiler.path, "-print-prog-name=cc1plus"], capture_output=True, text=True
+    ).stdout.strip()
+    if emulator.compiler.kind == "g++":
+        assert os.path.normpath(Path(passes).parent) in compiler_folders(emulator.compiler.path)

@@ -26,7 +26,8 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
     links.
     """
     programs = [Path(compiler), *_programs(compiler)]
-    paths = [*programs, *_shared_libraries(programs), *_searched(compiler), *_told(compiler)]
+    own = _own_folder(compiler)
+    paths = [*programs, *own, *_shared_libraries(programs), *_searched(compiler), *_told(compiler)]
     # Each as it is named and as it is in truth: a name may be a link.
     named = {os.path.normpath(path) for path in paths} | {str(path.resolve()) for path in paths}
     return tuple(sorted({*named, *LOADER_FILES}))
@@ -56,6 +57,13 @@ def _programs(compiler: str) -> Iterator[Path]:
         path = Path(shutil.which(answer) or "")  # a bare name is looked up on the PATH
         if path.is_absolute() and path.is_file():
             yield path
+
+
+def _own_folder(compiler: str) -> Iterator[Path]:
+    """Where GCC keeps its passes and the linker's plugin: on some systems apart from its headers."""
+    passes = Path(_answer([compiler, "-print-prog-name=cc1plus"]).strip())
+    if passes.is_absolute() and "gcc" in passes.parts:
+        yield passes.parent
 
 
 def _shared_libraries(programs: list[Path]) -> Iterator[Path]:
