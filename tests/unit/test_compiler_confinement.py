@@ -272,8 +272,7 @@ def test_a_kernel_of_many_megabytes_is_a_verdict(toolchain):
 
 def test_the_folder_of_the_compilers_passes_is_readable(emulator):
     """The linker's plugin lies there, on some systems apart from the headers' folder."""
-    passes = subprocess.run(
-        [emulator.compiler.path, "-print-prog-name=cc1plus"], capture_output=True, text=True
-    ).stdout.strip()
+    question = [emulator.compiler.path, "-print-prog-name=cc1plus"]
+    passes = subprocess.run(question, capture_output=True, text=True, check=True).stdout.strip()
     if emulator.compiler.kind == "g++":
         assert os.path.normpath(Path(passes).parent) in compiler_folders(emulator.compiler.path)

@@ -60,7 +60,7 @@ def _programs(compiler: str) -> Iterator[Path]:
 
 
 def _own_folder(compiler: str) -> Iterator[Path]:
-    """Where GCC keeps its passes and the linker's plugin: on some systems apart from its headers."""
+    """Where GCC keeps its passes and the linker's plugin: not always beside its headers."""
     passes = Path(_answer([compiler, "-print-prog-name=cc1plus"]).strip())
     if passes.is_absolute() and "gcc" in passes.parts:
         yield passes.parent

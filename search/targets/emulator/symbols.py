@@ -16,21 +16,25 @@ _LOCATION = re.compile(r"^(.*):(\d+)(?: \(discriminator \d+\))?$")
 def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, tuple[Frame, ...]]:
     """The source lines of each return address's call, innermost first, with inlined functions.
 
-    An address without line information is left out; all are, when binutils' addr2line is missing.
+    An address without line information is left out; all are, when binutils' addr2line is missing
+    or the system cannot start it.
     """
     addresses = sorted({address for address in return_addresses if address > 0})
     program = shutil.which("addr2line")
     if program is None or not addresses:
         return {}
-    ended = subprocess.run(
-        [program, "-a", "-i", "-e", str(library)],
-        input="".join(f"{address - 1:#x}\n" for address in addresses),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
+    try:
+        ended = subprocess.run(
+            [program, "-a", "-i", "-e", str(library)],
+            input="".join(f"{address - 1:#x}\n" for address in addresses),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
     frames: dict[int, list[Frame]] = {}
     current: list[Frame] = []
     for line in ended.stdout.splitlines():
