@@ -10,8 +10,8 @@ import typer
 from greenfast.app.cli.options import AsJson, Kernel
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.settings import Settings
+from greenfast.app.views.choice_schemas import WorkloadOut
 from greenfast.app.views.listings import workload_out
-from greenfast.app.views.schemas import WorkloadOut
 from greenfast.app.wiring import Services
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import WeightedWorkload, read_workloads

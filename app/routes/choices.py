@@ -5,6 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from greenfast.app.routes.access import TheServices
+from greenfast.app.views.choice_schemas import (
+    BrokenOut,
+    KernelOut,
+    StrategyOut,
+    TargetOut,
+    TemplateOut,
+)
 from greenfast.app.views.listings import (
     kernel_out,
     list_kernels,
@@ -13,14 +20,7 @@ from greenfast.app.views.listings import (
     list_templates,
     template_out,
 )
-from greenfast.app.views.schemas import (
-    BrokenOut,
-    KernelOut,
-    Page,
-    StrategyOut,
-    TargetOut,
-    TemplateOut,
-)
+from greenfast.app.views.schemas import Page
 
 router = APIRouter(tags=["choices"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenfast.app.views.schemas import (
+from greenfast.app.views.choice_schemas import (
     BrokenOut,
     DimOut,
     KernelOut,
