@@ -14,7 +14,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
-from greenfast.search.loop.limits import require_grid, require_memory
+from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate
@@ -31,7 +31,7 @@ DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LONGEST_NAME = 200
 # Refusals of one template, of which another may be spared.
-UNUSABLE = ("unsupported_workload", "empty_space")
+UNUSABLE = ("unsupported_workload", "empty_space", "tensor_map")
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
@@ -285,6 +285,7 @@ def _require_usable(
         )
     for workload in workloads:
         require_grid(kernel, space.require(point), template, workload)
+        require_tensor_maps(kernel, space.require(point), template, workload)
     _require_walkable(space.template, space.compiled, space.device)
 
 
