@@ -179,10 +179,8 @@ def _bounded(table: Table, sizes: tuple[Expression, ...]) -> tuple[Expression, .
 
 def _expressions(table: Table, key: str, known: frozenset[str]) -> tuple[Expression, ...]:
     where = f"{table.where}, {key}"
-    default = [[]] if key == "strides" else []
-    return tuple(
-        _checked(expression(text, where), known) for text in table.get(key, list, *default)
-    )
+    texts = table.get(key, list, []) if key == "strides" else table.get(key, list)
+    return tuple(_checked(expression(text, where), known) for text in texts)
 
 
 def _checked(checked: Expression, known: frozenset[str]) -> Expression:
