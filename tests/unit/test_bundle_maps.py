@@ -53,7 +53,8 @@ int main()
             if (workload.arguments[i].kind == Kind::tensor_map) {
                 const Argument& argument = workload.arguments[i];
                 Value value;
-                value.as_map = encode(argument, reinterpret_cast<void*>(16L * argument.map->argument));
+                void* address = reinterpret_cast<void*>(16L * argument.map->argument);
+                value.as_map = encode(argument, address);
                 const void* taken = value_of(argument, value);
                 if (reinterpret_cast<unsigned long>(taken) % 64) return 1;
                 if (*static_cast<const char*>(taken) != 7) return 2;
