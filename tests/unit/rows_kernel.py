@@ -34,6 +34,7 @@ name = "y"
 kind = "output"
 dtype = "dtype"
 shape = ["B", "R", "C"]
+contiguous = true
 
 [[arguments]]
 name = "R"
