@@ -82,6 +82,7 @@ def test_the_bundles_examples_encode_the_maps(gpu, toolchain, catalogue_of_rows,
         capture_output=True,
         text=True,
         timeout=300,
+        check=False,
     )
     assert done.returncode == 0 and "100.00% within" in done.stdout, done.stdout + done.stderr
     nvcc = shutil.which("nvcc")
@@ -89,5 +90,7 @@ def test_the_bundles_examples_encode_the_maps(gpu, toolchain, catalogue_of_rows,
         pytest.skip("nvcc is not on the PATH")
     build = [nvcc, "-std=c++17", "-arch=sm_90a", "-o", "host", "host.cu"]
     subprocess.run(build, cwd=tmp_path, check=True, timeout=300)
-    done = subprocess.run(["./host"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["./host"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0 and "0 elements are NaN" in done.stdout, done.stdout + done.stderr

@@ -192,7 +192,7 @@ l2_promotion_bytes = 128
 BOXES_TEXT = """#include "gf/shared.cuh"
 #include "gf/tensor_copy.cuh"
 
-constexpr int tile = {{ tile }}, width = {{ width }}, row_bytes = 2 * width, boxes = {{ C }} / width;
+constexpr int tile = {{ tile }}, width = {{ width }}, row_bytes = 2 * width;
 constexpr int swizzle = {{ swizzle }}, span = {{ 1 if swizzle == 0 else 8 // (128 // swizzle) }};
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -200,9 +200,10 @@ rows_boxes(const unsigned short* x, unsigned short* y, int R, long long x_batch_
            long long x_row_stride, const __grid_constant__ gf::TensorMap x_map)
 {
     GF_DYNAMIC_SHARED(unsigned char, raw);
-    unsigned char* box =
-        reinterpret_cast<unsigned char*>((reinterpret_cast<unsigned long long>(raw) + 1023) / 1024 * 1024);
-    unsigned long long* barrier = reinterpret_cast<unsigned long long*>(box + tile * {{ C }} * 2);
+    const unsigned long long start = reinterpret_cast<unsigned long long>(raw);
+    unsigned char* box = raw + (1024 - start % 1024) % 1024;
+    unsigned long long* barrier =
+        reinterpret_cast<unsigned long long*>(box + tile * {{ C }} * 2);
     const int first = blockIdx.x * tile;
     if (threadIdx.x == 0) {
         gf::mbarrier_init(barrier, 1);
@@ -211,15 +212,17 @@ rows_boxes(const unsigned short* x, unsigned short* y, int R, long long x_batch_
     __syncthreads();
     if (threadIdx.x == 0) {
         gf::mbarrier_expect_bytes(barrier, tile * {{ C }} * 2);
-        for (int i = 0; i < boxes; ++i)
-            gf::tensor_load(box + i * tile * row_bytes, &x_map, barrier, i * width, first, blockIdx.y);
+        for (int i = 0; i < {{ C }} / width; ++i)
+            gf::tensor_load(box + i * tile * row_bytes, &x_map, barrier, i * width, first,
+                            blockIdx.y);
     }
     gf::mbarrier_wait(barrier, 0);
     for (int at = threadIdx.x; at < tile * {{ C }}; at += blockDim.x) {
         const int row = at / {{ C }}, column = at % {{ C }}, inside = column % width;
-        const int turn = row * row_bytes / 128 % span;  // 16-byte pieces trade places by rows of 128 bytes
+        const int turn = row * row_bytes / 128 % span;  // which 16-byte pieces trade places
         const int piece = inside / 8 ^ turn;
-        const unsigned char* from = box + (column / width * tile + row) * row_bytes + piece * 16;
+        const unsigned char* from =
+            box + (column / width * tile + row) * row_bytes + piece * 16;
         if (first + row < R)
             y[(static_cast<long long>(blockIdx.y) * R + first + row) * {{ C }} + column] =
                 reinterpret_cast<const unsigned short*>(from)[inside % 8];
