@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "barrier.h"
+#include "bulk_copy.h"
 #include "checker.h"
+#include "mbarrier.h"
 #include "named_barrier.h"
 #include "order.h"
 #include "report.h"
@@ -22,7 +24,9 @@ public:
 
     // --- for its cluster ---
     void start(const Launch& launch, std::uint64_t index);
-    bool can_go_on() const { return !abandoned_ && (ready_warps_ || !yielded_.empty()); }
+    bool can_go_on() const {
+        return !abandoned_ && (ready_warps_ || !yielded_.empty() || bulk_copies_.under_way());
+    }
     bool take_progress();  // whether a thread did more than wait in a loop since the last call
     void resume();  // runs its threads until none can go on alone, or until it is abandoned
     void finish();  // after its last thread
@@ -65,6 +69,12 @@ public:
     unsigned alive() const { return alive_; }
     BlockBarrier& barrier() { return barrier_; }
     NamedBarriers& named_barriers() { return named_barriers_; }
+    Mbarriers& mbarriers() { return mbarriers_; }
+    BulkCopies& bulk_copies() { return bulk_copies_; }
+    // One of `count` things (32 at most), or of the set bits: the first, the last, or as the seed says.
+    unsigned choose(unsigned count) { return choose_bit(count == 32 ? ~0u : (1u << count) - 1); }
+    unsigned choose_bit(std::uint32_t bits) { return order_.pick(bits); }
+    const Order& order() const { return order_; }
     void warp_is_ready(unsigned warp, bool ready) {
         ready_warps_ = ready ? ready_warps_ | 1u << warp : ready_warps_ & ~(1u << warp);
     }
@@ -89,6 +99,8 @@ private:
     bool progressed_ = false;
     BlockBarrier barrier_;
     NamedBarriers named_barriers_;
+    Mbarriers mbarriers_;
+    BulkCopies bulk_copies_;
     Order order_;
     uint3 block_index_{};
     unsigned thread_count_ = 0;

@@ -20,6 +20,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     suspect_.bytes = 0;
     remote_.clear();
     async_.start_block();
+    afar_.clear();
     is_watched_ = false;
     cluster_met_at_ = clocks_.floor();
     running_ = block_.running();

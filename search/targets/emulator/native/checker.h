@@ -98,6 +98,9 @@ public:
         if (!end.seen[thread]) end.seen[thread] = clocks_.tick();
     }
     // Marks the 8 bytes as an mbarrier's, or as memory again.
+    // What a thread knows of all blocks' threads of the cluster, by rank: handed over by another block's arrival.
+    void publish_to_cluster(unsigned thread, std::vector<Clocks::Row>& by_rank);
+    void learn_from_cluster(unsigned thread, const std::vector<Clocks::Row>& by_rank);
     void barrier_lies_at(std::size_t offset, bool lies, const Fiber& fiber, const void* site);
     void async_finding(const char* kind, std::size_t offset, unsigned bytes, const Party& party, const Party& other,
                        const std::string& detail);
@@ -266,6 +269,15 @@ private:
     unsigned access_bytes_ = 0;
     Suspect suspect_;
     AsyncShadow async_;
+    // What threads learnt of other blocks' threads, and when.
+    struct Afar {
+        unsigned thread;
+        Clocks::Time time;
+        std::vector<Clocks::Row> by_rank;
+    };
+    static constexpr std::size_t most_afar = 4096;
+    bool knows_afar(unsigned thread, unsigned rank, unsigned other, Clocks::Time time) const;
+    std::vector<Afar> afar_;
     bool is_watched_ = false;  // by other blocks' accesses or the asynchronous proxy
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;

@@ -65,9 +65,37 @@ bool Checker::knows(const AsyncIssue& issue, unsigned thread, Clocks::Time time,
             if (issuing != thread && clocks_.known(issuing, thread) < time) return false;
         return true;
     }
-    if (time <= cluster_met_at_) return true;
+    if (time <= cluster_met_at_ || issue.issuer.knows_afar(issue.threads[0], block_.rank(), thread, time)) return true;
     const GlobalAccess access{issue.issuer.index_, issue.threads[0], site, Action::write, &issue.issuer.clocks_};
     return block_.worker().launch().global_shadow->orders(index_, thread, time, access);
+}
+
+void Checker::publish_to_cluster(unsigned thread, std::vector<Clocks::Row>& by_rank) {
+    const auto join = [&](unsigned rank, const Clocks::Row& row) {
+        if (by_rank.size() <= rank) by_rank.resize(rank + 1);
+        by_rank[rank].resize(std::max(by_rank[rank].size(), row.size()), 0);
+        for (std::size_t t = 0; t < row.size(); t++) by_rank[rank][t] = std::max(by_rank[rank][t], row[t]);
+    };
+    Clocks::Row own;
+    clocks_.release(thread, own);
+    for (unsigned t = 0; t < block_.thread_count(); t++) own[t] = std::max(own[t], clocks_.floor());
+    join(block_.rank(), own);
+    for (const Afar& one : afar_)
+        if (one.thread == thread || clocks_.known(thread, one.thread) >= one.time)
+            for (unsigned rank = 0; rank < one.by_rank.size(); rank++) join(rank, one.by_rank[rank]);
+}
+
+void Checker::learn_from_cluster(unsigned thread, const std::vector<Clocks::Row>& by_rank) {
+    if (afar_.size() >= most_afar) afar_.erase(afar_.begin(), afar_.begin() + most_afar / 2);
+    afar_.push_back({thread, clocks_.tick(), by_rank});
+}
+
+bool Checker::knows_afar(unsigned thread, unsigned rank, unsigned other, Clocks::Time time) const {
+    for (auto one = afar_.rbegin(); one != afar_.rend(); ++one)
+        if (rank < one->by_rank.size() && other < one->by_rank[rank].size() && one->by_rank[rank][other] >= time &&
+            (one->thread == thread || clocks_.known(thread, one->thread) >= one->time))
+            return true;
+    return false;
 }
 
 void Checker::async_meets_touch(std::size_t word, const Touch& touch, bool write, const AsyncIssue& issue) {

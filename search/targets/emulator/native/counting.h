@@ -33,6 +33,8 @@ struct EventTotals {
     std::uint64_t warp_collectives = 0;
     std::uint64_t special_functions = 0;
     std::uint64_t async_copy_bytes = 0;
+    std::uint64_t bulk_copy_bytes = 0;
+    std::uint64_t mbarrier_operations = 0;
     std::uint64_t atomics = 0;
     std::uint64_t printfs = 0;
     // Floating-point operations by input and accumulator format.

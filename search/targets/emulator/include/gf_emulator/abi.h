@@ -113,6 +113,25 @@ void gf_emulator_async_copy(void* shared_destination, const void* global_source,
 void gf_emulator_async_copy_commit();
 void gf_emulator_async_copy_wait(int groups_left_in_flight);
 
+void gf_emulator_mbarrier_init(void* barrier, unsigned arrivals);
+void gf_emulator_mbarrier_init_fence();
+void gf_emulator_mbarrier_invalidate(void* barrier);
+void gf_emulator_mbarrier_arrive(void* barrier);
+void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank);
+void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
+bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
+void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
+void gf_emulator_proxy_fence();
+
+// `at` holds `rank` coordinates. `rank_mask`: blocks of the cluster; null: the own block.
+void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
+                             const int* at);
+void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at);
+void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier);
+void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
+void gf_emulator_bulk_commit();
+void gf_emulator_bulk_wait(int groups_left_in_flight);
+
 void* gf_emulator_dynamic_shared();
 std::size_t gf_emulator_shared_offset(const void* pointer);
 bool gf_emulator_is_shared(const void* pointer);
