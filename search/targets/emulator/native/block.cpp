@@ -29,6 +29,8 @@ void Block::start(const Launch& launch, std::uint64_t index) {
     named_barriers_.reset();
     mbarriers_.start_block();
     bulk_copies_.start_block();
+    warpgroups_.start_block();
+    register_budget_.start_block(thread_count_);
     yielded_.clear();
     paused_ = 0;
     progressed_ = true;
@@ -76,6 +78,8 @@ void Block::resume() {
 }
 
 void Block::finish() {
+    register_budget_.finish(*this);
+    warpgroups_.finish(*this);
     bulk_copies_.finish(*this);
     mbarriers_.finish(*this);
     if (const std::size_t damaged = shared_.damaged_bytes())
@@ -220,6 +224,7 @@ void Block::report_deadlock(const std::string& why) {
     if (fault.waiting.size() > shown) fault.waiting.resize(shown);
     fault.sentence = why.empty() ? format("%u of %u threads wait for others that never come", alive, thread_count_)
                                  : why;
+    if (warpgroups_.someone_waits()) fault.kind = "divergence";
     worker_.record(std::move(fault));
     abandoned_ = true;
 }

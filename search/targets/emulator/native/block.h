@@ -9,9 +9,11 @@
 #include "mbarrier.h"
 #include "named_barrier.h"
 #include "order.h"
+#include "register_budget.h"
 #include "report.h"
 #include "shared_memory.h"
 #include "warp.h"
+#include "warpgroup.h"
 
 namespace gf_emulator {
 
@@ -71,6 +73,8 @@ public:
     NamedBarriers& named_barriers() { return named_barriers_; }
     Mbarriers& mbarriers() { return mbarriers_; }
     BulkCopies& bulk_copies() { return bulk_copies_; }
+    Warpgroups& warpgroups() { return warpgroups_; }
+    RegisterBudget& register_budget() { return register_budget_; }
     // One of `count` things (32 at most), or of the set bits: the first, the last, or as the seed says.
     unsigned choose(unsigned count) { return choose_bit(count == 32 ? ~0u : (1u << count) - 1); }
     unsigned choose_bit(std::uint32_t bits) { return order_.pick(bits); }
@@ -101,6 +105,8 @@ private:
     NamedBarriers named_barriers_;
     Mbarriers mbarriers_;
     BulkCopies bulk_copies_;
+    Warpgroups warpgroups_;
+    RegisterBudget register_budget_;
     Order order_;
     uint3 block_index_{};
     unsigned thread_count_ = 0;

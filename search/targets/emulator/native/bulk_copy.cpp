@@ -10,10 +10,10 @@ namespace gf_emulator {
 namespace {
 
 constexpr std::size_t chunk_bytes = 16, sector_bytes = 32;
-constexpr unsigned char poison_byte = 0xff;
+constexpr unsigned char bulk_poison = 0xff;
 
 // What every copy asks for, beside its barrier.
-void check(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
+void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
     for (unsigned axis = 0; axis < map.rank; axis++)
@@ -36,7 +36,7 @@ void check(Worker& worker, const Block& block, const CopiedBox& box, const void*
         worker.fail("misaligned", site, format("%s of a tensor whose address or strides are no multiples of 16", what));
 }
 
-void check_alignment(Worker& worker, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
+void check_place(Worker& worker, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
     const std::size_t needed = box.map.swizzle_bytes ? 8 * std::size_t(box.map.swizzle_bytes) : without_swizzle;
     if (std::uintptr_t(box.shared) % needed)
         worker.fail("misaligned", site,
@@ -45,7 +45,7 @@ void check_alignment(Worker& worker, const CopiedBox& box, const void* site, std
 }
 
 // A tensor's memory outside its buffer faults here, where the copy was written.
-void touch_global(Worker& worker, const CopiedBox& box, Action action, const void* site) {
+void touch_tensor(Worker& worker, const CopiedBox& box, Action action, const void* site) {
     for (std::size_t row = 0; row < box.rows(); row++) {
         char* address = nullptr;
         const std::size_t bytes = box.inside(row, address);
@@ -119,7 +119,7 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
         block.checker().async_write(block.shared().offset(box.shared), box.bytes(),
                                     {from.checker(), {fiber.thread, fiber.thread}, load.operation});
     }
-    std::memset(box.shared, poison_byte, box.bytes());
+    std::memset(box.shared, bulk_poison, box.bytes());
     block.worker().counting().events.bulk_copy_bytes += box.bytes();
     loads_.push_back(std::move(load));
     block.progresses();
@@ -219,15 +219,15 @@ CopiedBox bytes_of(const void* global, unsigned bytes, void* shared) {
     return box;
 }
 
-void load(const CopiedBox& box, void* barrier, const unsigned* rank_mask, std::size_t alignment, const void* site) {
+void load_box(const CopiedBox& box, void* barrier, const unsigned* rank_mask, std::size_t alignment, const void* site) {
     Worker& worker = Worker::current();
     Block& from = worker.block();
     Fiber& fiber = from.current();
     fiber.site = site;
     if (!box.map.box[0]) return;  // no bytes
-    check(worker, from, box, site, false);
-    check_alignment(worker, box, site, alignment);
-    touch_global(worker, box, Action::read, site);
+    check_box(worker, from, box, site, false);
+    check_place(worker, box, site, alignment);
+    touch_tensor(worker, box, Action::read, site);
     if (!rank_mask) return from.bulk_copies().load(from, from, fiber, box, barrier, site);
     for (unsigned left = *rank_mask; left; left &= left - 1) {
         Block& to = worker.cluster().block_of_rank(barrier, unsigned(__builtin_ctz(left)), site);
@@ -237,14 +237,14 @@ void load(const CopiedBox& box, void* barrier, const unsigned* rank_mask, std::s
     }
 }
 
-void store(const CopiedBox& box, std::size_t alignment, const void* site) {
+void store_box(const CopiedBox& box, std::size_t alignment, const void* site) {
     Worker& worker = Worker::current();
     Block& block = worker.block();
     block.current().site = site;
     if (!box.map.box[0]) return;  // no bytes
-    check(worker, block, box, site, true);
-    check_alignment(worker, box, site, alignment);
-    touch_global(worker, box, Action::write, site);
+    check_box(worker, block, box, site, true);
+    check_place(worker, box, site, alignment);
+    touch_tensor(worker, box, Action::write, site);
     block.bulk_copies().store(block, block.current(), box, site);
 }
 
@@ -254,16 +254,16 @@ extern "C" {
 
 void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
                              const int* at) {
-    load(box_of(map, rank, at, shared, SITE), barrier, rank_mask, 128, SITE);
+    load_box(box_of(map, rank, at, shared, SITE), barrier, rank_mask, 128, SITE);
 }
 void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at) {
-    store(box_of(map, rank, at, const_cast<void*>(shared), SITE), 128, SITE);
+    store_box(box_of(map, rank, at, const_cast<void*>(shared), SITE), 128, SITE);
 }
 void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier) {
-    load(bytes_of(global, bytes, shared), barrier, nullptr, 16, SITE);
+    load_box(bytes_of(global, bytes, shared), barrier, nullptr, 16, SITE);
 }
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes) {
-    store(bytes_of(global, bytes, const_cast<void*>(shared)), 16, SITE);
+    store_box(bytes_of(global, bytes, const_cast<void*>(shared)), 16, SITE);
 }
 void gf_emulator_bulk_commit() { Worker::current().fiber().bulk_group++; }
 void gf_emulator_bulk_wait(int groups_left_in_flight) {

@@ -31,6 +31,12 @@ enum class Collective : int {
     stmatrix,
     wmma,
     mma,
+    wgmma,
+    wgmma_fence,
+    wgmma_commit,
+    wgmma_wait,
+    elect,
+    set_registers,
 };
 
 enum class AtomicOperation : int {
@@ -131,6 +137,16 @@ void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, voi
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
 void gf_emulator_bulk_commit();
 void gf_emulator_bulk_wait(int groups_left_in_flight);
+
+// A product of a warpgroup; `a_registers` is null where A lies in shared memory. `flags`: 1 accumulate, 2 and 4 A and B
+// are transposed.
+void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
+                       gf_emulator::Element element, unsigned flags);
+void gf_emulator_wgmma_fence();
+void gf_emulator_wgmma_commit();
+void gf_emulator_wgmma_wait(int groups_left_in_flight);
+bool gf_emulator_elect();
+void gf_emulator_set_registers(unsigned registers, bool grow);
 
 void* gf_emulator_dynamic_shared();
 std::size_t gf_emulator_shared_offset(const void* pointer);
