@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from greenfast.search.targets.cuda.tensor_maps import encoded
 from greenfast.search.timing import GRAPH_US, graph_nodes
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
@@ -60,12 +61,7 @@ class Loaded:
             function = module.get_function(launch["entry"])
             if launch["smem"]:
                 function.max_dynamic_shared_size_bytes = launch["smem"]
-            arguments = tuple(
-                np.uint64(addresses[value["buffer"]])
-                if "buffer" in value
-                else SCALARS[value["scalar"]](value["value"])
-                for value in launch["arguments"]
-            )
+            arguments = tuple(_argument(value, addresses) for value in launch["arguments"])
             grid, block = tuple(launch["grid"]), tuple(launch["block"])
             self._calls.append((function, grid, block, arguments, launch["smem"]))
 
@@ -74,6 +70,14 @@ class Loaded:
             runtime.memsetAsync(address, 0, size, stream.ptr)
         for function, grid, block, arguments, smem in self._calls:
             function(grid, block, arguments, shared_mem=smem)
+
+
+def _argument(value: dict[str, Any], addresses: dict[str, int]) -> Any:
+    if "buffer" in value:
+        return np.uint64(addresses[value["buffer"]])
+    if "tensor_map" in value:
+        return encoded(value["tensor_map"], addresses[value["tensor_map"]["buffer"]])
+    return SCALARS[value["scalar"]](value["value"])
 
 
 class Stopwatch:

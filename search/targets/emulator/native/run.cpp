@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <cstring>
 #include <ctime>
 #include <dlfcn.h>
 #include <memory>
@@ -35,7 +36,15 @@ const void* base_of(void* code) {
 
 // Argument values as cuLaunchKernel takes them: one address each.
 struct Arguments {
-    std::vector<std::uint64_t> values;
+    // Large and aligned enough for any argument.
+    struct alignas(64) Value {
+        unsigned char bytes[128] = {};
+        template <class T> void set(const T& value) {
+            static_assert(sizeof value <= sizeof bytes);
+            std::memcpy(bytes, &value, sizeof value);
+        }
+    };
+    std::vector<Value> values;
     std::vector<void*> addresses;
 
     Arguments(const std::vector<ArgumentSpec>& specs, const GlobalMemory& memory) {
@@ -43,9 +52,15 @@ struct Arguments {
             const bool in_buffer = spec.is_pointer && spec.buffer >= 0;
             const std::uint64_t base =
                 in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
-            values.push_back(base + spec.value);
+            EmulatedTensorMap map = spec.tensor_map;
+            map.base = reinterpret_cast<unsigned char*>(base);
+            values.emplace_back();
+            if (spec.is_tensor_map)
+                values.back().set(map);
+            else
+                values.back().set(base + spec.value);
         }
-        for (std::uint64_t& value : values) addresses.push_back(&value);
+        for (Value& value : values) addresses.push_back(value.bytes);
     }
 };
 
