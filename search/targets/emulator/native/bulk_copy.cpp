@@ -25,7 +25,7 @@ void check_box(Worker& worker, const Block& block, const CopiedBox& box, const v
                            box.row_bytes(), map.swizzle_bytes));
     const SharedMemory& shared = const_cast<Block&>(block).shared();
     if (!shared.contains(box.shared))
-        worker.fail("device_fault", site, format("%s names an address outside its block's shared memory", what));
+        worker.fail("out_of_bounds", site, format("%s names an address outside its block's shared memory", what));
     if (!shared.contains(box.shared + box.bytes() - 1))
         worker.fail("out_of_bounds", site,
                     format("%s of %zu bytes begins in shared memory at +%zu and ends behind it", what, box.bytes(),
