@@ -237,13 +237,15 @@ CASE(descriptors_stay_inside_and_on_their_pattern) {
 }
 
 CASE(registers_come_out_of_one_pool) {
-    const auto split = [](unsigned producer, unsigned consumer) {
-        return once([=] { gf_emulator_set_registers(thread() < 128 ? producer : consumer, thread() >= 128); }, Order(), false,
-                    384).all();
+    const auto split = [](unsigned producer, unsigned consumer, unsigned then = 0) {
+        return once([=] {
+            gf_emulator_set_registers(thread() < 128 ? producer : consumer, thread() >= 128);
+            if (then && thread() >= 128) gf_emulator_set_registers(then, true);
+        }, Order(), false, 384).all();
     };
     SAME(split(24, 240), "");
     CLAIM(split(56, 240).find("\"deadlock\"") != std::string::npos);
-    CLAIM(split(24, 160).find("\"device_fault\"") != std::string::npos);
+    CLAIM(split(24, 200, 160).find("\"device_fault\"") != std::string::npos);
 }
 
 CASE(one_lane_is_elected_the_same_in_all_warps) {

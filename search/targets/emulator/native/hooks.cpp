@@ -64,7 +64,7 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
 template <Action action, unsigned bytes>
 inline void access(const void* address, const void* site) {
     if (in_live_frames(address, bytes)) {
-        if (__builtin_expect(Warpgroups::watched, 0)) watch_own(address, bytes, writes(action), site);
+        if (__builtin_expect(Warpgroups::watched.load(std::memory_order_relaxed), 0)) watch_own(address, bytes, writes(action), site);
         return;
     }
     if (Checker::active()) {
@@ -76,7 +76,7 @@ inline void access(const void* address, const void* site) {
 }
 
 void access_range(const void* address, unsigned long bytes, Action action, const void* site) {
-    if (__builtin_expect(Warpgroups::watched, 0) && bytes && in_live_frames(address, bytes))
+    if (__builtin_expect(Warpgroups::watched.load(std::memory_order_relaxed), 0) && bytes && in_live_frames(address, bytes))
         watch_own(address, bytes, writes(action), site);
     if (Checker* checker = Checker::active()) checker->access_range(address, bytes, action, site);
     count(address, unsigned(bytes), writes(action), site);

@@ -13,17 +13,21 @@ constexpr unsigned registers_of_multiprocessor = 65536, most_of_thread = 255;
 void RegisterBudget::start_block(unsigned thread_count) {
     const unsigned share = std::min(registers_of_multiprocessor / std::max(thread_count, 1u), most_of_thread) / 8 * 8;
     of_warp_.fill(share);
+    is_set_.fill(false);
+    grown_ = nullptr;
     share_ = share;
     warps_ = (thread_count + 31) / 32;
 }
 
 void RegisterBudget::set(Block& block, unsigned warp, unsigned registers, bool grow, const void* site) {
     Worker& worker = block.worker();
-    if (grow ? registers < of_warp_[warp] : registers > of_warp_[warp])
+    // The compiler may have given the kernel less than its share, so only a warp's own call tells what it has.
+    if (is_set_[warp] && (grow ? registers < of_warp_[warp] : registers > of_warp_[warp]))
         worker.fail("device_fault", site,
                     format("warp %u %s its registers to %u, and has %u a thread", warp, grow ? "grows" : "shrinks", registers,
                            of_warp_[warp]));
     of_warp_[warp] = registers;
+    is_set_[warp] = true;
     grown_ = grow ? site : grown_;
 }
 

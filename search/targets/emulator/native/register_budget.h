@@ -15,6 +15,7 @@ public:
 
 private:
     std::array<unsigned, 32> of_warp_{};  // a thread
+    std::array<bool, 32> is_set_{};
     unsigned share_ = 0, warps_ = 0;
     const void* grown_ = nullptr;
 };

@@ -3,6 +3,7 @@
 // From its issue to each warp's own wait the accumulators hold poison.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -42,7 +43,7 @@ class Warpgroups {
 public:
     static constexpr unsigned warps = 4, rows_of_warp = 16;
     // Whether any checked run of this process has accumulators: their accesses are then watched.
-    static inline bool watched = false;
+    static inline std::atomic<bool> watched{false};
 
     void start_block();
     void fence(Warp& warp);
