@@ -116,7 +116,7 @@ def context(chromium, site) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def tab(context) -> Iterator[Page]:
-    """One tab for all tests: in a fresh one Chromium would compile Plotly again, for two seconds."""
+    """One tab for all tests: in a fresh one Chromium would compile Plotly again."""
     tab = context.new_page()
     yield tab
     tab.close()

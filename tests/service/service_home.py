@@ -100,7 +100,7 @@ class Home:
         command = WarmCommand(arguments, environment, self.data, their_out, their_err)
         os.close(their_out)
         os.close(their_err)
-        command.stdout, command.stderr = open(out), open(err)
+        command.stdout, command.stderr = os.fdopen(out), os.fdopen(err)
         return command
 
     def _is_warm(self, environment: Mapping[str, str]) -> bool:

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,8 @@ def _received(connection: int) -> tuple[bytes, list[int]]:
 def _report(of_process: int, pid: int, status: int) -> None:
     _, ended = os.waitpid(pid, 0)
     os.close(of_process)
-    try:
+    with suppress(BrokenPipeError, ConnectionResetError):  # nobody waits any more
         os.write(status, str(os.waitstatus_to_exitcode(ended)).encode())
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # nobody waits any more
     os.close(status)
 
 
@@ -171,8 +170,8 @@ def _become(command: Mapping[str, Any]) -> None:
     time.tzset()
     os.chdir(command["folder"])
     # Python's own objects still know whether the first process's descriptors could be sought.
-    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-    sys.stderr = sys.__stderr__ = open(
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(
         2, "w", closefd=False, buffering=1, errors="backslashreplace"
     )
     sys.argv = ["greenfast", *command["arguments"]]
