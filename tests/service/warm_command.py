@@ -130,6 +130,8 @@ def _next_command(connection: int) -> dict[str, Any] | None:
                 continue
             message, descriptors = _received(connection)
             if not message:
+                for left_behind, _ in running.values():
+                    os.kill(left_behind, signal.SIGTERM)
                 return None
             pid = os.fork()
             if pid == 0:
