@@ -117,7 +117,6 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
         words = shlex.split(line)
         if words[1] == "check" and words[2] != "attention":
             continue
-        known = {kernel.name for kernel in catalogue.kernels()}
         name = words[2] if len(words) > 2 and words[2] in catalogue.names() else "attention"
         kernel = catalogue.kernel(name)
         pairs = list(itertools.pairwise(words))
