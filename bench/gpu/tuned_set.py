@@ -12,6 +12,7 @@ GPU is needed; the cubins come from the installed NVRTC or from the bundles.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import tempfile
 import zipfile
@@ -94,9 +95,7 @@ def attention_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
     for compiled_items, pairs in sorted(by_group.items(), key=str):
         pairs.sort(key=lambda pair: pair[0]["dims"]["S_kv"])
         first = len(kernels)
-        kernels += [
-            built(catalogue, kernel, entry, device(GPU), toolchain) for _, entry in pairs
-        ]
+        kernels += [built(catalogue, kernel, entry, device(GPU), toolchain) for _, entry in pairs]
         rows = [row for row, _ in pairs]
         ids = [f"k{first + number}" for number in range(len(rows))]
         groups.append(
@@ -114,9 +113,7 @@ def attention_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
             )
         )
     versions = dict(toolchain.identity)
-    return bundle_bytes(
-        kernel, kernels, groups, device(GPU), name="recorded", toolchain=versions
-    )
+    return bundle_bytes(kernel, kernels, groups, device(GPU), name="recorded", toolchain=versions)
 
 
 def _by_length(rows: Sequence[Row], ids: Sequence[str]) -> list[tuple[str, float | None, str]]:
@@ -127,11 +124,9 @@ def _by_length(rows: Sequence[Row], ids: Sequence[str]) -> list[tuple[str, float
     lengths = [row["dims"]["S_kv"] for row in rows]
     limits = [
         length if number == 0 else int((length * longer) ** 0.5)
-        for number, (length, longer) in enumerate(zip(lengths, lengths[1:], strict=False))
+        for number, (length, longer) in enumerate(itertools.pairwise(lengths))
     ]
-    return [
-        ("max(S_q, S_kv)", limit, use) for limit, use in zip([*limits, None], ids, strict=True)
-    ]
+    return [("max(S_q, S_kv)", limit, use) for limit, use in zip([*limits, None], ids, strict=True)]
 
 
 def _workload(row: Row, use: str) -> Row:
@@ -174,7 +169,7 @@ def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
     ]
     ids = [f"k{number}" for number in range(len(rows))]
     counts = [int(dims["M"]) for dims, _, _, _ in rows]
-    limits = [int((few * more) ** 0.5) for few, more in zip(counts, counts[1:], strict=False)]
+    limits = [int((few * more) ** 0.5) for few, more in itertools.pairwise(counts)]
     region = {
         name: (min(int(dims[name]) for dims, *_ in rows), max(int(dims[name]) for dims, *_ in rows))
         for name in ("M", "N")
@@ -198,9 +193,7 @@ def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
         ],
     )
     versions = dict(toolchain.identity)
-    return bundle_bytes(
-        kernel, kernels, [table], device(GPU), name="recorded", toolchain=versions
-    )
+    return bundle_bytes(kernel, kernels, [table], device(GPU), name="recorded", toolchain=versions)
 
 
 # ---- from tuning bundles ----

@@ -113,7 +113,9 @@ def _run(
             argument.name, role, DTYPES[known.dtype], known.shape, known.strides, image
         )
     arguments: list[Any] = []
-    scalars = [item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments]
+    scalars = [
+        item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
+    ]
     scalars += [None] * len(program.scratch)
     for packed, scalar in zip(shapes.arguments, scalars, strict=True):
         if isinstance(packed, str):
@@ -197,7 +199,9 @@ def _rendered(program: Program) -> Any:
             if name == "kernel.toml" or name.endswith("reference.py"):
                 (folder / name).write_bytes(data)
         for ending in ("toml", "cu.j2"):
-            (folder / f"{program.template}.{ending}").write_bytes(program.files[f"template.{ending}"])
+            (folder / f"{program.template}.{ending}").write_bytes(
+                program.files[f"template.{ending}"]
+            )
         kernel = load_kernel(folder)
         template = kernel.template(program.template)
         compiled = tuple(program.compiled.items())
@@ -206,7 +210,9 @@ def _rendered(program: Program) -> Any:
         point = resolve(template, parameters, compiled, _target().device)
         source = render(kernel, template, candidate, point, (REPOSITORY_TEMPLATES / "include",))
     if isinstance(source, RenderFailed):
-        raise UsageError(f"the template refuses its parameters: {source.message}", code="bad_bundle")
+        raise UsageError(
+            f"the template refuses its parameters: {source.message}", code="bad_bundle"
+        )
     if source.digest != program.source_digest:
         raise UsageError(
             "this version of greenfast renders another source from the bundle's template, so the "

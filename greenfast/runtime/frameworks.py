@@ -1,4 +1,4 @@
-"""Tensors of PyTorch, CuPy and NumPy under one interface. None of them is imported before its use."""
+"""Tensors of PyTorch, CuPy and NumPy under one interface; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _TORCH_DTYPES = {
     "int64": "int64",
     "uint8": "uint8",
 }
-_NUMPY_DTYPES = {"float16": "fp16", **{name: name for name in ("float32", "int32", "int64", "uint8")}}
+_NUMPY_DTYPES = {
+    "float16": "fp16",
+    **{name: name for name in ("float32", "int32", "int64", "uint8")},
+}
 _NUMPY_DTYPES["bfloat16"] = "bf16"
 
 

@@ -206,9 +206,7 @@ def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> P
         facts = {key: framework.facts(given[key]) for key in names if given.get(key) is not None}
         call = rms_norm_call(facts, float(given.get("eps", 1e-6)))
     else:
-        facts = {
-            key: framework.facts(item) for key, item in zip("qkv", inputs[:3], strict=True)
-        }
+        facts = {key: framework.facts(item) for key, item in zip("qkv", inputs[:3], strict=True)}
         call = attention_call(
             facts,
             mask_name(bool(settings.get("is_causal")), settings.get("mask")),

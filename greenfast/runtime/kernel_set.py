@@ -91,7 +91,8 @@ class KernelSet:
         for name, (low, high) in group.region.items():
             if not low <= int(values[name]) <= high:
                 return self._outside(
-                    group, f"{name}={values[name]} is outside of {low} to {high}, which was measured"
+                    group,
+                    f"{name}={values[name]} is outside of {low} to {high}, which was measured",
                 )
         for rule in group.rules:
             try:

@@ -260,12 +260,12 @@ class LoadedKernels:
     def _through_dlpack(
         self, tensors: Mapping[str, Any], settings: Mapping[str, Any], optional: Sequence[str]
     ) -> Any:
-        if outputs := [item.name for item in self.operation.tensors if item.output]:
-            if given := [name for name in outputs if name in tensors]:
-                raise UsageError(
-                    f"{given[0]} cannot be written: arrays taken through DLPack are only read",
-                    code="bad_call",
-                )
+        given = [item.name for item in self.operation.tensors if item.output]
+        if written := sorted(set(given) & tensors.keys()):
+            raise UsageError(
+                f"{written[0]} cannot be written: arrays taken through DLPack are only read",
+                code="bad_call",
+            )
         first = next(iter(tensors.values()))
         result = self(
             **{name: through_dlpack(tensor) for name, tensor in tensors.items()},
@@ -302,5 +302,3 @@ class LoadedKernels:
 
 def _key(facts: Any) -> tuple[Any, ...]:
     return facts.dtype, facts.shape, facts.strides
-
-

@@ -47,7 +47,7 @@ class ScalarArgument:
 Argument = TensorArgument | ScalarArgument
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Operation:
     """Dims, options and the argument list that every launch of the operation begins with."""
 
@@ -60,6 +60,9 @@ class Operation:
     pointer_bytes: int
     stride_elements: int
     empty_dims: frozenset[str]
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
 
     @property
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -138,9 +141,7 @@ def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
         if row["dtype"] not in SCALAR_FORMATS:
             raise ValueError(f"{name} has the type {row['dtype']!r}")
         if match := _STRIDE.match(str(row["value"])):
-            return ScalarArgument(
-                name, row["dtype"], None, (match.group(1), int(match.group(2)))
-            )
+            return ScalarArgument(name, row["dtype"], None, (match.group(1), int(match.group(2))))
         return ScalarArgument(name, row["dtype"], expression(row["value"], name), None)
     if row["kind"] not in ("input", "output"):
         raise ValueError(f"{name} is {row['kind']!r}")

@@ -79,7 +79,9 @@ class CudaPlan:
         self.functions = tuple(functions)
         self.packed = [b"" if isinstance(item, str) else item for item in geometry.arguments]
         places = [
-            (item, number) for number, item in enumerate(geometry.arguments) if isinstance(item, str)
+            (item, number)
+            for number, item in enumerate(geometry.arguments)
+            if isinstance(item, str)
         ]
         self.names = tuple(name for name, _ in places)
         self._fill = _filler([number for _, number in places])

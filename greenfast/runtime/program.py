@@ -1,4 +1,4 @@
-"""A compiled candidate as calls need it: its text or machine code, its launches, its scratch memory."""
+"""A compiled candidate as calls need it: its text, machine code, launches and scratch memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Measured:
     ratio_to_peer: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """One kernel of a bundle."""
 
@@ -92,6 +92,9 @@ class Program:
     cubins: Mapping[str, bytes] = field(default_factory=dict)  # by architecture, "sm_90"
     measured: tuple[Measured, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the emulator renders from
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
 
     @property
     def name(self) -> str:
@@ -233,9 +236,7 @@ def _with_outputs(
             raise UsageError(f"the input {argument.name} is missing", code="missing_input")
         shape = tuple(int(values[dim]) for dim in argument.shape)
         strides = output_strides.get(argument.name) or contiguous_strides(shape)
-        everything[argument.name] = TensorFacts(
-            _dtype(argument, program.compiled), shape, strides
-        )
+        everything[argument.name] = TensorFacts(_dtype(argument, program.compiled), shape, strides)
     return everything
 
 

@@ -24,9 +24,7 @@ def mask_name(is_causal: bool, mask: str | None) -> str:
             mend=f"known: {', '.join(MASKS)}; a mask of your own goes into attn_mask",
         )
     if is_causal and name != "causal_top_left":
-        raise UsageError(
-            f"is_causal=True and mask={name!r} contradict each other", code="bad_mask"
-        )
+        raise UsageError(f"is_causal=True and mask={name!r} contradict each other", code="bad_mask")
     return name
 
 

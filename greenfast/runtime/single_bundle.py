@@ -1,4 +1,4 @@
-"""The bundle of one search (`greenfast bundle`): launch.json of schema 1, and the kernel's files."""
+"""The bundle of one candidate (`greenfast bundle`): launch.json, and the kernel's files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CUBIN = re.compile(r"kernel\.(sm_\d{2,3}[af]?)\.cubin\Z")
 
 
 def single_program(files: Mapping[str, bytes]) -> Program:
-    """The bundle's winner; UsageError `bad_bundle` when a part is missing or contradicts another."""
+    """The bundle's kernel; UsageError `bad_bundle` when parts are missing or do not agree."""
     launch = json_object(files, "launch.json")
     if launch.get("schema") != SCHEMA:
         raise bad_bundle(

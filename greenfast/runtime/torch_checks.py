@@ -20,4 +20,8 @@ def unfit(tensors: Iterable[Any]) -> str:
             return f"a tensor has the layout {tensor.layout}"
         if grad and tensor.requires_grad:
             return "an input requires a gradient, and the kernels compute none"
+        try:
+            tensor.data_ptr()
+        except RuntimeError:  # inside torch.func.vmap and alike
+            return "a tensor has no memory of its own"
     return "autocast is on" if torch.is_autocast_enabled("cuda") else ""

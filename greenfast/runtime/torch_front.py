@@ -37,6 +37,7 @@ _autocast = torch.is_autocast_enabled
 _empty = torch.empty_strided
 _empty_like = torch.empty_like
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+DEVICES = ("cuda",)  # whose calls become an operator in a graph
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
 _one_device = torch.cuda.device_count() < 2
 _told: set[str] = set()
@@ -117,11 +118,12 @@ def attention(
             and out is None
             and not dropout_p
             and not _autocast()
-            and not (
-                _grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-            )
+            and not (_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
         ):
-            q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+            try:
+                q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+            except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
+                q_at = k_at = v_at = 1
             if not (q_at | k_at | v_at) & 15:
                 o = _empty_like(q) if ready.like else _new(ready, 0)
                 if ready.quick and not return_lse:
@@ -209,9 +211,7 @@ def prepared_attention(
     facts = {name: TENSORS.facts(tensor) for name, tensor in tensors.items()}
     call = attention_call(facts, mask, scale, grouped=grouped, lse=lse)
     state = served("attention", call, TENSORS.device(tensors["q"]))
-    if isinstance(state, Prepared) and any(
-        tensor.data_ptr() % 16 for tensor in tensors.values()
-    ):
+    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return Refused("a tensor begins at no multiple of 16 bytes")
     return state
 
@@ -288,8 +288,8 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
 
     With `residual` the sum h = x + residual is normalised, and the result is (y, h).
     """
-    if _is_compiling():
-        return _traced_rms_norm(x, weight, residual, eps)
+    if _is_compiling():  # Inductor makes one kernel of the library's operations, too
+        return library_rms_norm(x, weight, residual, eps)
     if type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
         key = (
             x.shape,
@@ -297,6 +297,7 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
             weight.shape,
             x.stride(),
             residual.stride(),
+            weight.stride(),
             x.dtype,
             residual.dtype,
             weight.dtype,
@@ -314,7 +315,10 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
                 and (x.requires_grad or residual.requires_grad or weight.requires_grad)
             )
         ):
-            addresses = (x.data_ptr(), residual.data_ptr(), weight.data_ptr())
+            try:
+                addresses = (x.data_ptr(), residual.data_ptr(), weight.data_ptr())
+            except RuntimeError:
+                addresses = (1, 1, 1)
             if not (addresses[0] | addresses[1] | addresses[2]) & 15 and ready.quick:
                 h = _empty_like(x) if ready.like else _new(ready, 0)
                 y = _empty_like(x) if ready.like else _new(ready, 1)
@@ -343,6 +347,7 @@ def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
         *(tensor.shape for tensor in (x, residual, weight)),
         x.stride(),
         residual.stride(),
+        weight.stride(),
         *(tensor.dtype for tensor in (x, residual, weight)),
         *(tensor.get_device() for tensor in (x, residual, weight)),
         eps,
@@ -381,9 +386,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
         dense = TensorFacts(facts["x"].dtype, facts["x"].shape, (facts["x"].shape[1], 1))
         call = Call({**call.tensors, "h": dense, "y": dense}, call.options, call.constants)
     state = served("rmsnorm", call, TENSORS.device(x))
-    if isinstance(state, Prepared) and any(
-        tensor.data_ptr() % 16 for tensor in tensors.values()
-    ):
+    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return Refused("a tensor begins at no multiple of 16 bytes")
     return state
 
@@ -421,7 +424,7 @@ def _traced(
     """A call under torch.compile: one operator in the graph, or PyTorch's operation."""
     name = mask if mask is not None else "causal_top_left" if is_causal else "none"
     grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if grad or attn_mask is not None or dropout_p or not q.is_cuda or q.dim() != 4:
+    if grad or attn_mask is not None or dropout_p or q.device.type not in DEVICES or q.dim() != 4:
         o, lse = library_attention(
             q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
         )
@@ -432,16 +435,6 @@ def _traced(
         first = result[0] if return_lse else result
         out.copy_(first)
     return result
-
-
-def _traced_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
-    if residual is None or weight is None or not x.is_cuda:
-        return library_rms_norm(x, weight, residual, eps)
-    if torch.is_grad_enabled() and (
-        x.requires_grad or residual.requires_grad or weight.requires_grad
-    ):
-        return library_rms_norm(x, weight, residual, eps)
-    return torch.ops.greenfast.rms_norm(x, weight, residual, eps)
 
 
 # ---- explain ----

@@ -19,9 +19,7 @@ _LIBRARY = torch.library.Library("greenfast", "DEF")
 _ARGUMENTS = "(Tensor q, Tensor k, Tensor v, str mask, float? scale, bool grouped)"
 _LIBRARY.define(f"attention{_ARGUMENTS} -> Tensor")
 _LIBRARY.define(f"attention_lse{_ARGUMENTS} -> (Tensor, Tensor)")
-_LIBRARY.define(
-    "rms_norm(Tensor x, Tensor weight, Tensor residual, float eps) -> (Tensor, Tensor)"
-)
+_LIBRARY.define("rms_norm(Tensor x, Tensor weight, Tensor residual, float eps) -> (Tensor, Tensor)")
 
 
 def _attention(q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool) -> Any:
@@ -65,9 +63,7 @@ for _device in ("CUDA", "CPU"):
 
 
 @torch.library.register_fake("greenfast::attention", lib=_LIBRARY)
-def _fake_attention(
-    q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool
-) -> Any:
+def _fake_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool) -> Any:
     return _like(q)
 
 

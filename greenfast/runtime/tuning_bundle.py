@@ -38,9 +38,7 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         raise bad_bundle("the bundle has no kernel.toml")
     operation = read_operation(files["kernel.toml"])
     try:
-        programs = {
-            str(row["id"]): _program(files, operation, row) for row in manifest["kernels"]
-        }
+        programs = {str(row["id"]): _program(files, operation, row) for row in manifest["kernels"]}
         groups = tuple(_group(row, operation, programs) for row in dispatch["groups"])
         device = str(manifest["device"]["name"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -60,9 +58,7 @@ def _digest(dispatch: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _program(
-    files: Mapping[str, bytes], operation: Operation, row: Mapping[str, Any]
-) -> Program:
+def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str, Any]) -> Program:
     if not _ID.match(row["id"]):
         raise ValueError(f"the kernel's id {str(row['id'])[:40]!r}")
     folder = f"kernels/{row['id']}/"
@@ -135,9 +131,7 @@ def _three(sizes: Any) -> tuple[Any, ...]:
     return tuple(expression(size, "launch") for size in sizes)
 
 
-def _group(
-    row: Mapping[str, Any], operation: Operation, programs: Mapping[str, Program]
-) -> Group:
+def _group(row: Mapping[str, Any], operation: Operation, programs: Mapping[str, Program]) -> Group:
     dims = {dim.name for dim in operation.dims}
     region = {name: (int(low), int(high)) for name, (low, high) in row["region"].items()}
     if not region.keys() <= dims:
