@@ -42,9 +42,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Refused:
-    """No kernel of the set takes the call; `why` is for the log and for `explain`."""
+    """No kernel of the set takes the call; `why` is for the log and for `explain`.
+
+    `always`: it holds for every call of this signature, not for this one's memory alone.
+    """
 
     why: str
+    always: bool = False
 
 
 def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
@@ -53,7 +57,7 @@ def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
         facts = device_facts(device)
         choice = choose(kernels, call)
         if choice.program is None:
-            return Refused(choice.why)
+            return Refused(choice.why, always=True)
         shapes = planned(choice.program, call)
         functions = [
             MODULES.function(
@@ -62,7 +66,7 @@ def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
             for launch in shapes.launches
         ]
     except (UsageError, Fault) as error:
-        return Refused(error.message)
+        return Refused(error.message, always=True)
     return Prepared(CudaPlan(driver(), choice.program, shapes, functions, device), choice)
 
 

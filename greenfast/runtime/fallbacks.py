@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,11 +13,23 @@ from greenfast.runtime.frameworks import framework_of
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
 
+log = logging.getLogger("greenfast.runtime")
+MOST_REASONS = 100  # that are logged
+_NUMBER = re.compile(r"\d+")
+_TOLD: set[tuple[str, str]] = set()
 LARGEST_SCORES = 1 << 26  # elements of the scores that are held at a time
 Fallback = Callable[
     [Mapping[str, Any], Mapping[str, Value], Mapping[str, Value], frozenset[str], str],
     Mapping[str, Any],
 ]
+
+
+def tell(operation: str, why: str) -> None:
+    """Log why a call falls back, once for reasons that differ in their numbers alone."""
+    kind = operation, _NUMBER.sub("0", why)
+    if kind not in _TOLD and len(_TOLD) < MOST_REASONS:
+        _TOLD.add(kind)
+        log.warning("%s falls back to the library: %s", operation, why)
 
 
 def _in_torch(tensors: Mapping[str, Any], why: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.calls import Call, Prepared, Refused, misaligned, prepare, run
 from greenfast.runtime.explanation import Explanation, explanation
-from greenfast.runtime.fallbacks import FALLBACKS
+from greenfast.runtime.fallbacks import FALLBACKS, tell
 from greenfast.runtime.frameworks import (
     Framework,
     framework_of,
@@ -24,7 +23,6 @@ from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
 
-log = logging.getLogger("greenfast.runtime")
 MOST_PLANS = 4096  # signatures that are kept; beyond them all are prepared again
 EMULATOR = "emulator"
 
@@ -53,7 +51,6 @@ class LoadedKernels:
         self.kernels = kernels
         self._emulated = device == EMULATOR
         self._ready: dict[Any, Prepared | Refused] = {}
-        self._told: set[str] = set()
 
     @property
     def operation(self) -> Operation:
@@ -289,9 +286,7 @@ class LoadedKernels:
             raise UsageError(
                 f"no kernel of {self.kernels.origin} takes this call: {why}", code="no_kernel"
             )
-        if why not in self._told:
-            self._told.add(why)
-            log.warning("%s falls back to the library: %s", self.operation.name, why)
+        tell(self.operation.name, why)
         results = fallback(tensors, options, constants, without, why)
         for argument in self.operation.tensors:
             if argument.output and argument.name in tensors:

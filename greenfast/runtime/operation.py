@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from greenfast.runtime.archive import bad_bundle
@@ -64,11 +65,11 @@ class Operation:
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorArgument, ...]:
         return tuple(item for item in self.arguments if isinstance(item, TensorArgument))
 
-    @property
+    @cached_property
     def compiled_names(self) -> tuple[str, ...]:
         """Dims and options that a kernel's text holds as constants."""
         dims = tuple(dim.name for dim in self.dims if dim.compiled)

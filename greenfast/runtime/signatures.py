@@ -39,18 +39,18 @@ def attention_call(
     """The call, or the reason why no kernel of ours computes it."""
     shapes = {name: facts.shape for name, facts in tensors.items()}
     if any(len(shape) != 4 for shape in shapes.values()):
-        return Refused("q, k and v are not all of the form [B, H, S, D]")
+        return Refused("q, k and v are not all of the form [B, H, S, D]", always=True)
     (batch, heads, rows, width), key, value = shapes["q"], shapes["k"], shapes["v"]
     if key != value or key[0] != batch or key[3] != width:
-        return Refused("the shapes of q, k and v need broadcasting, or k and v differ")
+        return Refused("the shapes of q, k and v need broadcasting, or k and v differ", always=True)
     if 0 in (batch, heads, rows, width, key[1]):
-        return Refused("a tensor is empty")
+        return Refused("a tensor is empty", always=True)
     if heads != key[1] and not grouped:
-        return Refused("k has other heads than q, and enable_gqa is off")
+        return Refused("k has other heads than q, and enable_gqa is off", always=True)
     if heads % key[1]:
-        return Refused(f"{heads} query heads are no multiple of {key[1]} key heads")
+        return Refused(f"{heads} query heads are no multiple of {key[1]} key heads", always=True)
     if scale is not None and not 0 < scale < float("inf"):
-        return Refused(f"the scale is {scale}; the kernels take positive ones")
+        return Refused(f"the scale is {scale}; the kernels take positive ones", always=True)
     if mask == "causal_bottom_right" and rows in (1, key[2]):
         mask = "none" if rows == 1 else "causal_top_left"  # which are measured, and the same here
     constants = {} if scale is None else {"scale": float(scale)}
@@ -59,13 +59,13 @@ def attention_call(
 
 def rms_norm_call(tensors: Mapping[str, TensorFacts], eps: float) -> Call | Refused:
     if "residual" not in tensors:
-        return Refused("the kernels add a residual, and the call has none")
+        return Refused("the kernels add a residual, and the call has none", always=True)
     if "weight" not in tensors:
-        return Refused("the kernels multiply by weights, and the call has none")
+        return Refused("the kernels multiply by weights, and the call has none", always=True)
     if not 0 <= eps < float("inf"):
-        return Refused(f"eps is {eps}")
+        return Refused(f"eps is {eps}", always=True)
     if 0 in tensors["x"].shape:
-        return Refused("a tensor is empty")
+        return Refused("a tensor is empty", always=True)
     return Call(tensors, {}, {"eps": float(eps)})
 
 
@@ -75,7 +75,7 @@ def served(operation: str, call: Call | Refused, device: int | None) -> Prepared
     if isinstance(kernels, Refused):
         return kernels
     if isinstance(call, Refused) or device is None:
-        return call if isinstance(call, Refused) else Refused(NOT_ON_A_GPU)
+        return call if isinstance(call, Refused) else Refused(NOT_ON_A_GPU, always=True)
     return prepare(kernels, call, device)
 
 
@@ -85,12 +85,12 @@ NOT_ON_A_GPU = "the tensors are not in a GPU's memory"
 def set_of(operation: str, device: int | None) -> KernelSet | Refused:
     """The shipped set for a device."""
     if device is None:
-        return Refused(NOT_ON_A_GPU)
+        return Refused(NOT_ON_A_GPU, always=True)
     try:
         kernels = set_for(operation, device_facts(device).name)
     except GreenfastError as error:
-        return Refused(error.message)
-    return Refused(kernels) if isinstance(kernels, str) else kernels
+        return Refused(error.message, always=True)
+    return Refused(kernels, always=True) if isinstance(kernels, str) else kernels
 
 
 def rows_of(facts: TensorFacts) -> TensorFacts | None:

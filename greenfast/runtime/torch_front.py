@@ -6,7 +6,6 @@ each attribute of a tensor costs some 50 ns, and so does each level of calls.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from greenfast.runtime import frameworks
 from greenfast.runtime.calls import Call, Prepared, Refused, run
-from greenfast.runtime.fallbacks import torch_attention
+from greenfast.runtime.fallbacks import tell, torch_attention
 from greenfast.runtime.program import TensorFacts
 from greenfast.runtime.signatures import (
     attention_call,
@@ -27,7 +26,6 @@ from greenfast.runtime.signatures import (
 from greenfast.runtime.torch_checks import PLAIN, unfit
 from greenfast.search.errors import UsageError
 
-log = logging.getLogger("greenfast.runtime")
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
 TENSORS = frameworks.TorchTensors(torch)
 
@@ -36,11 +34,11 @@ _grad_enabled = torch.is_grad_enabled
 _autocast = torch.is_autocast_enabled
 _empty = torch.empty_strided
 _empty_like = torch.empty_like
+_sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
 _one_device = torch.cuda.device_count() < 2
-_told: set[str] = set()
 
 
 class Ready:
@@ -130,6 +128,14 @@ def attention(
                     ready.launch((q_at, k_at, v_at, o.data_ptr()), _stream(ready.ordinal))
                     return o
                 return _attention_outputs(ready, {"q": q, "k": k, "v": v, "o": o}, return_lse)
+        elif (
+            type(ready) is Refused
+            and out is None
+            and not return_lse
+            and mask != "causal_bottom_right"
+        ):
+            causal = is_causal or mask == "causal_top_left"
+            return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
     return _first_attention(
         q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
     )
@@ -159,20 +165,6 @@ def _first_attention(
     tensors = {"q": q, "k": k, "v": v}
     if type(q) in SHADOWS and attn_mask is None and not dropout_p and out is None:
         return _operator(q, k, v, name, scale, enable_gqa, return_lse)
-    state = prepared_attention(
-        tensors, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
-    )
-    if isinstance(state, Refused):
-        tell("attention", state.why)
-        o, lse = library_attention(
-            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
-        )
-        if out is not None:
-            o = out.copy_(o)
-        return (o, lse) if return_lse else o
-    ready = Ready(state, q, ("o", "lse") if return_lse else ("o",))
-    if len(_attention) >= MOST_SIGNATURES:
-        _attention.clear()
     key = (
         *(tensor.shape for tensor in tensors.values()),
         *(tensor.stride() for tensor in tensors.values()),
@@ -184,9 +176,34 @@ def _first_attention(
         enable_gqa,
         return_lse,
     )
-    _attention[key] = ready
+    known = _attention.get(key)
+    if type(known) is Refused:
+        state: Prepared | Refused = known
+    else:
+        state = prepared_attention(
+            tensors, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
+        )
+        if isinstance(state, Refused):
+            tell("attention", state.why)
+    if isinstance(state, Refused):
+        if state.always:
+            _remember(_attention, key, state)
+        o, lse = library_attention(
+            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
+        )
+        if out is not None:
+            o = out.copy_(o)
+        return (o, lse) if return_lse else o
+    ready = Ready(state, q, ("o", "lse") if return_lse else ("o",))
+    _remember(_attention, key, ready)
     o = _new(ready, 0) if out is None else _checked_out(out, tensors, state)
     return _attention_outputs(ready, {**tensors, "o": o}, return_lse)
+
+
+def _remember(table: dict[Any, Ready | Refused], key: Any, state: Ready | Refused) -> None:
+    if len(table) >= MOST_SIGNATURES:
+        table.clear()
+    table[key] = state
 
 
 def prepared_attention(
@@ -229,18 +246,16 @@ def library_attention(
     lse: bool,
 ) -> tuple[Any, Any]:
     """PyTorch's attention, with the log-sum-exp where it is asked for."""
+    if not lse and mask != "causal_bottom_right":
+        o = _sdpa(q, k, v, attn_mask, dropout_p, mask != "none", scale=scale, enable_gqa=grouped)
+        return o, None
     if attn_mask is None and not dropout_p:
         outputs = torch_attention(q, k, v, mask, scale, lse=lse, grouped=grouped)
         return outputs["o"], outputs.get("lse")
-    if lse or mask == "causal_bottom_right":
-        raise UsageError(
-            "return_lse and mask='causal_bottom_right' go with neither attn_mask nor dropout_p",
-            code="bad_call",
-        )
-    o = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask, dropout_p, mask != "none", scale=scale, enable_gqa=grouped
+    raise UsageError(
+        "return_lse and mask='causal_bottom_right' go with neither attn_mask nor dropout_p",
+        code="bad_call",
     )
-    return o, None
 
 
 def _new(ready: Ready, number: int) -> Any:
@@ -271,13 +286,6 @@ def _checked_out(out: Any, tensors: dict[str, Any], state: Prepared) -> Any:
     if out.untyped_storage().data_ptr() in storages:
         raise UsageError("out shares memory with an input", code="overlap")
     return out
-
-
-def tell(operation: str, why: str) -> None:
-    """Log the reason for a fallback the first time that it comes up."""
-    if why not in _told and len(_told) < MOST_SIGNATURES:
-        _told.add(why)
-        log.warning("%s falls back to PyTorch: %s", operation, why)
 
 
 # ---- RMSNorm ----
@@ -341,8 +349,6 @@ def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     contiguous = tuple(torch.empty(x.shape, device="meta").stride())
     ready.outputs = ((tuple(x.shape), contiguous, x.dtype),) * 2
     ready.like = _empty_like(x).stride() == contiguous
-    if len(_rms_norm) >= MOST_SIGNATURES:
-        _rms_norm.clear()
     key = (
         *(tensor.shape for tensor in (x, residual, weight)),
         x.stride(),
@@ -352,7 +358,7 @@ def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
         *(tensor.get_device() for tensor in (x, residual, weight)),
         eps,
     )
-    _rms_norm[key] = ready
+    _remember(_rms_norm, key, ready)
     tensors = {
         "x": x,
         "residual": residual,
