@@ -6,8 +6,10 @@ This needs the whole package and a C++ compiler. It is for trying a bundle, not 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -176,6 +178,19 @@ def _emulated(identity: str, program: Program) -> Any:
     return _PROGRAMS[identity]
 
 
+_BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
+
+
+def _with_own_baseline(program: Program) -> str:
+    """kernel.toml with a preset of the bundle's template as its baseline, which has to be there."""
+    text = program.files["kernel.toml"].decode("utf-8")
+    presets = tomllib.loads(program.files["template.toml"].decode("utf-8")).get("presets", {})
+    if not presets:
+        return text
+    own = f'baseline = "{program.template}:{next(iter(presets))}"'
+    return _BASELINE_LINE.sub(own, text, count=1)
+
+
 def _rendered(program: Program) -> Any:
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
     from greenfast.search.render import RenderFailed, render
@@ -196,8 +211,9 @@ def _rendered(program: Program) -> Any:
         folder = Path(scratch) / program.operation.name
         folder.mkdir()
         for name, data in program.files.items():
-            if name == "kernel.toml" or name.endswith("reference.py"):
+            if name.endswith("reference.py"):
                 (folder / name).write_bytes(data)
+        (folder / "kernel.toml").write_text(_with_own_baseline(program), "utf-8")
         for ending in ("toml", "cu.j2"):
             (folder / f"{program.template}.{ending}").write_bytes(
                 program.files[f"template.{ending}"]

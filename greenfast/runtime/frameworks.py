@@ -71,6 +71,8 @@ class TorchTensors:
         return int(tensor.data_ptr())
 
     def stream(self, device: int) -> int:
+        if HOST_DEVICE is not None:
+            return 0
         if self._raw_stream is not None:
             return int(self._raw_stream(device))
         return int(self._torch.cuda.current_stream(device).cuda_stream)
