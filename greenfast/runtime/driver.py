@@ -63,8 +63,8 @@ class Driver:
         self.library = ctypes.CDLL(path)
         self._check("cuInit", self.library.cuInit(0))
         self.launch: Callable[..., int] = self.library.cuLaunchKernelEx
-        self.memset: Callable[..., int] = self.library.cuMemsetD8Async
-        self.memset.argtypes = (  # type: ignore[attr-defined]
+        self.memset = self.library.cuMemsetD8Async
+        self.memset.argtypes = (
             ctypes.c_uint64,
             ctypes.c_ubyte,
             ctypes.c_size_t,

@@ -60,7 +60,8 @@ def emulate(
 def _array(tensor: Any) -> np.ndarray:
     """The tensor's memory as unsigned integers of its element's size."""
     if isinstance(tensor, np.ndarray):
-        return tensor.view(f"u{tensor.dtype.itemsize}")
+        array: np.ndarray = tensor.view(f"u{tensor.dtype.itemsize}")
+        return array
     import torch
 
     if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
@@ -69,7 +70,8 @@ def _array(tensor: Any) -> np.ndarray:
         )
     signed = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     view = tensor.detach().view(signed[tensor.element_size()]).numpy()
-    return view.view(f"u{tensor.element_size()}")
+    bits: np.ndarray = view.view(f"u{tensor.element_size()}")
+    return bits
 
 
 def _view(image: np.ndarray, facts: TensorFacts) -> np.ndarray:
@@ -147,7 +149,8 @@ def _run(
         raise UsageError(
             f"the kernel failed on the emulator: {execution.failure.sentence}", code="kernel_failed"
         )
-    return execution.outputs
+    outputs: Mapping[str, np.ndarray] = execution.outputs
+    return outputs
 
 
 @cache

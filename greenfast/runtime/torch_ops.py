@@ -62,21 +62,26 @@ for _device in ("CUDA", "CPU"):
     _LIBRARY.impl("rms_norm", _rms_norm, _device)
 
 
-@torch.library.register_fake("greenfast::attention", lib=_LIBRARY)
 def _fake_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool) -> Any:
     return _like(q)
 
 
-@torch.library.register_fake("greenfast::attention_lse", lib=_LIBRARY)
 def _fake_attention_lse(
     q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool
 ) -> Any:
     return _like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-@torch.library.register_fake("greenfast::rms_norm", lib=_LIBRARY)
 def _fake_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+for _operator, _fake in (
+    ("attention", _fake_attention),
+    ("attention_lse", _fake_attention_lse),
+    ("rms_norm", _fake_rms_norm),
+):
+    torch.library.register_fake(f"greenfast::{_operator}", _fake, lib=_LIBRARY)
 
 
 # ---- gradients ----
@@ -90,8 +95,9 @@ def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
 def _attention_gradient(ctx: Any, *gradients: Any) -> Any:
     with torch.enable_grad():
         inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+        q, k, v = inputs
         outputs = torch_attention(
-            *inputs, ctx.mask, ctx.scale, lse=len(gradients) == 2, grouped=ctx.grouped
+            q, k, v, ctx.mask, ctx.scale, lse=len(gradients) == 2, grouped=ctx.grouped
         )
         results = [outputs[name] for name in ("o", "lse")[: len(gradients)]]
         found = torch.autograd.grad(results, inputs, gradients)

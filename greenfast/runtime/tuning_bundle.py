@@ -41,6 +41,8 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         programs = {str(row["id"]): _program(files, operation, row) for row in manifest["kernels"]}
         groups = tuple(_group(row, operation, programs) for row in dispatch["groups"])
         device = str(manifest["device"]["name"])
+        if manifest["time_kind"] != "measured":
+            origin = f"{origin}, by {manifest['time_kind']} times,"
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise bad_bundle(
             f"the bundle is incomplete or contradicts itself: {type(error).__name__}: {error}"

@@ -87,6 +87,13 @@ int cuLaunchKernelEx(const Config* config, void* function, void** params, void**
     return 0;
 }
 
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned smem,
+                   void* stream, void** params, void** extra)
+{
+    const Config config{{gx, gy, gz}, {bx, by, bz}, smem, stream, nullptr, 0};
+    return cuLaunchKernelEx(&config, function, params, extra);
+}
+
 // What tests ask.
 void stub_reset(int arguments, int refuse) { launches.clear(); memset_count = 0; argument_count = arguments; refuse_images = refuse; }
 void stub_enter() { context = reinterpret_cast<void*>(0x77); }
