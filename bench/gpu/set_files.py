@@ -7,15 +7,17 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench.results import Row
 from greenfast import __version__
+from greenfast.app.bundle.download import compiled_arch
 from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.render import RenderFailed, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Resolved, Space, resolve
@@ -44,7 +46,7 @@ class Built:
     source_digest: str
     files: Mapping[str, bytes]
     cubin: bytes
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    arch: str
 
 
 def built(
@@ -63,7 +65,8 @@ def built(
         raise SystemExit(f"{entry.label}: {source.message}")
     if entry.source_digest and source.digest != entry.source_digest:
         raise SystemExit(f"{entry.label}: its template has changed since it was measured")
-    cubin = toolchain.compile(source, device.arch)
+    arch = compiled_arch(template, device.arch)
+    cubin = toolchain.compile(source, arch)
     if isinstance(cubin, CompileFailed):
         raise SystemExit(f"{entry.label}: {cubin.sentence}")
     launch = _launch(kernel, template, entry, point, device, source.digest)
@@ -73,7 +76,7 @@ def built(
         "template.toml": template.path.with_suffix("").with_suffix(".toml").read_bytes(),
         "template.cu.j2": template.text.encode(),
     }
-    return Built(entry, source.digest, files, cubin.code)
+    return Built(entry, source.digest, files, cubin.code, arch)
 
 
 def _launch(
@@ -90,7 +93,7 @@ def _launch(
         "template": template.name,
         "parameters": dict(point.parameters),
         "source_digest": digest,
-        "arch": device.arch,
+        "arch": compiled_arch(template, device.arch),
         "sm_count": device.multiprocessors,
         "compiled": dict(entry.compiled),
         "constants": dict(point.values),
@@ -116,9 +119,30 @@ def _launch(
             }
             for launch in template.launched(point.values)
         ],
+        **_tensor_maps(template.mapped(point.values)),
         "launches": [],
         "workloads": [],
     }
+
+
+def _tensor_maps(maps: Sequence[TensorMapSpec]) -> Row:
+    """As in the launch.json of a candidate's bundle."""
+    rows = [
+        {
+            "name": item.name,
+            "tensor": item.tensor,
+            "dtype": item.dtype,
+            "sizes": [size.text for size in item.sizes],
+            "axes": list(item.axes),
+            "strides": [stride.text for stride in item.strides],
+            "box": [size.text for size in item.box],
+            "swizzle_bytes": item.swizzle_bytes.text,
+            "fill": item.fill,
+            "l2_promotion_bytes": item.l2_promotion_bytes.text,
+        }
+        for item in maps
+    ]
+    return {"tensor_maps": rows} if rows else {}
 
 
 def _parameter(argument: Argument, compiled: Mapping[str, Value]) -> Row:
@@ -151,7 +175,7 @@ def bundle_bytes(
     }
     rows = []
     for number, item in enumerate(kernels):
-        folder, cubin = f"kernels/k{number}/", f"kernels/k{number}/kernel.{device.arch}.cubin"
+        folder, cubin = f"kernels/k{number}/", f"kernels/k{number}/kernel.{item.arch}.cubin"
         files |= {folder + path: data for path, data in item.files.items()}
         files[cubin] = item.cubin
         rows.append(
@@ -160,7 +184,7 @@ def bundle_bytes(
                 "compiled": dict(item.entry.compiled),
                 "template": item.entry.template,
                 "source_digest": item.source_digest,
-                "cubins": {device.arch: cubin},
+                "cubins": {item.arch: cubin},
             }
         )
     files["dispatch.json"] = json_bytes(dispatch(kernel.name, groups))

@@ -67,6 +67,11 @@ def _call_scalars(operation: Operation) -> str:
 
 
 def _images(number: int, program: Program) -> str:
+    if program.tensor_maps:
+        raise UsageError(
+            f"{program.name} takes tensor maps, which this header does not encode",
+            code="no_header",
+        )
     if not program.cubins:
         raise UsageError(f"{program.name} has no machine code in this bundle", code="no_cubin")
     parts, rows = [], []

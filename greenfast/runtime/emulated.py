@@ -23,6 +23,7 @@ from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.nvrtc import cache_folder
 from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
 from greenfast.runtime.program import Geometry, Program, TensorFacts, bytes_of
+from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
 
@@ -120,9 +121,11 @@ def _run(
     scalars = [
         item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
     ]
-    scalars += [None] * len(program.scratch)
+    scalars += [None] * (len(program.scratch) + len(program.tensor_maps))
     for packed, scalar in zip(shapes.arguments, scalars, strict=True):
-        if isinstance(packed, str):
+        if isinstance(packed, TensorMap):
+            arguments.append(packed)
+        elif isinstance(packed, str):
             arguments.append(items[packed])
         elif scalar is None:
             arguments.append(None)  # a null pointer

@@ -84,8 +84,16 @@ def _loaded(driver: Driver, program: Program, facts: DeviceFacts) -> ctypes.c_vo
         log.warning("%s: the driver refuses its machine code (%s)", program.name, refusals[0])
     from greenfast.runtime.nvrtc import compiled  # only here is a compiler needed
 
+    arch = facts.arch
+    if program.arch.endswith("a"):
+        arch += "a"
+        if program.arch != arch:
+            raise UsageError(
+                f"the kernel is written for {program.arch} alone, and {facts.name} is {facts.arch}",
+                code="other_gpu",
+            )
     try:
-        return driver.load(compiled(program.source, facts.arch))
+        return driver.load(compiled(program.source, arch))
     except ImageRefused as error:
         raise Fault(
             f"the driver refuses the machine code that NVRTC made for {facts.arch}: {error}",

@@ -10,6 +10,8 @@ from typing import Any
 
 from greenfast.runtime.driver import Driver, LaunchConfig
 from greenfast.runtime.program import Geometry, Launch, Program
+from greenfast.runtime.tensor_maps import MAP_BYTES, encode
+from greenfast.search.devices.tensor_map import TensorMap
 
 WORD = 8
 INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
@@ -23,7 +25,7 @@ class Frame:
     `words` is all of it as 64-bit words; the slots of tensors come first, in order.
     """
 
-    __slots__ = ("calls", "memory", "words")
+    __slots__ = ("calls", "mapped", "maps", "maps_at", "memory", "words")
 
     def __init__(self, plan: CudaPlan) -> None:
         slots, count = plan.packed, len(plan.packed)
@@ -34,6 +36,11 @@ class Frame:
         for number, data in enumerate(slots):
             self.words[number] = int.from_bytes(data.ljust(WORD, b"\0"), "little")
             self.words[count + number] = base + WORD * number
+        self.maps = (ctypes.c_uint8 * (MAP_BYTES * (len(plan.maps) + 1)))()
+        self.maps_at = -(-ctypes.addressof(self.maps) // MAP_BYTES) * MAP_BYTES
+        self.mapped = [-1] * len(plan.maps)
+        for number, (_, argument, _) in enumerate(plan.maps):
+            self.words[count + argument] = self.maps_at + MAP_BYTES * number
         params = ctypes.c_void_p(base + WORD * count)
         calls: list[tuple[int, tuple[Any, ...]]] = []
         for number, launch in enumerate(plan.launches):
@@ -77,7 +84,7 @@ class CudaPlan:
         self.driver, self.program, self.geometry, self.device = driver, program, geometry, device
         self.launches: tuple[Launch, ...] = geometry.launches
         self.functions = tuple(functions)
-        self.packed = [b"" if isinstance(item, str) else item for item in geometry.arguments]
+        self.packed = [item if isinstance(item, bytes) else b"" for item in geometry.arguments]
         places = [
             (item, number)
             for number, item in enumerate(geometry.arguments)
@@ -85,6 +92,12 @@ class CudaPlan:
         ]
         self.names = tuple(name for name, _ in places)
         self._fill = _filler([number for _, number in places])
+        # Each tensor map, its argument's number, and the place of its tensor among the addresses.
+        self.maps = tuple(
+            (item, number, self.names.index(item.buffer))
+            for number, item in enumerate(geometry.arguments)
+            if isinstance(item, TensorMap)
+        )
         self.scratch = geometry.scratch_bytes
         self._free: list[Frame] = []
         self._launch: Callable[..., int] = driver.launch
@@ -96,6 +109,8 @@ class CudaPlan:
         except IndexError:
             frame = Frame(self)
         self._fill(frame.memory, 0, *addresses)
+        if self.maps:
+            self._encode(frame, addresses)
         words, launch, status = frame.words, self._launch, 0
         for place, call in frame.calls:
             words[place] = stream
@@ -103,6 +118,15 @@ class CudaPlan:
         self._free.append(frame)
         if status:
             self._again(status, addresses, stream)
+
+    def _encode(self, frame: Frame, addresses: Sequence[int]) -> None:
+        """Encode the maps of tensors that lie elsewhere than in the frame's last call."""
+        for number, (tensor_map, _, place) in enumerate(self.maps):
+            if frame.mapped[number] != addresses[place]:
+                encode(
+                    self.driver, tensor_map, frame.maps_at + MAP_BYTES * number, addresses[place]
+                )
+                frame.mapped[number] = addresses[place]
 
     def _again(self, status: int, addresses: Sequence[int], stream: int) -> None:
         """A new thread has no context yet; any other failure is final."""

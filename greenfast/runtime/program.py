@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,8 @@ from greenfast.runtime.operation import (
     TensorArgument,
     sizes,
 )
+from greenfast.search.devices.tensor_map import ELEMENT_BYTES as MAP_BYTES_OF
+from greenfast.search.devices.tensor_map import UNIT_BYTES, TensorMap, misfit
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Expression, Value
 
@@ -51,16 +53,18 @@ class ScratchForm:
 
 @dataclass(frozen=True)
 class TensorMapForm:
-    """A tensor map that a launch takes, as numbers; tensor_maps.py encodes it for each call."""
+    """A tensor map that every launch takes after scratch memory; axes are innermost first."""
 
     name: str
     tensor: str
-    element: str
-    dims: tuple[Expression, ...]  # innermost first, in elements
-    strides_bytes: tuple[Expression, ...]  # of dims 1.., innermost first
+    dtype: str
+    sizes: tuple[Expression, ...]  # elements
+    axes: tuple[int, ...]  # of the tensor, whose strides they have; empty where `strides` are given
+    strides: tuple[Expression, ...]  # elements, of the axes after the first
     box: tuple[Expression, ...]
-    swizzle_bytes: int
-    fill: str = "zero"
+    swizzle_bytes: Expression
+    fill: str
+    l2_promotion_bytes: Expression
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class Program:
     cubins: Mapping[str, bytes] = field(default_factory=dict)  # by architecture, "sm_90"
     measured: tuple[Measured, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the emulator renders from
+    arch: str = ""  # that it was compiled for; with the suffix `a`, it runs nowhere else
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -131,8 +136,8 @@ class Geometry:
     """Everything of a call but addresses: launches, the argument list, outputs and scratch."""
 
     launches: tuple[Launch, ...]
-    # In order: the name of a tensor or of scratch memory, or the packed bytes of a scalar.
-    arguments: tuple[str | bytes, ...]
+    # In order: the name of a tensor or of scratch memory, the packed bytes of a scalar, or a map.
+    arguments: tuple[str | bytes | TensorMap, ...]
     outputs: Mapping[str, TensorFacts]
     scratch_bytes: tuple[tuple[str, int, bool], ...]  # name, bytes, zero-filled before each call
     values: Mapping[str, Value]
@@ -192,7 +197,10 @@ def geometry(
         )
     return Geometry(
         tuple(filter(None, (_launch(form, launch_values) for form in program.launches))),
-        _arguments(operation, everything, values, without, program.scratch),
+        (
+            *_arguments(operation, everything, values, without, program.scratch),
+            *_tensor_maps(program, everything, launch_values),
+        ),
         {
             argument.name: everything[argument.name]
             for argument in operation.tensors
@@ -335,6 +343,48 @@ def _scalar(
         raise UsageError(
             f"{argument.name}={number} does not fit into {argument.dtype}", code="too_large"
         ) from None
+
+
+def _tensor_maps(
+    program: Program, tensors: Mapping[str, TensorFacts], values: Mapping[str, Value]
+) -> Iterator[TensorMap]:
+    """The maps for these sizes and strides; UsageError when no GPU has such a map."""
+    scalars = {
+        argument.name: tensors[argument.stride_of[0]].strides[argument.stride_of[1]]
+        if argument.stride_of is not None
+        else values.get(argument.name, 0)
+        for argument in program.operation.arguments
+        if isinstance(argument, ScalarArgument)
+        and (argument.stride_of is None or argument.stride_of[0] in tensors)
+    }
+    every = {**scalars, **values}
+    for form in program.tensor_maps:
+        item = MAP_BYTES_OF[form.dtype]
+        strides = (
+            _map_strides(tensors[form.tensor], form.axes[1:], item)
+            if form.axes
+            else [int(stride(every)) for stride in form.strides]
+        )
+        tensor_map = TensorMap(
+            form.name,
+            form.tensor,
+            form.dtype,
+            tuple(max(int(size(values)), 1) for size in form.sizes),
+            tuple(stride * item for stride in strides),
+            tuple(int(size(values)) for size in form.box),
+            int(form.swizzle_bytes(values)),
+            form.fill,
+            int(form.l2_promotion_bytes(values)),
+        )
+        if reason := misfit(tensor_map):
+            raise UsageError(f"the tensor map {form.name}: {reason}", code="tensor_map")
+        yield tensor_map
+
+
+def _map_strides(facts: TensorFacts, axes: tuple[int, ...], item_bytes: int) -> list[int]:
+    """Strides in elements; that of an axis of one element is never used, and may be anything."""
+    unused = max(UNIT_BYTES // item_bytes, 1)
+    return [facts.strides[axis] if facts.shape[axis] > 1 else unused for axis in axes]
 
 
 def bytes_of(facts: TensorFacts) -> int:

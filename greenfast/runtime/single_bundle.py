@@ -10,9 +10,9 @@ from typing import Any
 
 from greenfast.runtime.archive import bad_bundle, json_object
 from greenfast.runtime.operation import Operation, read_operation
-from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm
+from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm, TensorMapForm
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import SM_COUNT, Value, expression
+from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value, expression
 
 SCHEMA = 1
 _ENTRY = re.compile(r"[A-Za-z_]\w{0,199}\Z")
@@ -65,9 +65,11 @@ def _program(
         values,
         tuple(launch_form(row) for row in launch["launches"]),
         scratch_forms(template, values),
+        map_forms(launch, compiled),
         cubins={match.group(1): files[name] for name in files if (match := _CUBIN.match(name))},
         measured=_measured(files, launch),
         files=files,
+        arch=str(launch["arch"]),
     )
 
 
@@ -106,6 +108,31 @@ def scratch_forms(
         )
         for row in template.get("workspaces", ())
         if "when" not in row or expression(row["when"], "when")(values)
+    )
+
+
+def map_forms(
+    launch: Mapping[str, Any], compiled: Mapping[str, Value]
+) -> tuple[TensorMapForm, ...]:
+    """The entry `tensor_maps` of launch.json, which a kernel without maps lacks."""
+
+    def forms(texts: Any) -> tuple[Expression, ...]:
+        return tuple(expression(text, "tensor_maps") for text in texts)
+
+    return tuple(
+        TensorMapForm(
+            str(row["name"]),
+            str(row["tensor"]),
+            str(compiled["dtype"]) if row["dtype"] == "dtype" else str(row["dtype"]),
+            forms(row["sizes"]),
+            tuple(int(axis) for axis in row["axes"]),
+            forms(row["strides"]),
+            forms(row["box"]),
+            expression(row["swizzle_bytes"], "tensor_maps"),
+            str(row["fill"]),
+            expression(row["l2_promotion_bytes"], "tensor_maps"),
+        )
+        for row in launch.get("tensor_maps", ())
     )
 
 

@@ -12,10 +12,12 @@ from greenfast.runtime.archive import MANIFEST, bad_bundle, json_object
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
 from greenfast.runtime.operation import Operation, read_operation
 from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm
+from greenfast.runtime.single_bundle import map_forms
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression, require_names
 
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
+OWN = ("workspace", "tensor_map")  # arguments of a template's own, after the operation's
 _ENTRY = re.compile(r"[A-Za-z_]\w{0,199}\Z")
 _ID = re.compile(r"k\d{1,4}\Z")
 
@@ -89,6 +91,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
             for item in launch["interface"]
             if item["kind"] == "workspace"
         ),
+        map_forms(launch, row["compiled"]),
         cubins={arch: files[name] for arch, name in row["cubins"].items()},
         files={
             **{
@@ -102,6 +105,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
                 if folder + name in files
             },
         },
+        arch=str(launch["arch"]),
     )
 
 
@@ -109,8 +113,8 @@ def _require_interface(
     operation: Operation, interface: list[Mapping[str, Any]], folder: str
 ) -> None:
     """ValueError unless the kernel's parameters are the operation's, then workspaces."""
-    names = [item["name"] for item in interface if item["kind"] != "workspace"]
-    kinds = [item["kind"] == "workspace" for item in interface]
+    names = [item["name"] for item in interface if item["kind"] not in OWN]
+    kinds = [OWN.index(item["kind"]) if item["kind"] in OWN else -1 for item in interface]
     if names != [item.name for item in operation.arguments] or kinds != sorted(kinds):
         raise ValueError(f"{folder}launch.json has other parameters than kernel.toml")
 

@@ -16,9 +16,11 @@ from greenfast.runtime.calls import Call, Prepared, Refused, prepare, run
 from greenfast.runtime.driver import DeviceFacts
 from greenfast.runtime.frameworks import NumpyArrays
 from greenfast.runtime.modules import fitting
-from greenfast.runtime.program import TensorFacts, contiguous_strides
+from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import attention_call
+from greenfast.runtime.single_bundle import map_forms
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import expression
 
 ATTENTION_WORDS, RMSNORM_WORDS = 22, 12
 
@@ -156,9 +158,6 @@ def test_a_thread_without_a_context_launches_in_the_devices_own(stub, attention)
 
 def test_scratch_memory_is_zeroed_where_the_kernel_needs_it(stub, attention):
     program = next(iter(attention.programs.values()))
-    from greenfast.runtime.program import ScratchForm
-    from greenfast.search.kernels.expressions import expression
-
     scratch = (
         ScratchForm("workspace", expression("4 * B * H", ""), False),
         ScratchForm("tickets", expression("4 * B", ""), True),
@@ -175,6 +174,58 @@ def test_scratch_memory_is_zeroed_where_the_kernel_needs_it(stub, attention):
     (launch,) = stub.launches()
     assert launch["arguments"][0] == arrays["q"].ctypes.data
     assert 0 not in launch["arguments"][22:24]
+
+
+def test_tensor_maps_are_encoded_for_the_addresses_of_each_call(stub, attention):
+    program = attention.programs["k3"]
+    launch = {
+        "tensor_maps": [
+            {
+                "name": "k_map",
+                "tensor": "k",
+                "dtype": "dtype",
+                "sizes": ["D", "S_kv", "H_kv"],
+                "axes": [3, 2, 1],
+                "strides": [],
+                "box": ["64", "tile_n", "1"],
+                "swizzle_bytes": "128",
+                "fill": "nan",
+                "l2_promotion_bytes": "256",
+            }
+        ]
+    }
+    mapped = dataclasses.replace(program, tensor_maps=map_forms(launch, program.compiled))
+    kernels = dataclasses.replace(attention, programs={"k0": mapped}, groups=())
+    k = tensor(1, 1, 100, 64, strides=(3, 5, 128, 1))  # batch and heads of one element
+    state = prepare(kernels, call_of(tensor(1, 8, 128, 64), k), 0)
+    assert isinstance(state, Prepared), state
+    stub.library.stub_show_map(22)
+    for address in (0x1000, 0x1000, 0x2000):
+        state.plan.launch((16, address, 48, 64), 0)
+    maps = [launch["arguments"][22:38] for launch in stub.launches()]
+    assert [words[0] for words in maps] == [0x1000, 0x1000, 0x2000]
+    assert stub.library.stub_encoded() == 2
+    tile = program.point["tile_n"]
+    assert maps[0][1:15] == [3, 9, 3, 3, 1, 64, 100, 1, 0, 256, 16, 64, tile, 1]
+    odd = tensor(1, 2, 100, 64, strides=(6400, 6400, 8, 1))
+    wide = dataclasses.replace(mapped.tensor_maps[0], box=(expression("64", ""),) * 3)
+    assert isinstance(prepare(kernels, call_of(tensor(1, 8, 128, 64), odd), 0), Prepared)
+    small = dataclasses.replace(wide, swizzle_bytes=expression("64", ""))
+    refused = dataclasses.replace(mapped, tensor_maps=(small,))
+    state = prepare(
+        dataclasses.replace(kernels, programs={"k0": refused}), call_of(tensor(1, 8, 128, 64)), 0
+    )
+    assert isinstance(state, Refused) and "the swizzle spans 64" in state.why
+
+
+def test_code_for_one_architecture_alone_is_compiled_for_no_other(stub, rmsnorm):
+    program = dataclasses.replace(rmsnorm.kernels.programs["k0"], arch="sm_100a", cubins={})
+    kernels = dataclasses.replace(rmsnorm.kernels, programs={"k0": program}, groups=())
+    x = tensor(1, 8192, dtype="fp16")
+    call = Call({"x": x, "residual": x, "weight": tensor(8192, dtype="fp16")}, {}, {})
+    state = prepare(kernels, call, 0)
+    assert isinstance(state, Refused)
+    assert "written for sm_100a alone, and NVIDIA H200 is sm_90" in state.why
 
 
 @pytest.mark.parametrize(

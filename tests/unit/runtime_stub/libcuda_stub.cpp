@@ -24,7 +24,8 @@ static std::mutex guard;
 static std::vector<Launch> launches;
 static std::vector<std::string> functions;
 static std::vector<std::vector<uint64_t>> images_seen;
-static uint64_t memset_count = 0;
+static uint64_t memset_count = 0, encoded_count = 0;
+static int map_argument = -1;  // whose 16 words follow a launch's arguments
 static int refuse_images = 0;
 static int argument_count = 20;  // words read of each launch
 static thread_local void* context = nullptr;
@@ -70,6 +71,22 @@ int cuModuleGetFunction(void** function, void*, const char* name)
 }
 int cuFuncSetAttribute(void*, int, int) { return 0; }
 int cuMemsetD8Async(uint64_t, unsigned char, size_t, void*) { ++memset_count; return 0; }
+// As 16 words: address, rank, type, swizzle, promotion, fill, then sizes, strides and box of up to three axes.
+int cuTensorMapEncodeTiled(uint64_t* map, int type, unsigned rank, void* address, const uint64_t* sizes, const uint64_t* strides,
+                           const unsigned* box, const unsigned*, int, int swizzle, int promotion, int fill)
+{
+    if (reinterpret_cast<uintptr_t>(map) % 64 != 0)
+        return 1;
+    ++encoded_count;
+    std::memset(map, 0, 128);
+    map[0] = reinterpret_cast<uint64_t>(address), map[1] = rank, map[2] = type, map[3] = swizzle, map[4] = promotion, map[5] = fill;
+    for (unsigned axis = 0; axis < rank && axis < 3; ++axis) {
+        map[6 + axis] = sizes[axis];
+        map[9 + axis] = axis > 0 ? strides[axis - 1] : 0;
+        map[12 + axis] = box[axis];
+    }
+    return 0;
+}
 int cuGetErrorName(int status, const char** name)
 {
     *name = status == 222 ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" : status == 201 ? "CUDA_ERROR_INVALID_CONTEXT" : "CUDA_ERROR_UNKNOWN";
@@ -82,6 +99,8 @@ int cuLaunchKernelEx(const Config* config, void* function, void** params, void**
     Launch launch{*config, function, {}};
     for (int i = 0; i < argument_count; ++i)
         launch.arguments.push_back(*static_cast<const uint64_t*>(params[i]));
+    for (int i = 0; map_argument >= 0 && i < 16; ++i)
+        launch.arguments.push_back(static_cast<const uint64_t*>(params[map_argument])[i]);
     std::lock_guard<std::mutex> lock(guard);
     launches.push_back(launch);
     return 0;
@@ -95,10 +114,12 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 }
 
 // What tests ask.
-void stub_reset(int arguments, int refuse) { launches.clear(); memset_count = 0; argument_count = arguments; refuse_images = refuse; }
+void stub_reset(int arguments, int refuse) { launches.clear(); memset_count = 0; map_argument = -1; argument_count = arguments; refuse_images = refuse; }
 void stub_enter() { context = reinterpret_cast<void*>(0x77); }
 void stub_leave() { context = nullptr; }
 int stub_launches() { return static_cast<int>(launches.size()); }
+void stub_show_map(int argument) { map_argument = argument; encoded_count = 0; }
+uint64_t stub_encoded() { return encoded_count; }
 uint64_t stub_memsets() { return memset_count; }
 const char* stub_entry(int i) { return functions[reinterpret_cast<uintptr_t>(launches[i].function) - 1].c_str(); }
 void stub_launch(int i, uint64_t* out)
