@@ -112,7 +112,7 @@ def _operation(table: Mapping[str, Any]) -> Operation:
     return Operation(
         _name(table["name"]),
         dims,
-        tuple((_name(name), str(row["default"])) for name, row in table["options"].items()),
+        tuple((_name(name), str(row["default"])) for name, row in table.get("options", {}).items()),
         tuple(
             (_name(name), expression(text, f"constants.{name}"))
             for name, text in table.get("constants", {}).items()

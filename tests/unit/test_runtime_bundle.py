@@ -247,3 +247,30 @@ def files_path(name):
     from runtime_bundles import SETS
 
     return SETS / name
+
+
+def test_every_kernel_is_read_as_the_catalogue_reads_it(album):
+    from greenfast.runtime.operation import ScalarArgument, read_operation
+
+    for name in album.names():
+        kernel = album.kernel(name)
+        operation = read_operation((kernel.folder / "kernel.toml").read_bytes())
+        assert [item.name for item in operation.arguments] == [
+            item.name for item in kernel.arguments
+        ]
+        for ours, theirs in zip(operation.arguments, kernel.arguments, strict=True):
+            assert ours.dtype == theirs.dtype
+            if isinstance(ours, ScalarArgument):
+                assert ours.stride_of == theirs.stride_of
+                texts = [item.value and item.value.text for item in (ours, theirs)]
+                assert texts[0] == texts[1]
+            else:
+                assert (ours.shape, ours.optional) == (theirs.shape, theirs.optional)
+        assert operation.compiled_names == tuple(
+            [dim.name for dim in kernel.dims if dim.time == "compile"]
+            + [option.name for option in kernel.options]
+        )
+        assert dict(operation.options) == {item.name: item.default for item in kernel.options}
+        figures = operation.pointer_bytes, operation.stride_elements
+        assert figures == (kernel.pointer_bytes, kernel.stride_elements)
+        assert operation.empty_dims == set(kernel.empty_dims)
