@@ -249,7 +249,7 @@ def scratch() -> Row:
     from bench.gpu.runtime_pool import Pool
     from bench.gpu.runtime_shapes import Shape
 
-    pool = Pool.of_presets(("last_block", "two_kernels", "persistent"))
+    pool = Pool.of_points(("mma last_block", "mma two_kernels", "mma persistent"))
     shape = Shape("scratch", 2, 8, 8, 256, 256, 64, "none", False)
     q, k, v = _inputs()
     notes: Row = {}

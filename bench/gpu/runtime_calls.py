@@ -6,8 +6,8 @@ Every random call has a shape, mask, layout, type, scale and head grouping of it
 inside what the shipped set covers. Its output is compared with float64 attention on the same
 inputs, and its error with that of PyTorch's own. The table times calls inside CUDA graphs.
 
---pool also times other kernels of the template `mma` on each shape (the recorded winners and the
-presets), compiled here, from which bench.gpu.tuned_set makes the next set.
+--pool also times other kernels on each shape (the recorded winners and the presets of mma and
+wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Other kernels of the template `mma` beside the shipped ones: recorded winners and presets."""
+"""Other kernels of attention beside the shipped ones: recorded winners and presets."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +21,64 @@ from greenfast.runtime.signatures import attention_call
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Toolchain
 
-TEMPLATE = "mma"
+TEMPLATES = ("mma", "wgmma")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a template; its compile-time values are those of a shape."""
+
+    template: str
+    parameters: Row
+
+
+def pool_points(kernel: KernelSpec) -> dict[str, Point]:
+    """By label: the recorded winners, and the presets of the fast templates."""
+    points = {
+        f"{row['template']} winner {row['workload']}": Point(row["template"], row["parameters"])
+        for row in read_result("h200/attention_winners")["rows"]
+        if row["template"] in TEMPLATES
+    }
+    return points | {
+        f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
+        for template in kernel.templates
+        if template.name in TEMPLATES
+        for preset in template.presets
+    }
 
 
 class Pool:
     """Kernels by compile-time values, each a set of its own."""
 
     @classmethod
-    def of_presets(cls, names: tuple[str, ...]) -> Pool:
-        """Presets alone, for heads of 64 elements without a mask."""
-        template = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention").template(TEMPLATE)
-        points = {name: dict(template.preset(name).parameters) for name in names}
-        return cls(points, ((64, "none"),))
+    def of_points(cls, names: tuple[str, ...]) -> Pool:
+        """Some points, for heads of 64 elements without a mask."""
+        known = pool_points(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
+        return cls({name: known[name] for name in names}, ((64, "none"),))
 
     def __init__(
         self,
-        points: dict[str, Row] | None = None,
+        points: dict[str, Point] | None = None,
         heads: tuple[tuple[int, str], ...] = (),
         gpu: str = "h200",
     ) -> None:
         catalogue = Catalogue([REPOSITORY_TEMPLATES])
         kernel = catalogue.kernel("attention")
-        template = kernel.template(TEMPLATE)
-        if points is None:
-            points = {
-                f"winner {row['workload']}": row["parameters"]
-                for row in read_result("h200/attention_winners")["rows"]
-                if row["template"] == TEMPLATE
-            }
-            points |= {preset.name: dict(preset.parameters) for preset in template.presets}
+        points = pool_points(kernel) if points is None else points
         heads = heads or tuple(dict.fromkeys((shape.D, shape.mask) for shape in shapes()))
         entries: dict[Any, Entry] = {}
         for width, mask in heads:
             compiled = (("D", width), ("dtype", "bf16"), ("mask", mask))
             for label, point in points.items():
-                parameters = complete_parameters(template, point, compiled)
-                if Space(template, compiled, device(gpu)).why_not(parameters) is None:
-                    entries.setdefault(
-                        (parameters, compiled),
-                        Entry(TEMPLATE, dict(parameters), dict(compiled), "", label),
-                    )
+                entry = valid_entry(kernel, point, dict(compiled), label, gpu)
+                if entry is not None:
+                    key = entry.template, tuple(entry.parameters.items()), compiled
+                    entries.setdefault(key, entry)
         self.sets: list[tuple[Entry, KernelSet]] = []
         with tempfile.TemporaryDirectory(prefix="greenfast-pool-") as folder:
             toolchain = Toolchain(Path(folder), usable_cores())
@@ -98,7 +113,7 @@ class Pool:
             compiled = entry.compiled
             if (compiled["D"], compiled["mask"]) != (shape.D, shape.mask):
                 continue
-            label = f"mma {entry.label}"
+            label = entry.label
             state = prepare(kernels, call, 0)  # type: ignore[arg-type]
             if not isinstance(state, Prepared):
                 notes[label] = state.why[:160]
@@ -108,6 +123,20 @@ class Pool:
                 notes[label] = why
                 del functions[label]
         return functions
+
+
+def valid_entry(
+    kernel: KernelSpec, point: Point, compiled: Row, label: str, gpu: str
+) -> Entry | None:
+    """The point for these compile-time values; None where the template excludes it."""
+    template = kernel.template(point.template)
+    if any(compiled[name] not in values for name, values in template.supports):
+        return None
+    items = tuple(compiled.items())
+    parameters = complete_parameters(template, point.parameters, items)
+    if Space(template, items, device(gpu)).why_not(parameters) is not None:
+        return None
+    return Entry(point.template, dict(parameters), compiled, "", label)
 
 
 def _built(catalogue: Any, kernel: Any, entry: Entry, gpu: str, toolchain: Toolchain) -> Any:
