@@ -2,11 +2,11 @@
 
     python -m bench.gpu.measured_set TABLE.json [--out FOLDER] [--all]
 
-On each shape that may be tuned on (with --all: on every shape), the fastest kernel of the pool wins
-where it takes at most 0.97 of the time of PyTorch's default, which would run in its place. The shape
-itself has a rule, and so have shapes near by: the same ratio of heads, and B H, S_q and S_kv within
-a factor of 1.5 of the measured ones. Other shapes go to the library. The script then tells what the table would have given on the shapes that it was
-not made from.
+On each shape that may be tuned on (with --all: on every shape), the fastest kernel of the pool
+wins where it takes at most 0.97 of the time of PyTorch's default, which would run in its place. The
+shape itself has a rule, and so have shapes near by: the same ratio of heads, and B H, S_q and S_kv
+within a factor of 1.5 of the measured ones. Other shapes go to the library. The script then tells
+what the table would have given on the shapes that it was not made from.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
 from bench.gpu.runtime_calls import environment
 from bench.results import Row, write_json
+from greenfast.runtime.driver import FREE_SHARED_BYTES, MAX_DYNAMIC_SHARED
 
+BARE = "bare cuLaunchKernelEx, ctypes"
 BATCH, BATCHES = 200, 60  # calls between two synchronisations
 
 
@@ -73,7 +75,17 @@ def measured() -> tuple[list[Row], Row]:
     return rows, notes
 
 
-NOT_IN_GRAPHS = ("cupy RawModule", "cuda.core launch", "greenfast.attention, CuPy arrays")
+# They launch on the stream that was current before, or need gradients.
+NOT_IN_GRAPHS = (
+    BARE,
+    "plan.launch",
+    "bare launch and torch.empty_like",
+    "greenfast.attention, fallback (gradient)",
+    "torch sdpa, gradient",
+    "cupy RawModule",
+    "cuda.core launch",
+    "greenfast.attention, CuPy arrays",
+)
 
 
 def ways(notes: Row) -> dict[str, Callable[[], Any]]:
@@ -97,12 +109,10 @@ def ways(notes: Row) -> dict[str, Callable[[], Any]]:
     qg, x = q.clone().requires_grad_(), torch.randn(32, 4096, device="cuda").half()
     weight = torch.randn(4096, device="cuda").half()
     functions: dict[str, Callable[[], Any]] = {
-        "bare cuLaunchKernelEx, ctypes": lambda: launch(*arguments),
+        BARE: lambda: launch(*arguments),
         "plan.launch": lambda: plan.launch(addresses, stream),
         "greenfast.attention": lambda: greenfast.attention(q, k, v),
-        "greenfast.attention, grouped heads and lse": lambda: greenfast.attention(
-            q, k, v, return_lse=True
-        ),
+        "greenfast.attention, with lse": lambda: greenfast.attention(q, k, v, return_lse=True),
         "torch.empty_like": lambda: torch.empty_like(q),
         "bare launch and torch.empty_like": lambda: (torch.empty_like(q), launch(*arguments)),
         "torch sdpa": lambda: sdpa(q, k, v),
@@ -223,7 +233,11 @@ def _cuda_core(plan: Any, addresses: list[int]) -> Callable[[], Any]:
     shape = plan.launches[0]
     kernel = ObjectCode.from_cubin(_cubin_file(plan)).get_kernel(shape.entry)
     config = LaunchConfig(grid=shape.grid, block=shape.block, shmem_size=shape.smem_dynamic_bytes)
-    kernel.attributes.max_dynamic_shared_size_bytes(0)
+    handle = ctypes.c_void_p(int(getattr(kernel, "handle", None) or kernel._handle))
+    if shape.smem_dynamic_bytes > FREE_SHARED_BYTES:
+        plan.driver.library.cuKernelSetAttribute(
+            MAX_DYNAMIC_SHARED, shape.smem_dynamic_bytes, handle, 0
+        )
     stream = device.default_stream
     arguments = [ctypes.c_uint64(address) for address in addresses]
     scalars = _scalars(plan)
