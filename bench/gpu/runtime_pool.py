@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.set_files import Entry, built, bundle_bytes, group
-from bench.results import Row, read_result
+from bench.results import Row, find_result, read_result
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.calls import Prepared, prepare, run
 from greenfast.runtime.frameworks import framework_of
@@ -43,6 +43,11 @@ def pool_points(kernel: KernelSpec) -> dict[str, Point]:
         f"{row['template']} winner {row['workload']}": Point(row["template"], row["parameters"])
         for row in read_result("h200/attention_winners")["rows"]
         if row["template"] in TEMPLATES
+    }
+    points |= {
+        f"wgmma winner {row['workload']}": Point("wgmma", row["parameters"])
+        for row in find_result("h200/hopper_rows").get("rows", ())
+        if row["kernel"] == kernel.name and row["baseline"].startswith("wgmma:")
     }
     return points | {
         f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
