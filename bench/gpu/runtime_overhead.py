@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -220,7 +221,7 @@ def _cupy(plan: Any, addresses: list[int]) -> Callable[[], Any]:
 
 
 def _cubin_file(plan: Any) -> str:
-    path = Path("/tmp") / f"{plan.program.source_digest[:12]}.cubin"
+    path = Path(tempfile.gettempdir()) / f"{plan.program.source_digest[:12]}.cubin"
     path.write_bytes(next(iter(plan.program.cubins.values())))
     return str(path)
 
