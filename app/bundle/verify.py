@@ -17,6 +17,7 @@ from typing import Any
 
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
+from greenfast.search.acceptance import weights_of
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
 from greenfast.search.gates import GateLimits, Subject
@@ -233,7 +234,7 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
         complete_parameters(template, launch["parameters"], context.compiled),
         Origin(OriginKind.SEEDED),
     )
-    source = _as_text(text, tuple(dict.fromkeys(entry.entry for entry in template.launches)))
+    source = as_text(text, tuple(dict.fromkeys(entry.entry for entry in template.launches)))
     if not context.target.measures:
         rendered = context.render(candidate)
         if not isinstance(rendered, RenderedSource) or rendered.digest != source.digest:
@@ -252,7 +253,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
     return subject
 
 
-def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
+def as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
+    """A stored text as a source that compilers take."""
     lines = tuple(Line("kernel.cu", number + 1) for number in range(len(text.splitlines())))
     return RenderedSource(text, text_digest(text), lines, text, entries, False)
 
@@ -336,6 +338,7 @@ def _timings(stored: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, 
             "",
             samples=tuple(map(float, timing["samples"])),
             baseline_samples=tuple(map(float, timing[others])),
+            weight=float(timing.get("weight", 1.0)),
         )
         for timing in stored
         if timing.get(others)
@@ -376,7 +379,8 @@ def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
     intervals = [
         median_interval(
             combined(
-                [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings]
+                [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings],
+                weights_of(timings),
             )
         )
         for timings in processes

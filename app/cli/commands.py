@@ -33,6 +33,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Start here": (
         Command("doctor", "doctor", "Check what this machine has and what it lacks."),
         Command("search", "search", "Search for the fastest correct candidate of a kernel."),
+        Command("tune", "tune", "Tune a kernel for your workloads; saves one bundle."),
         Command("serve", "service", "Start the dashboard and the REST API, with workers."),
     ),
     "Choose what to search": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -86,6 +86,8 @@ class EvaluationContext:
     siblings: Siblings | None = None  # enforces promises of equal results
     sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     on_result: Callable[[GateResult], None] = lambda result: None  # called after each gate
+    # By workload: how much its time counts; a missing one counts 1.
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def conditions(self) -> Conditions:
@@ -103,6 +105,7 @@ class EvaluationContext:
             siblings=self.siblings,
             sizes_secret=self.sizes_secret,
             stop=self.stop,
+            weights=self.weights,
         )
 
     def render(self, candidate: Candidate, probe: str = "") -> RenderedSource | RenderFailed:
@@ -123,7 +126,10 @@ class EvaluationContext:
     ) -> Question:
         """For a target that answers; `baseline` holds the times to compare with."""
         workloads = tuple(workload.name for workload in self.workloads)
-        return Question(candidate, source.digest, workloads, self.limits, baseline, self.baseline)
+        weights = tuple(self.weights[name] for name in workloads) if self.weights else ()
+        return Question(
+            candidate, source.digest, workloads, self.limits, baseline, self.baseline, weights
+        )
 
     @cached_property
     def prepared_baseline(self) -> Subject | None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from greenfast.search.acceptance import weights_of
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
@@ -48,6 +49,7 @@ from greenfast.search.strategies import (
     Strategy,
     Told,
 )
+from greenfast.search.timing import weighted_mean
 from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
@@ -171,6 +173,7 @@ class SearchRun:
             baseline=baseline,
             min_gain=plan.min_gain,
             mode=plan.mode,
+            weights=dict(zip(plan.workloads, plan.weights, strict=False)),
             best_time_us=lambda: self.best_time_us,
             siblings=self.siblings,
         )
@@ -496,7 +499,6 @@ def _objective(verdict: Verdict) -> Objective | None:
         return None
     if evidence.ratio_to_baseline is not None:
         return Objective(math.log(evidence.ratio_to_baseline))
-    logs = [
-        math.log(timing.time_median_us) for timing in evidence.timings
-    ]  # no correct baseline: plain times
-    return Objective(sum(logs) / len(logs))
+    # No correct baseline: plain times.
+    logs = [math.log(timing.time_median_us) for timing in evidence.timings]
+    return Objective(weighted_mean(logs, weights_of(evidence.timings)))

@@ -40,6 +40,7 @@ SEARCH = (
     "recordings",
     "targets",
     "gates",
+    "dispatch",
     "loop",
     "diagnose",
     "peers",
