@@ -93,7 +93,7 @@ class SearchRecord(Base):
 
 
 class TuningRecord(Base):
-    """Searches over a user's workloads that end in one bundle. Its status is that of its searches."""
+    """Searches over a user's workloads that end in one bundle; their status is its own."""
 
     __tablename__ = "tunings"
 

@@ -116,7 +116,10 @@ def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
 
 
 def ratio_of_medians(timings: Sequence[Timing], others: Sequence[Timing]) -> float:
-    """Weighted geometric mean over the workloads of time / other time; below 1: `timings` are shorter."""
+    """Weighted geometric mean over the workloads of time / other time.
+
+    Below 1: `timings` are shorter.
+    """
     other_us = {timing.workload: timing.time_median_us for timing in others}
     ratios = (timing.time_median_us / other_us[timing.workload] for timing in timings)
     return geometric_mean(ratios, weights_of(timings))

@@ -100,7 +100,9 @@ def candidate_files(
 ) -> dict[str, bytes]:
     """The files of one candidate in a tuning bundle; launch.json is written by the caller."""
     first = services.store.trial(row.id, 0)
-    is_rival = first.is_baseline and first.source_digest is not None and first.number != trial.number
+    is_rival = (
+        first.is_baseline and first.source_digest is not None and first.number != trial.number
+    )
     baseline = first if is_rival and first.verdict in CORRECT else None
     files = {
         "kernel.cu": _source(services, trial),

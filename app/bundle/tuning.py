@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +38,7 @@ from greenfast.search.dispatch.times import is_servable, measured_trials
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.status import SearchStatus
@@ -162,15 +162,26 @@ def _kernel_files(
     launch = launch_data(kernel, row, trial)
     files["launch.json"] = json_of(launch)
     cubins = {}
-    # Without a compiler for GPUs an emulator's tuning still has its sources.
-    with suppress(Fault) if row.time_kind != "measured" else suppress():
-        entries = tuple(entry["entry"] for entry in launch["entries"])
-        source = as_text(files["kernel.cu"].decode(), entries)
-        cubin = services.toolchain.compile(source, launch["arch"])
-        if isinstance(cubin, Cubin):
-            cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
-            files[cubins[launch["arch"]]] = cubin.code
+    entries = tuple(entry["entry"] for entry in launch["entries"])
+    source = as_text(files["kernel.cu"].decode(), entries)
+    cubin = _compiled(services, source, launch["arch"], required=row.time_kind == "measured")
+    if cubin is not None:
+        cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
+        files[cubins[launch["arch"]]] = cubin.code
     return files, cubins
+
+
+def _compiled(
+    services: Services, source: RenderedSource, arch: str, *, required: bool
+) -> Cubin | None:
+    """The cubin; None without a compiler for GPUs, which an emulator's tuning does not need."""
+    try:
+        cubin = services.toolchain.compile(source, arch)
+    except Fault:
+        if required:
+            raise
+        return None
+    return cubin if isinstance(cubin, Cubin) else None
 
 
 def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:

@@ -157,8 +157,8 @@ def _require_agreement(group: DispatchGroup, where: str) -> None:
 def _region(value: Any, where: str) -> tuple[tuple[str, int, int], ...]:
     region = []
     for name, limits in _table(value, where).items():
-        low, high = (_list(limits, where) + [None, None])[:2]
-        if not (_is_size(low) and _is_size(high) and low <= high and len(limits) == 2):
+        low, high = limits if isinstance(limits, list) and len(limits) == 2 else (None, None)
+        if not (_is_size(low) and _is_size(high) and low <= high):
             raise _bad(f"{where}: {name} is {_shown(limits)}; it is [smallest, largest]")
         region.append((name, low, high))
     return tuple(region)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from greenfast.search.kernels.expressions import Expression, expression
 
@@ -147,7 +147,7 @@ def _best_split(
     ranked = []
     for rank, feature in enumerate(features):
         values = sorted({_value(feature, shape) for shape in shapes})
-        for below, above in zip(values, values[1:], strict=False):
+        for below, above in pairwise(values):
             low = tuple(shape for shape in shapes if _value(feature, shape) <= below)
             high = tuple(shape for shape in shapes if _value(feature, shape) >= above)
             lost = _best_kernel(low, share)[1] + _best_kernel(high, share)[1]
