@@ -31,7 +31,12 @@ from greenfast.search.loop.plan import (
 )
 from greenfast.search.loop.run import History, SearchRun, Sink
 from greenfast.search.loop.scope import scope_of
-from greenfast.search.loop.tuning import TuningRequest, search_requests, tuning_plan
+from greenfast.search.loop.tuning import (
+    TuningRequest,
+    requested_workloads,
+    search_requests,
+    tuning_plan,
+)
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
@@ -154,8 +159,10 @@ class Services:
         """Queue the searches of a tuning with their kernel's present files."""
         catalogue = Catalogue.from_environment()
         kernel = catalogue.kernel(request.search.kernel)
-        tuning = tuning_plan(request, request.search.target or DEFAULT_TARGET)
-        plans = [self.plan(each, catalogue) for each in search_requests(request, kernel)]
+        rows = requested_workloads(request, kernel)
+        tuning = tuning_plan(request, rows, request.search.target or DEFAULT_TARGET)
+        requests = search_requests(request, rows, kernel)
+        plans = [self.plan(each, catalogue) for each in requests]
         files = kernel_files(kernel, catalogue.include_dirs)
         return self.store.submit_tuning(tuning, plans, files)
 

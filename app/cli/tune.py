@@ -32,7 +32,7 @@ from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.workload_files import WeightedWorkload, read_workloads
+from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import SearchRequest, default_workloads
 from greenfast.search.loop.run import Ended
 from greenfast.search.loop.tuning import TuningRequest
@@ -110,21 +110,24 @@ def tune(
                 seed=seed,
                 mode=mode,
             )
-            rows = requested_workloads(request.kernel, workload, workloads, services.catalogue)
+            rows = given_workloads(request.kernel, workload, workloads, services.catalogue)
             tuning = services.submit_tuning(TuningRequest(request, rows, within))
         say(f"tuning {tuning.id}: {tuning.name} on {tuning.target}")
         code = run_searches(services, tuning, stop)
         return code or _bundled(services, tuning.id, output, as_json)
 
 
-def requested_workloads(
+def given_workloads(
     kernel_name: str, texts: list[str] | None, file: Path | None, catalogue: Catalogue
-) -> tuple[WeightedWorkload, ...]:
+) -> tuple[tuple[str, float], ...]:
     """Those of --workload, then those of the file; the kernel's first without either."""
     kernel = catalogue.kernel(kernel_name)
     given = texts or (() if file is not None else default_workloads(kernel))
-    rows = tuple(WeightedWorkload(kernel.workload(text), 1.0) for text in given)
-    return rows + (read_workloads(file, kernel) if file is not None else ())
+    rows = read_workloads(file, kernel) if file is not None else ()
+    return (
+        *((text, 1.0) for text in given),
+        *((row.workload.name, row.weight) for row in rows),
+    )
 
 
 def run_searches(services: Services, tuning: TuningRow, stop: Stop) -> int:

@@ -9,12 +9,13 @@ from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT, check_within
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import WeightedWorkload
-from greenfast.search.kernels.workloads import Items
+from greenfast.search.kernels.workloads import Items, WorkloadValues
 from greenfast.search.loop.limits import require_memory
-from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.plan import LARGEST_WEIGHT, SearchRequest
 from greenfast.search.text import shortened
 
 MOST_SEARCHES = 64
+MOST_WORKLOADS = 1000
 SHOWN_FAULTS = 20
 LONGEST_NAME = 200
 
@@ -36,13 +37,15 @@ class TuningRequest:
     """`search` holds the settings of every search; its workloads are replaced."""
 
     search: SearchRequest
-    workloads: tuple[WeightedWorkload, ...]
+    workloads: tuple[tuple[str | WorkloadValues, float], ...]  # with their weights
     within_percent: float = DEFAULT_WITHIN_PERCENT
 
 
-def tuning_plan(request: TuningRequest, target: str) -> TuningPlan:
+def tuning_plan(
+    request: TuningRequest, rows: Sequence[WeightedWorkload], target: str
+) -> TuningPlan:
     check_within(request.within_percent)
-    names = tuple(row.workload.name for row in request.workloads)
+    names = tuple(row.workload.name for row in rows)
     default = f"{request.search.kernel} for {len(names)} workloads"
     return TuningPlan(
         shortened(request.search.name or default, LONGEST_NAME),
@@ -50,17 +53,15 @@ def tuning_plan(request: TuningRequest, target: str) -> TuningPlan:
         target,
         float(request.within_percent),
         names,
-        tuple(row.weight for row in request.workloads),
+        tuple(row.weight for row in rows),
     )
 
 
-def search_requests(request: TuningRequest, kernel: KernelSpec) -> tuple[SearchRequest, ...]:
-    """A search request for each group, in the order of the groups' first workloads.
-
-    UsageError that names every workload which does not fit.
-    """
-    check_workloads(request.workloads, kernel)
-    groups = compile_time_groups(request.workloads, kernel)
+def search_requests(
+    request: TuningRequest, rows: Sequence[WeightedWorkload], kernel: KernelSpec
+) -> tuple[SearchRequest, ...]:
+    """A search request for each group, in the order of the groups' first workloads."""
+    groups = compile_time_groups(rows, kernel)
     if len(groups) > MOST_SEARCHES:
         raise UsageError(
             f"the workloads have {len(groups)} different sets of compile-time values",
@@ -78,30 +79,38 @@ def search_requests(request: TuningRequest, kernel: KernelSpec) -> tuple[SearchR
     )
 
 
-def check_workloads(rows: Sequence[WeightedWorkload], kernel: KernelSpec) -> None:
-    """One UsageError for all workloads that are too large or given twice."""
-    if not rows:
-        raise UsageError("a tuning needs at least one workload", code="no_workloads")
+def requested_workloads(request: TuningRequest, kernel: KernelSpec) -> tuple[WeightedWorkload, ...]:
+    """The workloads of a request; one UsageError that names all which do not fit."""
+    if not 0 < len(request.workloads) <= MOST_WORKLOADS:
+        raise UsageError(
+            f"{len(request.workloads)} workloads",
+            code="bad_workloads",
+            mend=f"a tuning has 1 to {MOST_WORKLOADS}",
+        )
+    rows: list[WeightedWorkload] = []
     faults: list[str] = []
     shapes: dict[Items, str] = {}
-    for row in rows:
-        workload = row.workload
-        values = workload.dims + workload.options
-        if (known := shapes.setdefault(values, workload.name)) != workload.name or (
-            sum(other is row for other in rows) > 1
-        ):
-            faults.append(f"{workload.name} has the same values as {known}; add their weights up")
+    for given, weight in request.workloads:
         try:
+            workload = kernel.workload(given)
             require_memory(kernel, workload)
         except GreenfastError as error:
             faults.append(error.message)
-    names = [row.workload.name for row in rows]
-    faults += [
-        f"{name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})
-    ]
+            continue
+        values = workload.dims + workload.options
+        if values in shapes:
+            faults.append(
+                f"{workload.name} has the values of {shapes[values]}; give the shape once, with "
+                "the sum of the weights"
+            )
+        shapes[values] = workload.name
+        if not 0 < weight <= LARGEST_WEIGHT:
+            faults.append(f"{workload.name} has the weight {weight:g}; weights are above 0")
+        rows.append(WeightedWorkload(workload, float(weight)))
     if faults:
         more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
         raise UsageError("; ".join(faults[:SHOWN_FAULTS]) + more, code="bad_workloads")
+    return tuple(rows)
 
 
 def compile_time_groups(
