@@ -3,6 +3,7 @@
 This is the public API:
 
     Client              talks to a running service (`greenfast serve`)
+    trace               records which shapes a PyTorch program calls
     GreenfastError      base of all errors: `code`, `message`, `mend`
       SpecError         a kernel's files are invalid
       UsageError        the caller's mistake
@@ -20,6 +21,7 @@ from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
 
 if TYPE_CHECKING:
     from greenfast.client import Client, ServiceError
+    from greenfast.tracing import trace
 
 __version__ = "0.2.0"
 
@@ -31,15 +33,20 @@ __all__ = [
     "SpecError",
     "UsageError",
     "__version__",
+    "trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names that need an HTTP library on first use."""
+    """Import the names that need other modules on first use."""
     if name in ("Client", "ServiceError"):
         from greenfast import client
 
         return getattr(client, name)
+    if name == "trace":
+        from greenfast.tracing import trace
+
+        return trace
     raise AttributeError(
         f"module 'greenfast' has no attribute {name!r}; it has {', '.join(__all__)}"
     )

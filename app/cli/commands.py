@@ -39,6 +39,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Choose what to search": (
         Command("templates", "lists", "List templates with their parameters and presets."),
         Command("workloads", "workloads", "List a kernel's workloads, or check your own."),
+        Command("trace", "trace", "Write the workloads that a PyTorch program calls."),
         Command("targets", "lists", "List the targets that candidates can run on."),
     ),
     "Follow and control searches": (

@@ -170,6 +170,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline),
         "drawn": len(newest),
+        "by_workload": results_by_workload(store, row, best.number if best else None),
         **timed_again(services, row),
     }
 

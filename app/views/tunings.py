@@ -19,7 +19,7 @@ from greenfast.search.status import SearchStatus
 
 
 class TuningSubmission(Input):
-    """Workloads to tune a kernel for. Those with different compile-time values get a search each."""
+    """Workloads to tune a kernel for, with a search for each set of compile-time values."""
 
     kernel: str
     workloads: list[str | WorkloadIn] = Field(

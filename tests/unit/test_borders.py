@@ -50,7 +50,7 @@ ROOMS = {"search": SEARCH, "app": APP}
 
 THIRD_PARTIES = {
     "cupy": ("search/targets/cuda/", "search/peers/duel.py"),
-    "torch": ("search/peers/duel.py",),
+    "torch": ("search/peers/duel.py", "greenfast/tracing.py"),
     "pynvml": ("search/targets/cuda/",),
     "cuda": ("search/toolchain/", "app/cli/doctor_checks.py"),
     "optuna": ("search/strategies/",),
