@@ -3,19 +3,24 @@
     with greenfast.trace("mine.toml"):
         model(tokens)
 
-A TorchFunctionMode sees `F.scaled_dot_product_attention`, `F.rms_norm` (so `nn.RMSNorm`, too) and
-`F.linear` of the thread that entered it, and passes every call on unchanged. It sees no calls
-inside of compiled graphs. `greenfast trace` runs this file by its path in the program's own
-interpreter, so it needs nothing but the standard library and PyTorch.
+`F.scaled_dot_product_attention`, `F.rms_norm` (so `nn.RMSNorm`, too) and `F.linear` are recorded
+and passed on unchanged. Two ways find them: a TorchFunctionMode, also for functions that a program
+imported before; and wrappers in `torch.nn.functional`, for calls that PyTorch makes itself, such as
+those of `nn.MultiheadAttention`. Neither sees calls inside of compiled graphs. `greenfast trace`
+runs this file by its path in the program's own interpreter, so it needs nothing but the standard
+library and PyTorch.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -69,6 +74,8 @@ class Traced:
     def __init__(self) -> None:
         self.calls: dict[Shape, Calls] = {}
         self.lost = 0  # calls that this tracer could not read, through its own fault
+        self.lock = threading.Lock()
+        self.here = threading.local()  # `inside`: this thread is in a call that is recorded
 
     def calls_of(self, shape: Shape) -> Calls:
         if shape not in self.calls and len(self.calls) >= MOST_SHAPES:
@@ -239,8 +246,52 @@ def _functions() -> dict[Any, str]:
     for name in READERS:
         for place in (functional, torch, torch._C._nn):
             if (function := getattr(place, name, None)) is not None:
+                while getattr(function, "is_tracer", False):  # of an outer trace
+                    function = function.__wrapped__
                 known[function] = name
     return known
+
+
+class _Wrappers:
+    """Replaces the functions of `torch.nn.functional` while a block runs."""
+
+    def __init__(self, traced: Traced) -> None:
+        self.traced = traced
+        self.originals: dict[str, Any] = {}
+        self.own: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        import torch.nn.functional as functional
+
+        for name in READERS:
+            if (original := getattr(functional, name, None)) is not None:
+                self.originals[name] = original
+                self.own[name] = _wrapper(self.traced, name, original)
+                setattr(functional, name, self.own[name])
+
+    def __exit__(self, *_: object) -> None:
+        import torch.nn.functional as functional
+
+        for name, original in self.originals.items():
+            if getattr(functional, name) is self.own[name]:
+                setattr(functional, name, original)
+
+
+def _wrapper(traced: Traced, name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            return original(*args, **kwargs)
+        return _recorded(traced, name, original, args, kwargs)
+
+    recording.is_tracer = True  # type: ignore[attr-defined]
+    return recording
+
+
+@contextlib.contextmanager
+def _recording(traced: Traced) -> Iterator[None]:
+    with _mode(traced), _Wrappers(traced):
+        yield
 
 
 def _mode(traced: Traced) -> Any:
@@ -278,17 +329,23 @@ def _is_compiling() -> bool:
 
 def _recorded(traced: Traced, name: str, func: Any, args: Any, kwargs: Any) -> Any:
     """Call `func`, and record the call. Whatever fails here beside the call itself is no matter."""
+    if getattr(traced.here, "inside", False):
+        return func(*args, **kwargs)
     calls, before = None, None
     try:
         calls = traced.calls_of(_read(name, args, kwargs))
         before = _event(args, kwargs) if len(calls.events) < MOST_EVENTS else None
     except Exception:
         traced.lost += 1
-    started = time.perf_counter()
-    result = func(*args, **kwargs)
+    started, traced.here.inside = time.perf_counter(), True
+    try:
+        result = func(*args, **kwargs)
+    finally:
+        traced.here.inside = False
     if calls is not None:
-        calls.count += 1
-        calls.host_s += time.perf_counter() - started
+        with traced.lock:
+            calls.count += 1
+            calls.host_s += time.perf_counter() - started
         try:
             after = _event(args, kwargs) if before is not None else None
             if after is not None:
@@ -330,8 +387,8 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
         self.traced = Traced()
 
     def __enter__(self) -> Traced:
-        self._mode = _mode(self.traced)
-        self._mode.__enter__()
+        self._recording = _recording(self.traced)
+        self._recording.__enter__()
         return self.traced
 
     def __exit__(
@@ -340,7 +397,7 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._mode.__exit__(kind, error, traceback)
+        self._recording.__exit__(None, None, None)
         self.traced.settle()
         if self.path is not None:
             from pathlib import Path
@@ -358,7 +415,7 @@ def _run_traced(result: str, how: str, program: str, arguments: list[str]) -> No
     sys.argv = [program if how != "-c" else "-c", *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(program)) if how == "path" else os.getcwd()
     try:
-        with _mode(traced):
+        with _recording(traced):
             if how == "-m":
                 runpy.run_module(program, run_name="__main__", alter_sys=True)
             elif how == "-c":

@@ -69,9 +69,10 @@ def test_its_pages_show_the_table(service, done):
     for path in ("/tunings", f"/tunings/{done['id']}", f"/searches/{done['searches'][0]['id']}"):
         page = httpx.get(service.url + path, trust_env=False)
         assert page.status_code == 200 and done["id"] in page.text or "By workload" in page.text
-    assert "outside of the tuned sizes" in httpx.get(
-        f"{service.url}/tunings/{done['id']}", trust_env=False
-    ).text
+    assert (
+        "outside of the tuned sizes"
+        in httpx.get(f"{service.url}/tunings/{done['id']}", trust_env=False).text
+    )
 
 
 def test_its_bundle_holds_what_a_launch_needs(path):
