@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -324,17 +324,19 @@ def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
     """The verdict of a correct candidate after another result of one of its gates.
 
-    The gate was skipped before, or it passed and failed on other inputs now.
+    The gate was skipped before, or it passed and failed on other inputs now. A candidate that was
+    not faster stays rejected, with what was judged since.
     """
     results = tuple(
         result if gate.gate == result.gate and _is_news(gate, result) else gate
         for gate in verdict.gates
     )
-    if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
+    slower = isinstance(verdict, Rejected) and verdict.stage is Stage.PERFORMANCE
+    if not (isinstance(verdict, (Accepted, Green)) or slower) or results == verdict.gates:
         return verdict
     if isinstance(result, Failed):
         return Rejected(Stage(result.gate), result.reason, result.sentence, results)
-    return _right(results)
+    return replace(verdict, gates=results) if slower else _right(results)
 
 
 def _is_news(before: GateResult, now: GateResult) -> bool:

@@ -62,6 +62,8 @@ class SearchRequest:
     mode: str | None = None  # how measured times find the caches: one of MODES
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None  # of `workloads`, in their order; default: all 1
+    # Of a tuning: how close to the best its kernels are; None: the search stands alone.
+    within_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class SearchPlan:
     sizes_secret: int | None = None
     # How much each workload counts in the geometric mean; empty: all the same.
     weights: tuple[float, ...] = ()
+    # Of a tuning: the kernels that serve its workloads are judged at the end.
+    within_percent: float | None = None
 
 
 ChampionOf = Callable[
@@ -156,6 +160,7 @@ def make_plan(
         shapes=tuple(workload.dims + workload.options for workload in workloads),
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
         weights=_weights(request, workloads),
+        within_percent=request.within_percent,
     )
     if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)

@@ -74,6 +74,7 @@ def search_requests(
             name=_name(request.search.name, compiled, len(groups)),
             workloads=tuple(row.workload.name for row in rows),
             weights=tuple(row.weight for row in rows),
+            within_percent=request.within_percent,
         )
         for compiled, rows in groups
     )
