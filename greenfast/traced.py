@@ -147,7 +147,7 @@ def check_ending(path: Path) -> None:
 
 def workloads_text(result: TraceResult, kernel: str, ending: str) -> str:
     """A workloads file (search/kernels/workload_files.py) of one kernel's calls."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": f"call{number}",
             "weight": result.weight(row),

@@ -116,7 +116,9 @@ class _NotCovered(Exception):
 
 def _attention(arguments: Mapping[str, Any]) -> Shape:
     q, k, v = (_tensor(arguments, name) for name in ("query", "key", "value"))
-    strides = tuple((name, tuple(each.stride())) for name, each in zip("qkv", (q, k, v)))
+    strides = tuple(
+        (name, tuple(each.stride())) for name, each in zip("qkv", (q, k, v), strict=True)
+    )
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
         return Shape("attention", (), (), strides, f"tensors of {q.dim()} dims, not 4")
     dims = {
@@ -300,7 +302,7 @@ def _mode(traced: Traced) -> Any:
 
     functions = _functions()
 
-    class Mode(TorchFunctionMode):
+    class Mode(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -358,7 +360,7 @@ def _recorded(traced: Traced, name: str, func: Any, args: Any, kwargs: Any) -> A
 def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Shape:
     kernel, names, reader = READERS[name]
     try:
-        return reader({**dict(zip(names, args)), **kwargs})
+        return reader({**dict(zip(names, args, strict=False)), **kwargs})
     except _NotCovered as reason:
         return Shape(kernel, (), (), (), str(reason))
 
@@ -367,7 +369,7 @@ def _event(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An event on the current stream; None where the call runs on no GPU, or is being captured."""
     import torch
 
-    first = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)))
+    first = next(each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
     if first.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)

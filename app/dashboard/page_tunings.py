@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from greenfast.app.bundle.tuning import dispatch_table
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.db.searches import Wanted
 from greenfast.search.errors import GreenfastError
 from greenfast.search.status import SearchStatus
 
@@ -58,5 +61,5 @@ async def request_control(request: Request, tuning_id: str) -> Response:
     store = services_of(request).store
     wanted = one_of("control", str(form.get("wanted", "")), ("pause", "resume", "cancel"))
     if wanted is not None:
-        await run_in_threadpool(store.control_tuning, tuning_id, wanted)
+        await run_in_threadpool(store.control_tuning, tuning_id, cast(Wanted, wanted))
     return RedirectResponse(f"/tunings/{tuning_id}", 303)

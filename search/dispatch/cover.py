@@ -143,7 +143,7 @@ def _exact(
             if _union(positions, masks) == everything
         ]
         if covers:
-            return list(min(covers, key=lambda each: (_time_of(each, kernels, weights), each)))
+            return list(min((_time_of(each, kernels, weights), each) for each in covers)[1])
     return None
 
 

@@ -155,12 +155,12 @@ def _require_agreement(group: DispatchGroup, where: str) -> None:
 
 
 def _region(value: Any, where: str) -> tuple[tuple[str, int, int], ...]:
-    region = []
+    region: list[tuple[str, int, int]] = []
     for name, limits in _table(value, where).items():
-        low, high = limits if isinstance(limits, list) and len(limits) == 2 else (None, None)
-        if not (_is_size(low) and _is_size(high) and low <= high):
+        pair: list[Any] = limits if isinstance(limits, list) and len(limits) == 2 else [None] * 2
+        if not all(map(_is_size, pair)) or pair[0] > pair[1]:
             raise _bad(f"{where}: {name} is {_shown(limits)}; it is [smallest, largest]")
-        region.append((name, low, high))
+        region.append((name, pair[0], pair[1]))
     return tuple(region)
 
 

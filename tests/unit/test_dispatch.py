@@ -194,7 +194,7 @@ def test_a_tampered_table_is_refused_even_with_a_new_digest(value, name):
         read_table(tampered, KERNELS)
     assert refused.value.code == "bad_dispatch" and "\n" not in refused.value.message
     tampered["digest"] = table_digest(tampered)
-    with pytest.raises(UsageError, match="dispatch.json: ") as refused:
+    with pytest.raises(UsageError, match=r"dispatch\.json: ") as refused:
         read_table(tampered, KERNELS)
     assert part in str(refused.value)
 
