@@ -177,7 +177,8 @@ def _linear(arguments: Mapping[str, Any]) -> Shape:
         rows *= int(size)
     dims = {"M": rows, "N": weight.shape[0], "K": x.shape[-1]}
     strides = (("x", tuple(x.stride())), ("weight", tuple(weight.stride())))
-    return _shape("gemm", dims, {"dtype": _dtype(x, lowered=True)}, strides, "")
+    bias = "no" if arguments.get("bias") is None else "yes"
+    return _shape("gemm", dims, {"dtype": _dtype(x, lowered=True), "bias": bias}, strides, "")
 
 
 def _shape(

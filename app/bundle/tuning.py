@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from greenfast import __version__
@@ -16,6 +16,7 @@ from greenfast.app.bundle.download import (
     candidate_files,
     json_of,
     launch_description,
+    measured_arch,
     zip_bytes,
 )
 from greenfast.app.bundle.verify import as_text
@@ -37,7 +38,9 @@ from greenfast.search.dispatch.table import (
 from greenfast.search.dispatch.times import is_servable, measured_trials
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
@@ -163,8 +166,10 @@ def _kernel_files(
     files["launch.json"] = json_of(launch)
     cubins = {}
     entries = tuple(entry["entry"] for entry in launch["entries"])
-    source = as_text(files["kernel.cu"].decode(), entries)
-    cubin = _compiled(services, source, launch["arch"], required=row.time_kind == "measured")
+    text = as_text(files["kernel.cu"].decode(), entries)
+    source = replace(text, arch_specific=kernel.template(trial.template).arch_specific)
+    arch = measured_arch(row.target, trial.environment)
+    cubin = _compiled(services, source, arch, required=row.time_kind == "measured")
     if cubin is not None:
         cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
         files[cubins[launch["arch"]]] = cubin.code
@@ -210,6 +215,7 @@ def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[
                 }
                 for workspace in template.scratch(values)
             ),
+            *(_tensor_map(each, values, options) for each in template.mapped(values)),
         ],
         "entries": [
             {
@@ -221,6 +227,25 @@ def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[
             }
             for launch in template.launched(values)
         ],
+    }
+
+
+def _tensor_map(
+    spec: TensorMapSpec, values: Mapping[str, Value], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A map that the caller encodes; only its sizes and strides depend on the call."""
+    return {
+        "name": spec.name,
+        "kind": "tensor_map",
+        "tensor": spec.tensor,
+        "dtype": str(options["dtype"]) if spec.dtype == "dtype" else spec.dtype,
+        "sizes": [size.text for size in spec.sizes],
+        "axes": list(spec.axes),
+        "strides": [stride.text for stride in spec.strides],
+        "box": [whole(size, values) for size in spec.box],
+        "swizzle_bytes": whole(spec.swizzle_bytes, values),
+        "fill": spec.fill,
+        "l2_promotion_bytes": whole(spec.l2_promotion_bytes, values),
     }
 
 

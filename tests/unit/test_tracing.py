@@ -50,7 +50,7 @@ def test_a_file_holds_the_shapes_with_their_share_of_time(catalogue, tmp_path, e
             call(2, 60.0, kernel="rmsnorm", dims={"M": 7, "N": 64}, options={"dtype": "bf16"}),
             call(5, kernel="attention", dims={}, options={}, reason="an attn_mask"),
             call(4, 1.0, dims={**DIMS, "D": 40}),
-            call(3, 1.0, kernel="gemm", dims={"M": 1, "N": 1, "K": 1}),
+            call(3, 1.0, kernel="nowhere", dims={"M": 1, "N": 1, "K": 1}),
         ],
     }
     result, paths = write_workloads(calls, tmp_path / f"mine{ending}", catalogue)
@@ -64,7 +64,7 @@ def test_a_file_holds_the_shapes_with_their_share_of_time(catalogue, tmp_path, e
     assert reasons == {
         "an attn_mask": 5,
         "D=40 is not one of 32, 64, 96, 128, 256": 4,
-        "there is no kernel gemm here": 3,
+        "there is no kernel nowhere here": 3,
     }
 
 
@@ -133,6 +133,7 @@ with torch.no_grad():
     sdpa(q.mT, q.mT, q.mT)
     torch.nn.RMSNorm(512, eps=1e-6, dtype=torch.bfloat16)(torch.randn(4, 512, dtype=torch.bfloat16))
     torch.nn.RMSNorm(512, eps=1e-5)(torch.randn(4, 512))
+    torch.nn.Linear(8, 16, dtype=torch.bfloat16)(torch.zeros(5, 8, dtype=torch.bfloat16))
     layer = torch.nn.MultiheadAttention(64, 1, batch_first=True, dtype=torch.bfloat16).train()
     layer(q[0], q[0], q[0], need_weights=False)
     thread = threading.Thread(target=lambda: F.scaled_dot_product_attention(q, q, q))
@@ -182,6 +183,7 @@ def test_its_calls_are_counted_by_shape_and_the_rest_by_reason(traced, catalogue
         ("attention", 2, 8, 2, 64, 64, 64, "bf16", "none"): 1,
         ("attention", 8, 1, 1, 64, 64, 64, "bf16", "none"): 1,  # nn.MultiheadAttention's
         ("rmsnorm", 4, 512, "bf16"): 1,
+        ("gemm", 5, 16, 8, "bf16", "yes"): 1,
     }
     reasons = {row["reason"] for row in seen["not_covered"]}
     assert reasons >= {
