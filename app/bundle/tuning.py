@@ -16,7 +16,6 @@ from greenfast.app.bundle.download import (
     candidate_files,
     json_of,
     launch_description,
-    measured_arch,
     zip_bytes,
 )
 from greenfast.app.bundle.verify import as_text
@@ -37,8 +36,8 @@ from greenfast.search.dispatch.table import (
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
 from greenfast.search.render import RenderedSource
@@ -168,8 +167,7 @@ def _kernel_files(
     entries = tuple(entry["entry"] for entry in launch["entries"])
     text = as_text(files["kernel.cu"].decode(), entries)
     source = replace(text, arch_specific=kernel.template(trial.template).arch_specific)
-    arch = measured_arch(row.target, trial.environment)
-    cubin = _compiled(services, source, arch, required=row.time_kind == "measured")
+    cubin = _compiled(services, source, launch["arch"], required=row.time_kind == "measured")
     if cubin is not None:
         cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
         files[cubins[launch["arch"]]] = cubin.code

@@ -37,7 +37,12 @@ from greenfast.search.loop.plan import SearchRequest, default_workloads
 from greenfast.search.loop.run import Ended
 from greenfast.search.loop.tuning import TuningRequest
 from greenfast.search.status import SearchStatus
+from greenfast.search.verdict import TimeKind
 
+MODELLED = (
+    "The times are modelled, not measured: closer than a factor of 2 they are not told apart, so "
+    "tune again on the GPU before you use the table."
+)
 TrialsOption = Annotated[
     int | None,
     typer.Option(
@@ -189,6 +194,8 @@ def _bundled(services: Services, tuning_id: str, output: Path | None, as_json: b
 def show_dispatch(dispatch: DispatchTable) -> None:
     """Print the rules of each group, then the time of each workload."""
     out = console()
+    if dispatch.time_kind == TimeKind.MODELLED:
+        out.print(MODELLED)
     for group in dispatch.groups:
         values = ", ".join(f"{name}={value}" for name, value in group.compiled)
         rows: list[tuple[Any, ...]] = [
