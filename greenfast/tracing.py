@@ -106,6 +106,7 @@ class Traced:
                 "device_us": calls.device_total_us,
             }
             for shape, calls in self.calls.items()
+            if calls.count  # a call that raised was none
         ]
         return {"schema": 1, "lost": self.lost, "calls": rows}
 
@@ -256,7 +257,11 @@ def _functions() -> dict[Any, str]:
 
 
 class _Wrappers:
-    """Replaces the functions of `torch.nn.functional` while a block runs."""
+    """Replaces built-in functions of `torch.nn.functional` while a block runs.
+
+    TorchScript knows built-in functions by their identity, so it is told of the replacements.
+    `rms_norm` is Python, which TorchScript compiles, so it stays.
+    """
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -266,18 +271,37 @@ class _Wrappers:
     def __enter__(self) -> None:
         import torch.nn.functional as functional
 
-        for name in READERS:
-            if (original := getattr(functional, name, None)) is not None:
-                self.originals[name] = original
-                self.own[name] = _wrapper(self.traced, name, original)
-                setattr(functional, name, self.own[name])
+        known = _scripted_functions()
+        for name in ("scaled_dot_product_attention", "linear"):
+            original = getattr(functional, name, None)
+            if original is None or known is None or id(original) not in known:
+                continue
+            self.originals[name] = original
+            self.own[name] = _wrapper(self.traced, name, original)
+            known[id(self.own[name])] = known[id(original)]
+            setattr(functional, name, self.own[name])
 
     def __exit__(self, *_: object) -> None:
         import torch.nn.functional as functional
 
+        known = _scripted_functions()
+        for own in self.own.values():
+            if known is not None:
+                known.pop(id(own), None)
         for name, original in self.originals.items():
             if getattr(functional, name) is self.own[name]:
                 setattr(functional, name, original)
+
+
+def _scripted_functions() -> dict[int, str] | None:
+    """TorchScript's table of built-in functions; None in a PyTorch that keeps it elsewhere."""
+    try:
+        from torch.jit import _builtins
+
+        table: dict[int, str] = _builtins._get_builtin_table()
+    except (ImportError, AttributeError):
+        return None
+    return table
 
 
 def _wrapper(traced: Traced, name: str, original: Any) -> Any:
@@ -414,6 +438,10 @@ def _run_traced(result: str, how: str, program: str, arguments: list[str]) -> No
     """Run a script, a module (`-m`) or code (`-c`) as __main__, and write what it called."""
     import runpy
 
+    try:
+        import torch  # noqa: F401  the program needs it in any case
+    except ImportError as error:
+        sys.exit(f"greenfast trace: {sys.executable} cannot import PyTorch: {error}")
     traced = Traced()
     sys.argv = [program if how != "-c" else "-c", *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(program)) if how == "path" else os.getcwd()

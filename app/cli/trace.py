@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,7 +56,12 @@ def trace(
         command = traced_command(program, result)
         environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}
         try:
-            code = subprocess.run(command, env=environment, check=False).returncode
+            code = subprocess.run(
+                command,
+                env=environment,
+                stdout=sys.stderr if as_json else None,  # stdout is for the JSON alone
+                check=False,
+            ).returncode
         except OSError as error:
             raise UsageError(
                 f"{command[0]} cannot be started: {error.strerror}", code="bad_program"

@@ -143,6 +143,7 @@ def run_searches(services: Services, tuning: TuningRow, stop: Stop) -> int:
         say(f"search {number} of {len(tuning.searches)}, {row.id}: {_compiled(services, row)}")
         report = run_here(services, resumed(services, row.id), stop)
         if report.left is Left.STOPPED:
+            pause_waiting(services, tuning.id)
             say(f"`greenfast tune --resume {tuning.id}` continues the tuning")
             return EXIT_INTERRUPTED
         if report.ended is not Ended.COMPLETED:
@@ -152,6 +153,13 @@ def run_searches(services: Services, tuning: TuningRow, stop: Stop) -> int:
             )
             return EXIT_FAILED if report.ended is Ended.FAILED else 1
     return 0
+
+
+def pause_waiting(services: Services, tuning_id: str) -> None:
+    """Keep workers from taking the searches that wait: the user stopped the tuning."""
+    for row in services.store.tuning(tuning_id).searches:
+        if row.status == SearchStatus.QUEUED:
+            services.store.request_control(row.id, "pause")
 
 
 def _compiled(services: Services, row: SearchRow) -> str:
