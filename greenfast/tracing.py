@@ -394,8 +394,8 @@ def _event(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An event on the current stream; None where the call runs on no GPU, or is being captured."""
     import torch
 
-    first = next(each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
-    if first.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+    first = next((each for each in (*args, *kwargs.values()) if torch.is_tensor(each)), None)
+    if first is None or first.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(first.device))

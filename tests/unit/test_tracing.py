@@ -145,7 +145,8 @@ with torch.no_grad():
     compiled = torch.compile(lambda x: F.scaled_dot_product_attention(x, x, x), backend="eager")
     assert torch.equal(compiled(q), first)
     graph = torch.fx.symbolic_trace(torch.nn.Linear(8, 16))
-    assert graph.graph.find_nodes(op="call_function")[0].target is torch._C._nn.linear
+    targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    assert targets == [torch._C._nn.linear], targets
     try:
         sdpa(q, q[:, :3], q)
     except RuntimeError:
