@@ -114,9 +114,7 @@ def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple
     )
 
 
-def combined(
-    rows: Sequence[Sequence[float]], weights: Sequence[float] = ()
-) -> tuple[float, ...]:
+def combined(rows: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> tuple[float, ...]:
     """The mean over the workloads of each block's log ratio, for the blocks that all have."""
     return tuple(weighted_mean(block, weights) for block in zip(*rows, strict=False))
 
