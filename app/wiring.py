@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenfast.app.history import adopt_champions, require_same_kernel, todays_checks
 from greenfast.app.settings import DEFAULT_WINDOW, Settings
-from greenfast.db.rows import Claim, SearchRow
+from greenfast.db.rows import Claim, SearchRow, TuningRow
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import like
@@ -31,6 +31,12 @@ from greenfast.search.loop.plan import (
 )
 from greenfast.search.loop.run import History, SearchRun, Sink
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.loop.tuning import (
+    TuningRequest,
+    requested_workloads,
+    search_requests,
+    tuning_plan,
+)
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
@@ -148,6 +154,17 @@ class Services:
         plan = self.plan(request, catalogue)
         files = kernel_files(catalogue.kernel(plan.kernel), catalogue.include_dirs)
         return self.store.submit(plan, files)
+
+    def submit_tuning(self, request: TuningRequest) -> TuningRow:
+        """Queue the searches of a tuning with their kernel's present files."""
+        catalogue = Catalogue.from_environment()
+        kernel = catalogue.kernel(request.search.kernel)
+        rows = requested_workloads(request, kernel)
+        tuning = tuning_plan(request, rows, request.search.target or DEFAULT_TARGET)
+        requests = search_requests(request, rows, kernel)
+        plans = [self.plan(each, catalogue) for each in requests]
+        files = kernel_files(kernel, catalogue.include_dirs)
+        return self.store.submit_tuning(tuning, plans, files)
 
     def catalogue_of(self, search_id: str) -> Catalogue:
         """The catalogue of the files that a search ran with.

@@ -138,7 +138,7 @@ class Claims(Part):
                 raise lease_lost(claim)
             key = held.key
             return History(
-                _recorded(session, key),
+                recorded_trials(session, key),
                 _pending(session, key),
                 held.spent_s,
                 lambda number: self._checks(key, number),
@@ -154,7 +154,8 @@ class Claims(Part):
         return evidence.checks if isinstance(evidence, CorrectnessEvidence) else ()
 
 
-def _recorded(session: Session, key: int) -> tuple[Trial, ...]:
+def recorded_trials(session: Session, key: int) -> tuple[Trial, ...]:
+    """The recorded trials of the search with that key, in order; verdicts without details."""
     of_the_trial = and_(
         EvidenceRecord.search_key == TrialRecord.search_key,
         EvidenceRecord.number == TrialRecord.number,

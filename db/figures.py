@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from greenfast.db.changes import Change
 from greenfast.db.convert import storable
+from greenfast.search.acceptance import weights_of
 from greenfast.search.timing import geometric_mean
 from greenfast.search.verdict import (
     CorrectnessEvidence,
@@ -20,6 +21,7 @@ from greenfast.search.verdict import (
     PerformanceEvidence,
     PtxasEvidence,
     Rejected,
+    Timing,
     Trial,
     Verdict,
     gate_result,
@@ -77,7 +79,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
         fault_code=verdict.code if isinstance(verdict, Faulted) else None,
         sentence=storable(sentence(verdict, changed, baseline)),
         finding=storable(sentence(verdict, (), baseline)),
-        time_median_us=_mean([t.time_median_us for t in time.timings]) if time else None,
+        time_median_us=_mean(time.timings) if time else None,
         time_kind=str(time.timings[0].time_kind) if time else None,
         time_mode=time.mode or None if time else None,
         time_band=_finite(time.band) if time else None,
@@ -119,13 +121,14 @@ def _evidence(verdict: Verdict, gate: str, kind: type[E]) -> E | None:
     return evidence if isinstance(evidence, kind) else None
 
 
-def _mean(times: Sequence[float]) -> float | None:
-    """Geometric mean. A single time keeps its value to the last bit."""
+def _mean(timings: Sequence[Timing]) -> float | None:
+    """Weighted geometric mean. A single time keeps its value to the last bit."""
+    times = [timing.time_median_us for timing in timings]
     if len(times) == 1:
         return _finite(times[0])
     if not all(0 < time < math.inf for time in times):
         return None
-    return geometric_mean(times)
+    return geometric_mean(times, weights_of(timings))
 
 
 def _finite(value: float | None) -> float | None:

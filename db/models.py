@@ -26,7 +26,7 @@ from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
 from greenfast.search.verdict import VerdictName
 
-REVISION = "0007"  # the newest of migrations/versions, which a test compares
+REVISION = "0008"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
 REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
@@ -90,6 +90,34 @@ class SearchRecord(Base):
         Index(None, "status", "key"),
         {"sqlite_autoincrement": True},
     )
+
+
+class TuningRecord(Base):
+    """Searches over a user's workloads that end in one bundle; their status is its own."""
+
+    __tablename__ = "tunings"
+
+    key: Mapped[int] = mapped_column(primary_key=True)  # in order of arrival
+    id: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    kernel: Mapped[str]
+    target: Mapped[str]
+    plan: Mapped[str]  # JSON
+    created_at: Mapped[float]
+
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+
+class TuningSearchRecord(Base):
+    """The searches of a tuning, one for each group of compile-time values."""
+
+    __tablename__ = "tuning_searches"
+
+    search_key: Mapped[int] = mapped_column(ForeignKey("searches.key"), primary_key=True)
+    tuning_key: Mapped[int] = mapped_column(ForeignKey("tunings.key"))
+    position: Mapped[int]
+
+    __table_args__ = (Index(None, "tuning_key", "position"),)
 
 
 class TrialRecord(Base):

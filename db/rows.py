@@ -55,6 +55,23 @@ class SearchRow:
     time_mode: str | None  # of that time
     mode: str  # as requested
     queue_position: int | None = None  # of a queued search, from 1
+    weights: tuple[float, ...] = ()  # of the workloads; empty: all the same
+
+
+@dataclass(frozen=True)
+class TuningRow:
+    """A tuning: one search for each group of compile-time values."""
+
+    id: str
+    name: str
+    kernel: str
+    target: str
+    status: str  # of its searches: the one that keeps it from being complete
+    within_percent: float
+    workloads: tuple[str, ...]
+    weights: tuple[float, ...]
+    created_at: str
+    searches: tuple[SearchRow, ...]
 
 
 @dataclass(frozen=True)

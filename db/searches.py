@@ -50,21 +50,9 @@ class Searches(Part):
 
     def submit(self, plan: SearchPlan, files: KernelFiles | None = None) -> SearchRow:
         """Queue a search with the kernel files that it runs with."""
-        search_id = "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower()
-        values = {
-            "id": search_id,
-            "name": convert.storable(plan.name),
-            "kernel": plan.kernel,
-            "target": plan.target,
-            "strategy": plan.strategy,
-            "plan": convert.plan_json(plan),
-            "status": SearchStatus.QUEUED,
-            "created_at": now_s(),
-        }
         with self._database.writing() as session:
-            manifest = store_files(session, files) if files is not None else None
-            session.execute(insert(SearchRecord).values(**values, manifest_digest=manifest))
-            return _row(session, search_id)
+            record = session.get_one(SearchRecord, insert_search(session, plan, files))
+            return _row(session, record.id)
 
     def search(self, search_id: str) -> SearchRow:
         """The search with that id; UsageError `unknown_search`."""
@@ -109,12 +97,7 @@ class Searches(Part):
         """
         check_name("control", request, WANTED)
         with self._database.writing() as session:
-            record = search_record(session, search_id, lock=True)
-            abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
-            if record.status == SearchStatus.RUNNING and not abandoned:
-                record.wanted = _flag(record, request)
-            else:
-                _move(record, request)
+            request_control_of(session, search_id, request)
             session.flush()
             return _row(session, search_id)
 
@@ -149,6 +132,40 @@ class Searches(Part):
             record.why = record.closing = ""
             session.flush()
             return _row(session, search_id)
+
+
+def insert_search(session: Session, plan: SearchPlan, files: KernelFiles | None) -> int:
+    """Queue a search; returns its key."""
+    manifest = store_files(session, files) if files is not None else None
+    values = {
+        "id": "s_" + base64.b32encode(secrets.token_bytes(8)).decode()[:12].lower(),
+        "name": convert.storable(plan.name),
+        "kernel": plan.kernel,
+        "target": plan.target,
+        "strategy": plan.strategy,
+        "plan": convert.plan_json(plan),
+        "status": SearchStatus.QUEUED,
+        "created_at": now_s(),
+        "manifest_digest": manifest,
+    }
+    statement = insert(SearchRecord).values(**values).returning(SearchRecord.key)
+    key: int = session.execute(statement).scalar_one()
+    return key
+
+
+def request_control_of(session: Session, search_id: str, request: Wanted) -> None:
+    """Pause, resume or cancel inside the caller's transaction."""
+    record = search_record(session, search_id, lock=True)
+    abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
+    if record.status == SearchStatus.RUNNING and not abandoned:
+        record.wanted = _flag(record, request)
+    else:
+        _move(record, request)
+
+
+def search_rows(session: Session, search_ids: tuple[str, ...]) -> tuple[SearchRow, ...]:
+    """The searches with these ids, in their order."""
+    return tuple(_row(session, search_id) for search_id in search_ids)
 
 
 def _flag(record: SearchRecord, request: Wanted) -> str | None:
@@ -272,4 +289,5 @@ def _search_row(
         time_mode=time_mode,
         mode=plan.mode,
         queue_position=queue_position,
+        weights=plan.weights,
     )

@@ -1,5 +1,6 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
+    Tunings        submit_tuning, tuning, tunings, control_tuning, timed_trials
     Searches       submit, search, searches, plan, request_control, request_confirmation
     Claims         claim, renew, renew_lease, describe, finish, release, history, silence
     Recording      begin, record, settle
@@ -38,12 +39,14 @@ from greenfast.db.session import Database
 from greenfast.db.sources import Sources
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
+from greenfast.db.tunings import Tunings
 from greenfast.db.workers import Workers
 from greenfast.search.status import STATUSES
 
 
 class Store(
     Searches,
+    Tunings,
     Claims,
     Recording,
     Trials,

@@ -7,6 +7,7 @@ This is the public API:
     rms_norm            RMS normalisation with a fused residual add, likewise
     explain             which kernel a call runs, and why
     Client              talks to a running service (`greenfast serve`)
+    trace               records which shapes a PyTorch program calls
     GreenfastError      base of all errors: `code`, `message`, `mend`
       SpecError         a kernel's files are invalid
       UsageError        the caller's mistake
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from greenfast.client import Client, ServiceError
     from greenfast.runtime.front import attention, explain, rms_norm
     from greenfast.runtime.loaded import load
+    from greenfast.tracing import trace
 
 __version__ = "0.2.0"
 
@@ -43,6 +45,7 @@ __all__ = [
     "explain",
     "load",
     "rms_norm",
+    "trace",
 ]
 
 # Where a name comes from; the module is imported when the name is first used.
@@ -51,6 +54,7 @@ _HOMES = {
     "ServiceError": "greenfast.client",
     "explain": "greenfast.runtime.front",
     "load": "greenfast.runtime.loaded",
+    "trace": "greenfast.tracing",
 }
 
 

@@ -161,6 +161,29 @@ class Client:
         """Write the best candidate's bundle, a zip file, to `path`."""
         path.write_bytes(self._get(f"/api/v1/searches/{search_id}/bundle").content)
 
+    def tune(self, kernel: str, workloads: list[Any], **fields: Any) -> JSON:
+        """Queue a tuning and return it; `fields` as in POST /api/v1/tunings."""
+        body = {"kernel": kernel, "workloads": workloads, **fields}
+        return self._json("POST", "/api/v1/tunings", json=body)
+
+    def tuning(self, tuning_id: str) -> JSON:
+        """A tuning with its status and its searches."""
+        return self._json("GET", f"/api/v1/tunings/{tuning_id}")
+
+    def control_tuning(self, tuning_id: str, action: str) -> JSON:
+        """`pause`, `resume` or `cancel` all searches of a tuning and return it."""
+        return self._json("POST", f"/api/v1/tunings/{tuning_id}/{action}")
+
+    def wait_for_tuning(self, tuning_id: str, deadline_s: float | None = None) -> JSON:
+        """The tuning once all its searches have ended."""
+        for search in self.tuning(tuning_id)["searches"]:
+            self.wait(search["id"], deadline_s=deadline_s)
+        return self.tuning(tuning_id)
+
+    def download_tuning(self, tuning_id: str, path: Path) -> None:
+        """Write the bundle of a completed tuning, a zip file, to `path`."""
+        path.write_bytes(self._get(f"/api/v1/tunings/{tuning_id}/bundle").content)
+
     def _all(self, url: str, query: JSON) -> list[JSON]:
         items: list[JSON] = []
         cursor = None

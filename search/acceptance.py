@@ -80,9 +80,8 @@ def accept_processes(processes: Iterable[tuple[Timing, ...]]) -> tuple[Decision,
 
 def measured_decision(timings: tuple[Timing, ...]) -> tuple[Decision, Interval]:
     """The decision over all workloads of one process, from their stored samples."""
-    return decide(
-        combined([block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings])
-    )
+    rows = [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings]
+    return decide(combined(rows, weights_of(timings)))
 
 
 def acceptance_sentence(acceptance: Acceptance, device: str) -> str:
@@ -117,11 +116,19 @@ def below_bound(timings: tuple[Timing, ...]) -> Timing | None:
 
 
 def ratio_of_medians(timings: Sequence[Timing], others: Sequence[Timing]) -> float:
-    """Geometric mean over the workloads of time / other time; below 1: `timings` are shorter."""
+    """Weighted geometric mean over the workloads of time / other time.
+
+    Below 1: `timings` are shorter.
+    """
     other_us = {timing.workload: timing.time_median_us for timing in others}
-    return geometric_mean(timing.time_median_us / other_us[timing.workload] for timing in timings)
+    ratios = (timing.time_median_us / other_us[timing.workload] for timing in timings)
+    return geometric_mean(ratios, weights_of(timings))
 
 
 def time_us_of(timings: Sequence[Timing]) -> float:
-    """Geometric mean over the workloads."""
-    return geometric_mean(timing.time_median_us for timing in timings)
+    """Geometric mean over the workloads, each counted by its weight."""
+    return geometric_mean((timing.time_median_us for timing in timings), weights_of(timings))
+
+
+def weights_of(timings: Iterable[Timing]) -> tuple[float, ...]:
+    return tuple(timing.weight for timing in timings)

@@ -69,12 +69,20 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def geometric_mean(values: Iterable[float]) -> float:
+def geometric_mean(values: Iterable[float], weights: Sequence[float] = ()) -> float:
     """Of one or more positive values; a single value stays as it is, to the last bit."""
     first, *others = values
     if not others:
         return first
-    return math.exp(sum(map(math.log, (first, *others))) / (1 + len(others)))
+    return math.exp(weighted_mean(tuple(map(math.log, (first, *others))), weights))
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float] = ()) -> float:
+    """The mean; equal weights, or none, change no bit of it."""
+    if len(set(weights)) <= 1:
+        return sum(values) / len(values)
+    terms = (weight * value for weight, value in zip(weights, values, strict=True))
+    return sum(terms) / sum(weights)
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
@@ -106,9 +114,9 @@ def block_log_ratios(samples: Sequence[float], others: Sequence[float]) -> tuple
     )
 
 
-def combined(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+def combined(rows: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> tuple[float, ...]:
     """The mean over the workloads of each block's log ratio, for the blocks that all have."""
-    return tuple(sum(block) / len(block) for block in zip(*rows, strict=False))
+    return tuple(weighted_mean(block, weights) for block in zip(*rows, strict=False))
 
 
 def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:

@@ -182,6 +182,7 @@ class Timing:
     ] = ()  # modelled us that each resource alone would take, the longest first
     mix: tuple[tuple[str, float], ...] = ()  # counted warp instructions of all launches, by class
     mode: str = ""  # how a measured time found the caches: "hot" | "cold"
+    weight: float = 1.0  # of the workload, in means over several
 
     @property
     def bound_us(self) -> float:

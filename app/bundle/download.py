@@ -98,6 +98,35 @@ def _best(services: Services, search_id: str) -> TrialDetail:
     return services.store.trial(search_id, best.number)
 
 
+def candidate_files(
+    services: Services, kernel: KernelSpec, row: SearchRow, trial: TrialDetail
+) -> dict[str, bytes]:
+    """The files of one candidate in a tuning bundle; launch.json is written by the caller."""
+    first = services.store.trial(row.id, 0)
+    is_rival = (
+        first.is_baseline and first.source_digest is not None and first.number != trial.number
+    )
+    baseline = first if is_rival and first.verdict in CORRECT else None
+    files = {
+        "kernel.cu": _source(services, trial),
+        **_template_files("template", kernel.template(trial.template)),
+        "evidence.json": _json(_evidence(services, row, trial, baseline)),
+        "environment.json": _json(_environment(services, row, trial)),
+        **(_baseline_files(services, kernel, row, baseline) if baseline is not None else {}),
+    }
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _baseline_files(
+    services: Services, kernel: KernelSpec, row: SearchRow, baseline: TrialDetail
+) -> dict[str, str]:
+    return {
+        "baseline.cu": _source(services, baseline),
+        "baseline_launch.json": _json(launch_description(kernel, row, baseline)),
+        **_template_files("baseline_template", kernel.template(baseline.template)),
+    }
+
+
 def _files(
     services: Services,
     kernel: KernelSpec,
@@ -119,9 +148,7 @@ def _files(
         "README.txt": _readme(row, trial, launch),
     }
     if baseline is not None:
-        files["baseline.cu"] = _source(services, baseline)
-        files["baseline_launch.json"] = _json(launch_description(kernel, row, baseline))
-        files |= _template_files("baseline_template", kernel.template(baseline.template))
+        files |= _baseline_files(services, kernel, row, baseline)
     files["host.cu"] = (STATIC_FILES / "host.cu").read_text("utf-8")
     files["run_cupy.py"] = (STATIC_FILES / "run_cupy.py.txt").read_text(
         "utf-8"
@@ -372,6 +399,10 @@ def _readme(row: SearchRow, trial: TrialDetail, launch: Mapping[str, Any]) -> st
 
 def _json(value: Any) -> str:
     return json_text(value, sort_keys=True) + "\n"
+
+
+def json_of(value: Any) -> bytes:
+    return _json(value).encode()
 
 
 def zip_bytes(files: Mapping[str, bytes]) -> bytes:

@@ -61,22 +61,28 @@ def open_bundle(path: Path) -> OpenedBundle:
 
     UsageError `bad_bundle` for a file that is no bundle, is too large, or does not match its sums.
     """
-    files = _contents(path)
+    files = contents(path)
     missing = [name for name in NEEDED if name not in files]
     if missing:
-        raise _bad(f"{path} is not a bundle: it lacks {', '.join(missing)}")
+        raise bad_bundle(f"{path} is not a bundle: it lacks {', '.join(missing)}")
     _require_sums(path, files)
     launch, evidence, environment = (
-        _json(files, name) for name in ("launch.json", "evidence.json", "environment.json")
+        json_object(files, name) for name in ("launch.json", "evidence.json", "environment.json")
     )
-    baseline = _json(files, "baseline_launch.json") if "baseline_launch.json" in files else None
+    baseline = (
+        json_object(files, "baseline_launch.json") if "baseline_launch.json" in files else None
+    )
     for description in filter(None, (launch, baseline)):
         if (schema := description.get("schema")) != 1:
-            raise _bad(f"{path}: launch.json has schema {schema!r}; this version reads schema 1")
+            raise bad_bundle(
+                f"{path}: launch.json has schema {schema!r}; this version reads schema 1"
+            )
         if not _complete(description):
-            raise _bad(f"{path}: launch.json lacks a kernel, a template, parameters or workloads")
+            raise bad_bundle(
+                f"{path}: launch.json lacks a kernel, a template, parameters or workloads"
+            )
     if hashlib.sha256(files["kernel.cu"]).hexdigest() != launch.get("source_digest"):
-        raise _bad(f"{path}: kernel.cu is not the source whose digest launch.json names")
+        raise bad_bundle(f"{path}: kernel.cu is not the source whose digest launch.json names")
     return OpenedBundle(files, launch, baseline, evidence, environment)
 
 
@@ -94,17 +100,21 @@ def _complete(launch: Mapping[str, Any]) -> bool:
     )
 
 
-def _contents(path: Path) -> dict[str, bytes]:
+def contents(
+    path: Path, names: re.Pattern[str] = _NAME, most_files: int = MOST_FILES
+) -> dict[str, bytes]:
     """Every file, read into memory. Only plain names are allowed, so that none leads elsewhere."""
     try:
         with zipfile.ZipFile(path) as packed:
             entries = packed.infolist()
-            if len(entries) > MOST_FILES:
-                raise _bad(f"{path} holds {len(entries)} files; a bundle has at most {MOST_FILES}")
+            if len(entries) > most_files:
+                raise bad_bundle(
+                    f"{path} holds {len(entries)} files; a bundle has at most {most_files}"
+                )
             files: dict[str, bytes] = {}
             for entry in entries:
-                if not _NAME.match(entry.filename) or entry.filename in files:
-                    raise _bad(f"{path} holds a file named {entry.filename[:80]!r}")
+                if not names.match(entry.filename) or entry.filename in files:
+                    raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
                 # Sizes in the directory are claims, so the bytes that are read are counted.
                 with packed.open(entry) as opened:
                     files[entry.filename] = opened.read(LARGEST_FILE_BYTES + 1)
@@ -112,7 +122,7 @@ def _contents(path: Path) -> dict[str, bytes]:
                     len(files[entry.filename]) > LARGEST_FILE_BYTES
                     or sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES
                 ):
-                    raise _bad(
+                    raise bad_bundle(
                         f"{path} is too large: {entry.filename} exceeds "
                         f"{LARGEST_FILE_BYTES >> 20} MiB a file or "
                         f"{LARGEST_BUNDLE_BYTES >> 20} MiB in all"
@@ -128,34 +138,34 @@ def _contents(path: Path) -> dict[str, bytes]:
         RuntimeError,
         NotImplementedError,
     ) as error:
-        raise _bad(f"{path} cannot be read as a zip file: {error}") from None
+        raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
 
 
 def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     sums: dict[str, str] = {}
     for line in files["SHA256SUMS"].decode("utf-8", "replace").splitlines():
         if not (match := _SUM.match(line)):
-            raise _bad(f"{path}: SHA256SUMS holds {line[:80]!r}")
+            raise bad_bundle(f"{path}: SHA256SUMS holds {line[:80]!r}")
         sums[match.group(2)] = match.group(1)
     listed = files.keys() - {"SHA256SUMS"}
     if odd := sorted(listed ^ sums.keys()):
-        raise _bad(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
+        raise bad_bundle(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
     changed = [
         name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]
     ]
     if changed:
-        raise _bad(
+        raise bad_bundle(
             f"{path}: {', '.join(changed)} does not match SHA256SUMS: damaged, or changed since"
         )
 
 
-def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
         value = json.loads(files[name])
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise _bad(f"{name} of the bundle is not a JSON object")
+        raise bad_bundle(f"{name} of the bundle is not a JSON object")
     return value
 
 
@@ -169,7 +179,7 @@ def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
         if launch is not None:
             for ending in ("toml", "cu.j2"):
                 if f"{name}.{ending}" not in bundle.files:
-                    raise _bad(f"the bundle lacks {name}.{ending}")
+                    raise bad_bundle(f"the bundle lacks {name}.{ending}")
                 (files / f"{launch['template']}.{ending}").write_bytes(
                     bundle.files[f"{name}.{ending}"]
                 )
@@ -178,7 +188,7 @@ def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
     (files / "kernel.toml").write_text(_with_own_baseline(bundle), "utf-8")
     kernel = load_kernel(files)
     if missing := sorted(kernel.reference_files.keys() - bundle.files.keys()):
-        raise _bad(f"the bundle lacks {', '.join(missing)}")
+        raise bad_bundle(f"the bundle lacks {', '.join(missing)}")
     return kernel
 
 
@@ -190,7 +200,7 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
     try:
         presets = tomllib.loads(bundle.text("template.toml")).get("presets", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise _bad("template.toml of the bundle is not TOML") from None
+        raise bad_bundle("template.toml of the bundle is not TOML") from None
     if not presets:
         return bundle.text("kernel.toml")
     return _BASELINE_LINE.sub(
@@ -200,5 +210,5 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
     )
 
 
-def _bad(sentence: str) -> UsageError:
+def bad_bundle(sentence: str) -> UsageError:
     return UsageError(sentence, code="bad_bundle", mend="download the bundle again")

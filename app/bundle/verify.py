@@ -17,6 +17,7 @@ from typing import Any
 
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
+from greenfast.search.acceptance import weights_of
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
 from greenfast.search.gates import GateLimits, Subject
@@ -92,24 +93,30 @@ def verify_bundle(
     UsageError `bad_bundle`, `untrusted_bundle`, or `cannot_verify` for a target that runs nothing.
     """
     bundle = open_bundle(path)
-    name = target_name or ("cuda:0" if gpu_count() else DEFAULT_TARGET)
-    family, _ = check_target_name(name)
-    if family not in ("cuda", "emulator"):
+    name = target_to_verify(target_name)
+    rendered = check_target_name(name)[0] == "emulator"
+    catalogue = vouching_catalogue(services, bundle, rendered=rendered, trust=trust)
+    seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
+    items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
+    with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
+        kernel = with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
+        items += rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
+    return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
+
+
+def target_to_verify(given: str | None) -> str:
+    """The target, by default a GPU if there is one; UsageError for one that runs nothing."""
+    name = given or ("cuda:0" if gpu_count() else DEFAULT_TARGET)
+    if check_target_name(name)[0] not in ("cuda", "emulator"):
         raise UsageError(
             f"{name} runs nothing, so nothing can be verified on it",
             code="cannot_verify",
             mend="--target cuda:0 or emulator:h200",
         )
-    catalogue = _vouching_catalogue(services, bundle, rendered=family == "emulator", trust=trust)
-    seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
-    items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
-    with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-        kernel = _with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
-        items += _rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
-    return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
+    return name
 
 
-def _vouching_catalogue(
+def vouching_catalogue(
     services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool
 ) -> Catalogue:
     """The catalogue whose files are those of the bundle.
@@ -156,7 +163,7 @@ def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list
     return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
-def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
+def with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
     """The kernel with this installation's checks, if the reference is the same.
 
     A bundle does not choose how it is judged.
@@ -168,7 +175,7 @@ def _with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpe
     return kernel
 
 
-def _rechecked(
+def rechecked(
     services: Services,
     bundle: OpenedBundle,
     kernel: KernelSpec,
@@ -234,7 +241,7 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
         Origin(OriginKind.SEEDED),
     )
     entries = tuple(dict.fromkeys(entry.entry for entry in template.launches))
-    source = replace(_as_text(text, entries), arch_specific=template.arch_specific)
+    source = replace(as_text(text, entries), arch_specific=template.arch_specific)
     if not context.target.measures:
         rendered = context.render(candidate)
         if not isinstance(rendered, RenderedSource) or rendered.digest != source.digest:
@@ -253,7 +260,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
     return subject
 
 
-def _as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
+def as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
+    """A stored text as a source that compilers take."""
     lines = tuple(Line("kernel.cu", number + 1) for number in range(len(text.splitlines())))
     return RenderedSource(text, text_digest(text), lines, text, entries, False)
 
@@ -337,6 +345,7 @@ def _timings(stored: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, 
             "",
             samples=tuple(map(float, timing["samples"])),
             baseline_samples=tuple(map(float, timing[others])),
+            weight=float(timing.get("weight", 1.0)),
         )
         for timing in stored
         if timing.get(others)
@@ -377,7 +386,8 @@ def _run(processes: Sequence[Sequence[Timing]]) -> tuple[float, float]:
     intervals = [
         median_interval(
             combined(
-                [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings]
+                [block_log_ratios(timing.samples, timing.baseline_samples) for timing in timings],
+                weights_of(timings),
             )
         )
         for timings in processes

@@ -33,11 +33,13 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Start here": (
         Command("doctor", "doctor", "Check what this machine has and what it lacks."),
         Command("search", "search", "Search for the fastest correct candidate of a kernel."),
+        Command("tune", "tune", "Tune a kernel for your workloads; saves one bundle."),
         Command("serve", "service", "Start the dashboard and the REST API, with workers."),
     ),
     "Choose what to search": (
         Command("templates", "lists", "List templates with their parameters and presets."),
         Command("workloads", "workloads", "List a kernel's workloads, or check your own."),
+        Command("trace", "trace", "Write the workloads that a PyTorch program calls."),
         Command("targets", "lists", "List the targets that candidates can run on."),
     ),
     "Follow and control searches": (

@@ -21,7 +21,7 @@ from greenfast.app.cli.output import (
     table,
 )
 from greenfast.app.cli.services import opened_services
-from greenfast.app.cli.tables import peers_table
+from greenfast.app.cli.tables import peers_table, workloads_table
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
 from greenfast.app.views.progress import band_sentence, progress, queue_words, search_detail
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
@@ -192,8 +192,12 @@ def search(
 def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> SearchRequest:
     """The request with the workloads of a file after its own."""
     rows = read_workloads(path, catalogue.kernel(request.kernel))
-    names = tuple(row.workload.name for row in rows)
-    return replace(request, workloads=(*(request.workloads or ()), *names))
+    own = request.workloads or ()
+    return replace(
+        request,
+        workloads=(*own, *(row.workload.name for row in rows)),
+        weights=(*(1.0 for _ in own), *(row.weight for row in rows)),
+    )
 
 
 def submitted(services: Services, request: SearchRequest) -> str:
@@ -371,6 +375,8 @@ def show_search(detail: SearchDetailOut) -> None:
             ],
         )
     )
+    if detail.by_workload:
+        out.print(workloads_table(detail.by_workload))
     for sentence in _remarks(detail, detail.closing if is_completed else ""):
         out.print(sentence)
     if detail.peers:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from greenfast.app.bundle.verify import Finding, Report, verify_bundle
+from greenfast.app.bundle.verify import Finding, Report
+from greenfast.app.bundle.verify_tuning import verify_any
 from greenfast.app.cli.options import AsJson, Seed
 from greenfast.app.cli.output import console, print_json, styled, table
 from greenfast.app.settings import Settings
@@ -60,7 +61,7 @@ def verify(
     """
     services = Services(Settings.from_environment())
     try:
-        report = verify_bundle(services, bundle, target, trust=trust, seed=seed)
+        report = verify_any(services, bundle, target, trust=trust, seed=seed)
     finally:
         services.close()
     if as_json:

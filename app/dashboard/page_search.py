@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from greenfast.app.dashboard import charts
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.history import kernel_today, recheck_of
+from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.progress import band_sentence, beats_baseline, progress
 from greenfast.app.wiring import Services
@@ -169,6 +170,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline),
         "drawn": len(newest),
+        "by_workload": results_by_workload(store, row, best.number if best else None),
         **timed_again(services, row),
     }
 

@@ -17,6 +17,7 @@ from greenfast.app.dashboard import (
     page_search,
     page_searches,
     page_trial,
+    page_tunings,
 )
 from greenfast.app.dashboard.pages import error_page, static_files
 
@@ -64,6 +65,7 @@ for part in (
     page_search,
     page_trial,
     page_new,
+    page_tunings,
     page_champions,
     page_negatives,
     page_kernel,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.views.schemas import (
     BestOut,
@@ -31,7 +32,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
     """
     row = store.search(search_id)
     counts, queue = store.counts(search_id), store.queue_state()
-    confirmation = store.confirmation(search_id)
+    confirmation, best = store.confirmation(search_id), best_out(store, row)
     return SearchDetailOut(
         **SearchOut.model_validate(row).model_dump(),
         progress=progress(row),
@@ -42,10 +43,11 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
             FunnelStep(stage=stage, reached=reached, passed=passed)
             for stage, reached, passed in counts.funnel
         ],
-        best=best_out(store, row),
+        best=best,
         baseline_trial=baseline_trial(store, row),
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
+        by_workload=results_by_workload(store, row, best.number if best else None),
     )
 
 

@@ -60,6 +60,7 @@ class WorkloadIn(Input):
     name: str = Field("", description="a label of small letters, digits and _")
     dims: dict[str, int]
     options: dict[str, str] = {}
+    weight: float = Field(1.0, description="how much its time counts in means over workloads")
 
     def values(self) -> WorkloadValues:
         return WorkloadValues((*self.dims.items(), *self.options.items()), self.name)
@@ -127,6 +128,12 @@ class SearchSubmission(Input):
                 workload.values() if isinstance(workload, WorkloadIn) else workload
                 for workload in self.workloads
             ),
+            weights=None
+            if self.workloads is None
+            else tuple(
+                workload.weight if isinstance(workload, WorkloadIn) else 1.0
+                for workload in self.workloads
+            ),
             templates=tuple(self.templates) if self.templates is not None else None,
         )
 
@@ -167,6 +174,7 @@ class SearchOut(Output):
     queue_position: int | None = Field(
         None, description="of a queued search: 1 is the next; else null"
     )
+    weights: list[float] = Field([], description="of the workloads; empty: all the same")
 
 
 if TYPE_CHECKING:
@@ -343,6 +351,21 @@ class TimedAgainOut(Output):
     peers: list[PeerOut]
 
 
+class WorkloadResultOut(Output):
+    """The winner on one workload. A ratio below 1 is faster."""
+
+    workload: str
+    weight: float
+    time_median_us: float
+    time_kind: str
+    baseline_median_us: float | None
+    ratio: float | None = Field(description="time / the baseline's time, where there is one")
+    ratio_low: float | None = Field(description="null: the time was not measured")
+    ratio_high: float | None
+    confirmed: bool = Field(description="the ratio is that of fresh processes")
+    peers: list[PeerOut]
+
+
 class SearchDetailOut(SearchOut):
     queued: int = Field(description="searches that wait for a worker, this one included")
     workers_alive: int = Field(
@@ -355,6 +378,9 @@ class SearchDetailOut(SearchOut):
     baseline_trial: TrialOut | None
     confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
     peers: list[PeerOut]
+    by_workload: list[WorkloadResultOut] = Field(
+        description="the winner on each workload; empty for a single one"
+    )
 
 
 class ScopeOut(Output):

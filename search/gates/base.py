@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -35,6 +36,14 @@ class Conditions:
     siblings: Siblings | None = None  # outputs to match bit for bit; None: nothing is compared
     sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
+    # By workload: how much its time counts; a missing one counts 1.
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def weighted(self, timings: tuple[Timing, ...]) -> tuple[Timing, ...]:
+        """The timings with the weights of their workloads."""
+        return tuple(
+            replace(timing, weight=self.weights.get(timing.workload, 1.0)) for timing in timings
+        )
 
 
 @dataclass(frozen=True)

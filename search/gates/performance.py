@@ -48,6 +48,7 @@ class PerformanceGate:
         )
         if isinstance(timings, Failure):
             return Failed(self.name, timings.sentence, timings.reason)
+        timings = subject.conditions.weighted(timings)
         if subject.target.measures:
             return self._measured(subject, timings)
         return self._modelled(subject, timings, baseline)

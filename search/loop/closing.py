@@ -8,7 +8,7 @@ search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from greenfast.search.errors import GreenfastError
@@ -25,7 +25,9 @@ from greenfast.search.loop.confirmation import (
     unconfirmed,
 )
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.verdict import Failed, GateResult
+from greenfast.search.loop.evaluate import settled as settled_verdict
+from greenfast.search.loop.serving import judge_served
+from greenfast.search.verdict import Failed, GateResult, Trial
 
 CONTENDERS = 3  # contenders considered, and so the most confirmations of one search
 T = TypeVar("T")
@@ -43,8 +45,19 @@ class Closing:
     sentence: str
 
 
+@dataclass(frozen=True)
+class Served:
+    """Of a tuning: trials that its bundle may hold, and how close to the best they have to be."""
+
+    trials: tuple[Trial, ...]
+    share: float
+
+
 def closing(
-    context: EvaluationContext, baseline: Contender | None, contenders: Iterable[Contender]
+    context: EvaluationContext,
+    baseline: Contender | None,
+    contenders: Iterable[Contender],
+    served: Served | None = None,
 ) -> Callable[[], Closing] | None:
     """The work that remains; None when nothing was measured.
 
@@ -53,10 +66,15 @@ def closing(
     if baseline is None:
         return None
     ranked = fastest(contenders, CONTENDERS)
-    return lambda: _close(context, baseline, ranked)
+    return lambda: _close(context, baseline, ranked, served)
 
 
-def _close(context: EvaluationContext, baseline: Contender, contenders: list[Contender]) -> Closing:
+def _close(
+    context: EvaluationContext,
+    baseline: Contender,
+    contenders: list[Contender],
+    served: Served | None,
+) -> Closing:
     settled: list[Settled] = []
     safe = [
         contender
@@ -70,6 +88,17 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
         "; ".join(confirmation.sentence for confirmation in confirmations)
         or "no candidate was measured faster than the baseline"
     )
+    if served is not None:
+        trials = _after(served.trials, settled)
+        _, fault = _kept(
+            lambda: judge_served(
+                context,
+                trials,
+                served.share,
+                lambda number, result: settled.append((number, result)),
+            )
+        )
+        sentence += f"; kernels for single workloads were not all judged: {fault}" if fault else ""
     peers: tuple[Peer, ...] | None = ()
     compare_peers = context.compare_peers
     if compare_peers is not None and not context.stop.is_set():
@@ -78,6 +107,16 @@ def _close(context: EvaluationContext, baseline: Contender, contenders: list[Con
         )
         sentence += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), sentence)
+
+
+def _after(trials: Iterable[Trial], results: Iterable[Settled]) -> list[Trial]:
+    """The trials with later results of their gates."""
+    known = {trial.number: trial for trial in trials}
+    for number, result in results:
+        if number in known:
+            verdict = settled_verdict(known[number].verdict, result)
+            known[number] = replace(known[number], verdict=verdict)
+    return list(known.values())
 
 
 def _is_safe(context: EvaluationContext, contender: Contender, settled: list[Settled]) -> bool:

@@ -240,13 +240,14 @@ def _process(
 def timed_in_turns(winner: Subject, other: Subject) -> tuple[Timing, ...] | Failure:
     """Time all blocks of each workload, and check the outputs of the winner's timed launches."""
     rival = Rival(other.program, timed_problems(other), to_the_end=True)
-    return winner.target.measure(
+    timings = winner.target.measure(
         winner.program,
         winner.machine_code,
         timed_problems(winner),
         rival,
         lambda execution: left_wrong(winner, execution),
     )
+    return timings if isinstance(timings, Failure) else winner.conditions.weighted(timings)
 
 
 def _comparison(role: str, number: int, processes: tuple[ProcessTimes, ...]) -> Comparison:

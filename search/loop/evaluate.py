@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -86,6 +86,8 @@ class EvaluationContext:
     siblings: Siblings | None = None  # enforces promises of equal results
     sizes_secret: int | None = None  # of the drawn cases; None: none are drawn
     on_result: Callable[[GateResult], None] = lambda result: None  # called after each gate
+    # By workload: how much its time counts; a missing one counts 1.
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def conditions(self) -> Conditions:
@@ -103,6 +105,7 @@ class EvaluationContext:
             siblings=self.siblings,
             sizes_secret=self.sizes_secret,
             stop=self.stop,
+            weights=self.weights,
         )
 
     def render(self, candidate: Candidate, probe: str = "") -> RenderedSource | RenderFailed:
@@ -123,7 +126,10 @@ class EvaluationContext:
     ) -> Question:
         """For a target that answers; `baseline` holds the times to compare with."""
         workloads = tuple(workload.name for workload in self.workloads)
-        return Question(candidate, source.digest, workloads, self.limits, baseline, self.baseline)
+        weights = tuple(self.weights[name] for name in workloads) if self.weights else ()
+        return Question(
+            candidate, source.digest, workloads, self.limits, baseline, self.baseline, weights
+        )
 
     @cached_property
     def prepared_baseline(self) -> Subject | None:
@@ -319,17 +325,19 @@ def _right(results: tuple[GateResult, ...]) -> Accepted | Green:
 def settled(verdict: Verdict, result: GateResult) -> Verdict:
     """The verdict of a correct candidate after another result of one of its gates.
 
-    The gate was skipped before, or it passed and failed on other inputs now.
+    The gate was skipped before, or it passed and failed on other inputs now. A candidate that was
+    not faster stays rejected, with what was judged since.
     """
     results = tuple(
         result if gate.gate == result.gate and _is_news(gate, result) else gate
         for gate in verdict.gates
     )
-    if not isinstance(verdict, (Accepted, Green)) or results == verdict.gates:
+    slower = isinstance(verdict, Rejected) and verdict.stage is Stage.PERFORMANCE
+    if not (isinstance(verdict, (Accepted, Green)) or slower) or results == verdict.gates:
         return verdict
     if isinstance(result, Failed):
         return Rejected(Stage(result.gate), result.reason, result.sentence, results)
-    return _right(results)
+    return replace(verdict, gates=results) if slower else _right(results)
 
 
 def _is_news(before: GateResult, now: GateResult) -> bool:

@@ -37,6 +37,7 @@ NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
+LARGEST_WEIGHT = 1e15
 LARGEST_SECRET = 2**53  # which every reader of JSON holds exactly
 CHAMPION = "champion"  # the baseline is the champion of the search's scope
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
@@ -60,6 +61,9 @@ class SearchRequest:
     confirm: bool = True  # where times are measured, time the winner again in fresh processes
     mode: str | None = None  # how measured times find the caches: one of MODES
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    weights: tuple[float, ...] | None = None  # of `workloads`, in their order; default: all 1
+    # Of a tuning: how close to the best its kernels are; None: the search stands alone.
+    within_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ class SearchPlan:
     # Sizes of the drawn cases follow from it (oracle/drawn.py). None: a plan of an earlier version,
     # which resumes on the cases that it began with.
     sizes_secret: int | None = None
+    # How much each workload counts in the geometric mean; empty: all the same.
+    weights: tuple[float, ...] = ()
+    # Of a tuning: the kernels that serve its workloads are judged at the end.
+    within_percent: float | None = None
 
 
 ChampionOf = Callable[
@@ -151,6 +159,8 @@ def make_plan(
         mode=_mode(request.mode),
         shapes=tuple(workload.dims + workload.options for workload in workloads),
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
+        weights=_weights(request, workloads),
+        within_percent=request.within_percent,
     )
     if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
@@ -333,6 +343,25 @@ def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
             mend="more than 0, at most 30 days",
         )
     return trials, seconds
+
+
+def _weights(request: SearchRequest, workloads: list[Workload]) -> tuple[float, ...]:
+    """A weight for each workload; () where all are equal, which changes no mean."""
+    weights = request.weights or ()
+    if weights and len(weights) != len(workloads):
+        raise UsageError(
+            f"{len(weights)} weights for {len(workloads)} workloads",
+            code="bad_weight",
+            mend="give each workload a weight, or none",
+        )
+    for weight in weights:
+        if not 0 < weight <= LARGEST_WEIGHT:
+            raise UsageError(
+                f"a weight of {weight:g}",
+                code="bad_weight",
+                mend=f"weights are numbers above 0, at most {LARGEST_WEIGHT:g}",
+            )
+    return tuple(map(float, weights)) if len(set(weights)) > 1 else ()
 
 
 def _min_gain(value: float | None) -> float:

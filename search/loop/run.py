@@ -19,10 +19,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from greenfast.search.acceptance import weights_of
+from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
-from greenfast.search.loop.closing import Closing, closing
+from greenfast.search.loop.closing import Closing, Served, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
 from greenfast.search.loop.evaluate import (
@@ -48,6 +50,7 @@ from greenfast.search.strategies import (
     Strategy,
     Told,
 )
+from greenfast.search.timing import weighted_mean
 from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
@@ -171,6 +174,7 @@ class SearchRun:
             baseline=baseline,
             min_gain=plan.min_gain,
             mode=plan.mode,
+            weights=dict(zip(plan.workloads, plan.weights, strict=False)),
             best_time_us=lambda: self.best_time_us,
             siblings=self.siblings,
         )
@@ -180,6 +184,7 @@ class SearchRun:
         self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
+        self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
         self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
         self.sources: dict[str, Told | None] = {}  # source digest -> its result
@@ -246,8 +251,12 @@ class SearchRun:
             context = replace(
                 context, kernel=replace(context.kernel, checks=context.closing_checks)
             )
+        within = self.plan.within_percent
+        served = Served(tuple(self.measured), within / 100) if within is not None else None
         work = (
-            closing(context, self.measured_baseline, self.contenders) if self.plan.confirm else None
+            closing(context, self.measured_baseline, self.contenders, served)
+            if self.plan.confirm
+            else None
         )
         if work is None:
             return replace(result, closing=weakness_sentence(self.weak_tests))
@@ -411,6 +420,8 @@ class SearchRun:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
+        if self.plan.within_percent is not None and is_correct(trial.verdict):
+            self.measured.append(trial)
         self.siblings.learn(trial)
         self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
         told = told_of(trial, self.plan)
@@ -496,7 +507,6 @@ def _objective(verdict: Verdict) -> Objective | None:
         return None
     if evidence.ratio_to_baseline is not None:
         return Objective(math.log(evidence.ratio_to_baseline))
-    logs = [
-        math.log(timing.time_median_us) for timing in evidence.timings
-    ]  # no correct baseline: plain times
-    return Objective(sum(logs) / len(logs))
+    # No correct baseline: plain times.
+    logs = [math.log(timing.time_median_us) for timing in evidence.timings]
+    return Objective(weighted_mean(logs, weights_of(evidence.timings)))

@@ -5,6 +5,7 @@ It covers operation and sources, workloads' values, compile-time values, device 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -31,8 +32,10 @@ class Scope:
     mode: str = "auto"  # the cache mode: hot and cold are never compared
     # Dims and options of each workload, sorted independently of `workloads`.
     shapes: tuple[Items, ...] = ()
+    # Each shape's weight, in the order of `shapes`; empty: all the same.
+    weights: tuple[float, ...] = ()
 
-    DIGEST_WHEN_SET = frozenset({"shapes"})
+    DIGEST_WHEN_SET = frozenset({"shapes", "weights"})
 
     @property
     def digest(self) -> str:
@@ -41,6 +44,8 @@ class Scope:
 
 def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
     """The scope of a search; of `environment` the entries `device` and `toolchain` count."""
+    # Equal weights have no order, and scopes of earlier versions hold none.
+    order = sorted(range(len(plan.shapes)), key=lambda at: repr(plan.shapes[at]))
     return Scope(
         plan.kernel,
         plan.kernel_digest,
@@ -49,5 +54,6 @@ def scope_of(plan: SearchPlan, environment: Mapping[str, str]) -> Scope:
         environment.get("device", ""),
         environment.get("toolchain", ""),
         plan.mode,
-        tuple(sorted(plan.shapes, key=repr)),
+        tuple(plan.shapes[at] for at in order),
+        tuple(plan.weights[at] / math.fsum(plan.weights) for at in order) if plan.weights else (),
     )

@@ -94,6 +94,7 @@ class Question:
     limits: GateLimits
     baseline: tuple[Timing, ...] | None = None  # its times; None: nothing to compare with
     against: Candidate | None = None  # the baseline
+    weights: tuple[float, ...] = ()  # of the workloads; empty: all the same
 
 
 Inspect = Callable[[Execution], Failure | None]  # judges the outputs of the timed launches

@@ -147,6 +147,7 @@ def _replayed_time(
     heading = recording.heading
     known = dict(zip(recording.workload_names(), row.times, strict=True))
     recorded = tuple((name, known[name]) for name in question.workloads)
+    weights = question.weights or (1.0,) * len(recorded)
     timings = tuple(
         Timing(
             name,
@@ -156,14 +157,17 @@ def _replayed_time(
             (("floor_us", times.floor_us), *times.health),
             f"replayed from {heading.name}, row {row.number}: {times.note}",
             mode=times.mode,
+            weight=weight,
         )
-        for name, times in recorded
+        for (name, times), weight in zip(recorded, weights, strict=True)
     )
     ratio = interval = None
     words = ""
     baseline = question.baseline
     if baseline is not None:
-        if question.against is not None and recording.row_of(question.against) is recording.rows[0]:
+        first = recording.rows[0]
+        as_recorded = question.against and recording.row_of(question.against) is first
+        if as_recorded and not question.weights:
             then = recorded_acceptance(
                 tuple(times for _, times in recorded), heading.protocol.min_gain
             )

@@ -40,6 +40,7 @@ SEARCH = (
     "recordings",
     "targets",
     "gates",
+    "dispatch",
     "loop",
     "diagnose",
     "peers",
@@ -49,7 +50,7 @@ ROOMS = {"search": SEARCH, "app": APP}
 
 THIRD_PARTIES = {
     "cupy": ("search/targets/cuda/", "search/peers/duel.py"),
-    "torch": ("search/peers/duel.py", "greenfast/runtime/"),
+    "torch": ("search/peers/duel.py", "greenfast/runtime/", "greenfast/tracing.py"),
     "pynvml": ("search/targets/cuda/",),
     "cuda": ("search/toolchain/", "search/targets/cuda/", "app/cli/doctor_checks.py"),
     "optuna": ("search/strategies/",),

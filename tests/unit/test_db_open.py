@@ -58,6 +58,8 @@ def older(path: Path) -> None:
         "kernel_files",
         "kernel_manifests",
         "workers",
+        "tuning_searches",
+        "tunings",
     ):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("UPDATE alembic_version SET version_num = '0001'")

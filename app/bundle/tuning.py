@@ -1,0 +1,343 @@
+"""The tuning bundle: the kernels that a set of workloads needs, and the table that picks one.
+
+docs/bundle.md describes the format. The same tuning gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from greenfast import __version__
+from greenfast.app.bundle.download import (
+    Bundle,
+    candidate_files,
+    json_of,
+    launch_description,
+    zip_bytes,
+)
+from greenfast.app.bundle.verify import as_text
+from greenfast.app.history import measured_device
+from greenfast.app.wiring import Services
+from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
+from greenfast.search.dispatch.build import (
+    GroupTimes,
+    TimedWorkload,
+    check_within,
+    dispatch_group,
+)
+from greenfast.search.dispatch.table import (
+    DispatchGroup,
+    DispatchTable,
+    PeerTime,
+    table_json,
+)
+from greenfast.search.dispatch.times import is_servable, measured_trials
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
+from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.space.space import resolve
+from greenfast.search.status import SearchStatus
+from greenfast.search.toolchain import Cubin
+from greenfast.search.toolchain.nvrtc import OPTIONS
+
+FORMAT, SCHEMA = "greenfast-tuning", 1
+COMPILE_OPTIONS = tuple(option for option in OPTIONS if not option.startswith("--ptxas-options"))
+
+
+@dataclass(frozen=True)
+class ServedKernel:
+    """A kernel of the bundle: its id there, and the trial that it is."""
+
+    id: str
+    search: SearchRow
+    trial: TrialDetail
+
+
+def dispatch_table(
+    services: Services, tuning: TuningRow
+) -> tuple[DispatchTable, tuple[ServedKernel, ...]]:
+    """The table of a complete tuning with its kernels; UsageError `tuning_not_complete` before."""
+    unfinished = [row for row in tuning.searches if row.status != SearchStatus.COMPLETED]
+    if unfinished:
+        raise UsageError(
+            f"tuning {tuning.id} is not complete: search {unfinished[0].id} is "
+            f"{unfinished[0].status}",
+            code="tuning_not_complete",
+            mend=f"`greenfast tune --resume {tuning.id}` continues it",
+        )
+    share = check_within(tuning.within_percent)
+    groups: list[DispatchGroup] = []
+    kernels: list[ServedKernel] = []
+    for search in tuning.searches:
+        group = dispatch_group(group_times(services, search), share)
+        ids = {}
+        for number in sorted(map(int, group.kernels)):
+            ids[str(number)] = f"k{len(kernels)}"
+            trial = services.store.trial(search.id, number)
+            kernels.append(ServedKernel(ids[str(number)], search, trial))
+        groups.append(group.renamed(ids))
+    kind = next((row.time_kind for row in tuning.searches if row.time_kind), "modelled")
+    table = DispatchTable(tuning.kernel, tuning.within_percent, str(kind), tuple(groups))
+    return table, tuple(kernels)
+
+
+def group_times(services: Services, search: SearchRow) -> GroupTimes:
+    """The times of a search's correct candidates that a bundle may hold."""
+    kernel = services.catalogue_of(search.id).kernel(search.kernel)
+    trials = [
+        trial
+        for trial in services.store.timed_trials(search.id)
+        if is_servable(trial.verdict) and trial.source_digest is not None
+    ]
+    measured = measured_trials(trials, search.workloads)
+    baseline = next((each for each in measured if each.name == "0"), None)
+    weights = search.weights or (1.0,) * len(search.workloads)
+    run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
+    peers = _peers(services, search)
+    workloads = []
+    for at, (name, weight) in enumerate(zip(search.workloads, weights, strict=True)):
+        dims = kernel.workload(name).dims
+        workloads.append(
+            TimedWorkload(
+                name,
+                dims,
+                {each: int(dict(dims)[each]) for each in run_dims},
+                weight,
+                baseline.times_us[at] if baseline is not None else None,
+                peers.get(name, ()),
+            )
+        )
+    compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
+    return GroupTimes(compiled, tuple(workloads), measured)
+
+
+def _peers(services: Services, search: SearchRow) -> dict[str, tuple[PeerTime, ...]]:
+    peers: dict[str, tuple[PeerTime, ...]] = {}
+    for row in services.store.peers(search.id):
+        comparison = row.peer.comparison
+        if row.peer.outcome == "timed" and comparison is not None:
+            time = PeerTime(
+                row.peer.name, comparison.ratio, comparison.ratio_low, comparison.ratio_high
+            )
+            peers[row.peer.workload] = (*peers.get(row.peer.workload, ()), time)
+    return peers
+
+
+def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
+    """The bundle of a complete tuning."""
+    tuning = services.store.tuning(tuning_id)
+    table, kernels = dispatch_table(services, tuning)
+    kernel = services.catalogue_of(tuning.searches[0].id).kernel(tuning.kernel)
+    files: dict[str, bytes] = {
+        "dispatch.json": json_of(table_json(table)),
+        "kernel.toml": (kernel.folder / "kernel.toml").read_bytes(),
+        **{name: text.encode() for name, text in kernel.reference_files.items()},
+    }
+    described = []
+    for served in kernels:
+        folder = f"kernels/{served.id}"
+        own, cubins = _kernel_files(services, kernel, served)
+        files |= {f"{folder}/{name}": data for name, data in own.items()}
+        described.append(_described(kernel, served, folder, cubins))
+    files["manifest.json"] = json_of(_manifest(kernel, tuning, kernels, described, files))
+    return Bundle(
+        f"greenfast-{tuning.id}.zip",
+        zip_bytes(files),
+        tuple(sorted(files)),
+        str(kernels[0].trial.source_digest),
+    )
+
+
+def _kernel_files(
+    services: Services, kernel: KernelSpec, served: ServedKernel
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files of a kernel's folder, and its cubins' names by architecture."""
+    row, trial = served.search, served.trial
+    files = candidate_files(services, kernel, row, trial)
+    launch = launch_data(kernel, row, trial)
+    files["launch.json"] = json_of(launch)
+    cubins = {}
+    entries = tuple(entry["entry"] for entry in launch["entries"])
+    text = as_text(files["kernel.cu"].decode(), entries)
+    source = replace(text, arch_specific=kernel.template(trial.template).arch_specific)
+    cubin = _compiled(services, source, launch["arch"], required=row.time_kind == "measured")
+    if cubin is not None:
+        cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
+        files[cubins[launch["arch"]]] = cubin.code
+    return files, cubins
+
+
+def _compiled(
+    services: Services, source: RenderedSource, arch: str, *, required: bool
+) -> Cubin | None:
+    """The cubin; None without a compiler for GPUs, which an emulator's tuning does not need."""
+    try:
+        cubin = services.toolchain.compile(source, arch)
+    except Fault:
+        if required:
+            raise
+        return None
+    return cubin if isinstance(cubin, Cubin) else None
+
+
+def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
+    """The content of a kernel's launch.json: that of a candidate bundle, and what a runtime needs.
+
+    Blocks, clusters and shared memory are numbers; what depends on run-time dims is an expression.
+    """
+    template = kernel.template(trial.template)
+    compiled = kernel.workload(row.workloads[0]).compile_time(kernel)
+    device = measured_device(row.target, trial.environment)
+    parameters = complete_parameters(template, trial.parameters, compiled)
+    values = resolve(template, parameters, compiled, device).values
+    options = dict(compiled)
+    return {
+        **launch_description(kernel, row, trial),
+        "compiled": options,
+        "constants": {**values, "sm_count": device.multiprocessors},
+        "interface": [
+            *(_argument(argument, options) for argument in kernel.arguments),
+            *(
+                {
+                    "name": workspace.name,
+                    "kind": "workspace",
+                    "bytes": workspace.bytes.text,
+                    "zero_fill": workspace.zero_fill,
+                }
+                for workspace in template.scratch(values)
+            ),
+            *(_tensor_map(each, values, options) for each in template.mapped(values)),
+        ],
+        "entries": [
+            {
+                "entry": launch.entry,
+                "grid": [size.text for size in launch.grid],
+                "block": [int(size(values)) for size in launch.block],
+                "cluster": [int(size(values)) for size in launch.cluster],
+                "smem_dynamic_bytes": int(launch.smem_dynamic_bytes(values)),
+            }
+            for launch in template.launched(values)
+        ],
+    }
+
+
+def _tensor_map(
+    spec: TensorMapSpec, values: Mapping[str, Value], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A map that the caller encodes; only its sizes and strides depend on the call."""
+    return {
+        "name": spec.name,
+        "kind": "tensor_map",
+        "tensor": spec.tensor,
+        "dtype": str(options["dtype"]) if spec.dtype == "dtype" else spec.dtype,
+        "sizes": [size.text for size in spec.sizes],
+        "axes": list(spec.axes),
+        "strides": [stride.text for stride in spec.strides],
+        "box": [whole(size, values) for size in spec.box],
+        "swizzle_bytes": whole(spec.swizzle_bytes, values),
+        "fill": spec.fill,
+        "l2_promotion_bytes": whole(spec.l2_promotion_bytes, values),
+    }
+
+
+def _argument(argument: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    if argument.kind == "scalar":
+        scalar = {"name": argument.name, "kind": "scalar", "dtype": argument.dtype}
+        if argument.stride_of is not None:
+            return {**scalar, "stride_of": list(argument.stride_of)}
+        return {**scalar, "value": argument.value.text}
+    return {
+        "name": argument.name,
+        "kind": argument.kind,
+        "dtype": str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype,
+        "shape": list(argument.shape),
+        "contiguous": argument.contiguous,
+        "optional": argument.optional,
+    }
+
+
+def _described(
+    kernel: KernelSpec, served: ServedKernel, folder: str, cubins: Mapping[str, str]
+) -> dict[str, Any]:
+    compiled = kernel.workload(served.search.workloads[0]).compile_time(kernel)
+    return {
+        "id": served.id,
+        "compiled": dict(compiled),
+        "template": served.trial.template,
+        "source_digest": served.trial.source_digest,
+        "search": served.search.id,
+        "trial": served.trial.number,
+        "cubins": {arch: f"{folder}/{name}" for arch, name in cubins.items()},
+    }
+
+
+def _manifest(
+    kernel: KernelSpec,
+    tuning: TuningRow,
+    kernels: tuple[ServedKernel, ...],
+    described: list[dict[str, Any]],
+    files: Mapping[str, bytes],
+) -> dict[str, Any]:
+    first = kernels[0]
+    device = measured_device(first.search.target, first.trial.environment)
+    environment = first.trial.environment
+    return {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "greenfast": __version__,
+        "tuning": tuning.id,
+        "kernel": _operation(kernel),
+        "target": tuning.target,
+        "time_kind": str(first.search.time_kind),
+        "device": {
+            "name": device.name,
+            "arch": device.arch,
+            "sm_count": device.multiprocessors,
+        },
+        "toolchain": {
+            name: version for name, version in environment.items() if name.startswith("nvidia-")
+        },
+        "compile_options": list(COMPILE_OPTIONS),
+        "searches": [row.id for row in tuning.searches],
+        "kernels": described,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+    }
+
+
+def _operation(kernel: KernelSpec) -> dict[str, Any]:
+    """What a caller has to know of the operation."""
+    return {
+        "name": kernel.name,
+        "title": kernel.title,
+        "identity": kernel_identity(kernel),
+        "dims": [
+            {
+                "name": dim.name,
+                "time": dim.time,
+                "default": dim.default.text if dim.default is not None else None,
+                "values": list(dim.values) or None,
+            }
+            for dim in kernel.dims
+        ],
+        "options": [
+            {"name": option.name, "values": list(option.values), "default": option.default}
+            for option in kernel.options
+        ],
+        "constants": [{"name": name, "value": value.text} for name, value in kernel.constants],
+        "requires": [
+            {"that": requirement.expression.text, "because": requirement.because}
+            for requirement in kernel.requirements
+        ],
+        "empty_dims": list(kernel.empty_dims),
+        "alignment": {
+            "pointer_bytes": kernel.pointer_bytes,
+            "stride_elements": kernel.stride_elements,
+        },
+    }

@@ -1,0 +1,161 @@
+"""`greenfast trace`: run a PyTorch program and write the workloads that it calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import greenfast
+from greenfast.app.cli.files import require_folder
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import console, print_json, table
+from greenfast.app.views.terminal import say
+from greenfast.search.errors import Fault, UsageError
+from greenfast.traced import TraceResult, check_ending, write_workloads
+
+TRACER = Path(greenfast.__file__).with_name("tracing.py")
+WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python that take a word
+
+
+def trace(
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="-- python PROGRAM.py [ARGUMENTS]...", help="The program to run."),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The .toml, .json or .csv file to write. With several kernels their names are "
+            "added to it.",
+        ),
+    ] = Path("workloads.toml"),
+    as_json: AsJson = False,
+) -> int:
+    """Run a PyTorch program, and write which shapes it calls attention, rms_norm and linear with.
+
+    The file is for `greenfast tune`. Weights are shares of the GPU's time, or numbers of calls
+    without a GPU. Calls inside of torch.compile are seen because compilation is off while tracing.
+
+    Exit codes: 0 written, 1 the program failed or called nothing that a kernel covers.
+    """
+    check_ending(output)
+    require_folder(output)
+    with tempfile.TemporaryDirectory(prefix="greenfast-trace-") as folder:
+        result = Path(folder) / "calls.json"
+        command = traced_command(program, result)
+        environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}
+        try:
+            code = subprocess.run(
+                command,
+                env=environment,
+                stdout=sys.stderr if as_json else None,  # stdout is for the JSON alone
+                check=False,
+            ).returncode
+        except OSError as error:
+            raise UsageError(
+                f"{command[0]} cannot be started: {error.strerror}", code="bad_program"
+            ) from error
+        calls = _calls(result, code)
+    traced, paths = write_workloads(calls, output)
+    for path in paths:
+        say(f"written to {path}")
+    if as_json:
+        print_json(_json(traced, paths, code))
+    else:
+        show_trace(traced)
+    if code:
+        say(f"greenfast: the program ended with {code}; what it had called is written")
+    return 1 if code or not paths else 0
+
+
+def traced_command(program: list[str], result: Path) -> list[str]:
+    """The program's command with the tracer in front of its script."""
+    words = list(program)
+    if words and words[0].endswith(".py"):
+        words.insert(0, "python3")
+    if not words or "python" not in Path(words[0]).name or not shutil.which(words[0]):
+        raise UsageError(
+            f"{(words or [''])[0]!r} is no Python interpreter",
+            code="bad_program",
+            mend="write for example `greenfast trace -- python model.py`",
+        )
+    at = 1
+    while at < len(words) and words[at].startswith("-") and words[at][:2] not in ("-m", "-c"):
+        at += 2 if words[at] in WITH_VALUE else 1
+    if at >= len(words):
+        raise UsageError("no program is named", code="bad_program", mend="python PROGRAM.py")
+    how, rest = "path", words[at:]
+    if words[at][:2] in ("-m", "-c"):
+        how = words[at][:2]
+        rest = [words[at][2:], *words[at + 1 :]] if len(words[at]) > 2 else words[at + 1 :]
+    if not rest:
+        raise UsageError(f"nothing follows {how}", code="bad_program", mend="python PROGRAM.py")
+    return [*words[:at], str(TRACER), str(result), how, *rest]
+
+
+def _calls(result: Path, code: int) -> Any:
+    """What the tracer wrote when the program ended."""
+    try:
+        return json.loads(result.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise Fault(
+            f"the program ended with {code} before its calls could be written",
+            code="nothing_traced",
+            mend="it needs PyTorch 2.4 or newer, and must not end by a signal or os._exit",
+        ) from error
+
+
+def show_trace(traced: TraceResult) -> None:
+    """Print the workloads of each kernel, then what no kernel covers."""
+    out = console()
+    unit = "% of time" if traced.by_time else "calls"
+    if traced.workloads:
+        out.print(
+            table(
+                ("kernel", "sizes", "options", "calls", f"weight ({unit})"),
+                [
+                    (
+                        row.kernel,
+                        " ".join(f"{name}={size}" for name, size in row.dims.items()),
+                        " ".join(row.options.values()),
+                        row.count,
+                        f"{traced.weight(row):g}",
+                    )
+                    for row in traced.workloads
+                ],
+            )
+        )
+    if traced.not_covered:
+        rows = [(row.kernel, row.count, row.reason) for row in traced.not_covered]
+        out.print(table(("kernel", "calls", "not covered, because"), rows))
+    if not traced.workloads:
+        out.print("The program made no call that a kernel covers, so no file is written.")
+    if "rmsnorm" in traced.kernels:
+        out.print("The kernel rmsnorm also adds a residual before it normalises.")
+    if traced.lost:
+        out.print(f"{traced.lost} calls could not be read.")
+
+
+def _json(traced: TraceResult, paths: tuple[Path, ...], code: int) -> dict[str, Any]:
+    return {
+        "files": [str(path) for path in paths],
+        "exit_code": code,
+        "weights": "time" if traced.by_time else "calls",
+        "workloads": [
+            {**vars(row), "weight": traced.weight(row), "strides": list(row.strides)}
+            for row in traced.workloads
+        ],
+        "not_covered": [vars(row) for row in traced.not_covered],
+        "lost": traced.lost,
+    }

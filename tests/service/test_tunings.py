@@ -1,0 +1,195 @@
+"""A tuning through the whole service: REST, command line, bundle, verify, kill and resume."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import zipfile
+
+import httpx
+import pytest
+
+from greenfast.app.bundle.opened_tuning import open_tuning
+from greenfast.client import ServiceError
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import expression
+
+WORKLOADS = [
+    {"name": "small", "dims": {"N": 96}, "weight": 3},
+    "N=4099",
+    {"dims": {"N": 512}, "options": {"dtype": "bf16"}},
+]
+SETTINGS = {"templates": ["right"], "budget": {"trials": 3}, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def done(service):
+    """A finished tuning of two groups: fp16 and bf16."""
+    tuning = service.tune("axpy", WORKLOADS, **SETTINGS)
+    return service.wait_for_tuning(tuning["id"], deadline_s=120)
+
+
+@pytest.fixture(scope="module")
+def path(service, done, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tuned") / "bundle.zip"
+    service.download_tuning(done["id"], path)
+    return path
+
+
+def test_workloads_with_other_compile_time_values_have_a_search_of_their_own(done):
+    assert done["status"] == "completed" and done["weights"] == [3.0, 1.0, 1.0]
+    shapes = [search["workloads"] for search in done["searches"]]
+    assert shapes == [["small(N=96)", "N=4099"], ["N=512,dtype=bf16"]]
+    assert [search["weights"] for search in done["searches"]] == [[3.0, 1.0], []]
+
+
+def test_the_weights_enter_the_time_of_a_trial(service, done):
+    search = done["searches"][0]["id"]
+    for number in (0, 1, 2):
+        trial = service.trial(search, number)
+        timings = trial["gates"]["performance"]["timings"]
+        times = [timing["time_median_us"] for timing in timings]
+        mean = (times[0] ** 3 * times[1]) ** (1 / 4)
+        assert trial["time_median_us"] == pytest.approx(mean)
+        assert [timing["weight"] for timing in timings] == [3.0, 1.0]
+
+
+def test_the_winner_is_told_for_each_workload(service, done):
+    detail = service.search(done["searches"][0]["id"])
+    rows = {row["workload"]: row for row in detail["by_workload"]}
+    assert list(rows) == ["small(N=96)", "N=4099"] and rows["small(N=96)"]["weight"] == 3.0
+    for row in rows.values():
+        assert row["time_kind"] == "modelled" and row["ratio_low"] is None
+        assert row["ratio"] == pytest.approx(row["time_median_us"] / row["baseline_median_us"])
+    assert service.search(done["searches"][1]["id"])["by_workload"] == []
+
+
+def test_its_pages_show_the_table(service, done):
+    for path in ("/tunings", f"/tunings/{done['id']}", f"/searches/{done['searches'][0]['id']}"):
+        page = httpx.get(service.url + path, trust_env=False)
+        assert page.status_code == 200
+        assert done["id"] in page.text or "By workload" in page.text
+    assert (
+        "outside of the tuned sizes"
+        in httpx.get(f"{service.url}/tunings/{done['id']}", trust_env=False).text
+    )
+
+
+def test_its_bundle_holds_what_a_launch_needs(path):
+    tuning = open_tuning(path)
+    assert {group.compiled for group in tuning.table.groups} == {
+        (("dtype", "fp16"),),
+        (("dtype", "bf16"),),
+    }
+    operation = tuning.manifest["kernel"]
+    for kernel in tuning.manifest["kernels"]:
+        launch = json.loads(tuning.files[f"kernels/{kernel['id']}/launch.json"])
+        for workload in launch["workloads"]:
+            # A runtime computes from the expressions what was tuned.
+            values = {**launch["constants"], **workload["dims"]}
+            for constant in operation["constants"]:
+                values[constant["name"]] = expression(constant["value"], "test")(values)
+            for entry, tuned in zip(launch["entries"], workload["launches"], strict=True):
+                grid = [int(expression(text, "test")(values)) for text in entry["grid"]]
+                assert (grid, entry["block"]) == (tuned["grid"], tuned["block"])
+                assert entry["smem_dynamic_bytes"] == tuned["smem_dynamic_bytes"]
+            named = [each["name"] for each in launch["interface"]]
+            assert named == [each["name"] for each in workload["arguments"]]
+
+
+def test_the_same_tuning_gives_the_same_bytes(service, done, path, tmp_path):
+    service.download_tuning(done["id"], tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
+
+
+def test_its_bundle_is_verified_and_a_changed_one_is_not(path, here, tmp_path):
+    ended = here.run("verify", str(path), "--json")
+    assert ended.code == 0, ended.err
+    items = {item["name"]: item["finding"] for item in ended.json["items"]}
+    assert items["dispatch"] == items["k0 correctness"] == items["k1 safety"] == "agrees"
+
+
+def repacked(path, changes):
+    files = {}
+    with zipfile.ZipFile(path) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for name, data in {**files, **changes(files)}.items():
+            if data is not None:
+                packed.writestr(name, data)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        (lambda files: {"kernels/k0/kernel.cu": b"// other"}, "bad_bundle"),
+        (lambda files: {"kernels/k0/kernel.cu": None}, "bad_bundle"),
+        (lambda files: {"kernels/../../evil": b"x"}, "bad_bundle"),
+        (lambda files: {"more.txt": b"x"}, "bad_bundle"),
+        (lambda files: {"manifest.json": b"{}"}, "bad_bundle"),
+        (lambda files: {"manifest.json": b"[1"}, "bad_bundle"),
+        (
+            lambda files: {
+                "manifest.json": files["manifest.json"].replace(b'"axpy"', b'"../axpy"')
+            },
+            "bad_bundle",
+        ),
+        (lambda files: {"dispatch.json": b"{}"}, "bad_bundle"),
+    ],
+)
+def test_a_changed_bundle_is_refused(path, tmp_path, changes, code):
+    changed = tmp_path / "changed.zip"
+    changed.write_bytes(repacked(path, changes))
+    with pytest.raises(UsageError) as refused:
+        open_tuning(changed)
+    assert refused.value.code == code and "\n" not in str(refused.value)
+
+
+def test_all_wrong_workloads_are_named_at_once_and_nothing_is_queued(service):
+    before = len(service._all("/api/v1/tunings", {}))
+    wrong = [{"dims": {"N": 0}}, {"dims": {"N": 2**31 - 1}}, {"dims": {"M": 1}}, "N=7", "N=7"]
+    with pytest.raises(ServiceError) as refused:
+        service.tune("axpy", wrong)
+    assert refused.value.status == 422 and refused.value.code == "bad_workloads"
+    for part in ("N=0", "GiB of memory", "M is unknown", "has the values of N=7"):
+        assert part in refused.value.message
+    for weight in (0, -1):
+        with pytest.raises(ServiceError) as refused:
+            service.tune("axpy", [{"dims": {"N": 7}, "weight": weight}])
+        assert refused.value.status == 422
+    assert len(service._all("/api/v1/tunings", {})) == before
+
+
+def test_an_unfinished_tuning_has_no_bundle_and_can_be_cancelled(service, tmp_path):
+    tuning = service.tune("axpy", ["N=96"], **{**SETTINGS, "budget": {"trials": 500}})
+    with pytest.raises(ServiceError) as refused:
+        service.download_tuning(tuning["id"], tmp_path / "none.zip")
+    assert (refused.value.status, refused.value.code) == (409, "tuning_not_complete")
+    service.control_tuning(tuning["id"], "cancel")
+    ended = service.wait_for_tuning(tuning["id"], deadline_s=60)
+    assert ended["status"] in ("cancelled", "completed")
+    with pytest.raises(ServiceError) as refused:
+        service.tuning("t_aaaaaaaaaaaa")
+    assert refused.value.status == 404
+
+
+def test_a_killed_tune_continues_where_it_was(home, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("name,weight,N,dtype\nsmall,3,96,fp16\nlarge,1,4099,bf16\n")
+    arguments = ("tune", "axpy", "--workloads", str(file), "--template", "right", "--seed", "1")
+    process = home.start(*arguments, "--trials", "3")
+    said = ""
+    while "1/3" not in said:
+        said += (line := process.stderr.readline())
+        assert line, said
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    tuning = said.split("tuning ")[1].split(":")[0]
+    out = tmp_path / "bundle.zip"
+    ended = home.run("tune", "--resume", tuning, "-o", str(out), "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["id"] == tuning and len(ended.json["searches"]) == 2
+    assert open_tuning(out).manifest["time_kind"] == "modelled"
