@@ -64,12 +64,12 @@ class Searches(Part):
         with self._database.writing() as session:
             manifest = store_files(session, files) if files is not None else None
             session.execute(insert(SearchRecord).values(**values, manifest_digest=manifest))
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
     def search(self, search_id: str) -> SearchRow:
         """The search with that id; UsageError `unknown_search`."""
         with self._database.reading() as session:
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
     def plan(self, search_id: str) -> SearchPlan:
         with self._database.reading() as session:
@@ -116,7 +116,7 @@ class Searches(Part):
             else:
                 _move(record, request)
             session.flush()
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
     def request_confirmation(self, search_id: str) -> SearchRow:
         """Queue a completed search again. Its budget is spent, so it only times its winner again.
@@ -148,7 +148,7 @@ class Searches(Part):
             record.status, record.finished_at = SearchStatus.QUEUED, None
             record.why = record.closing = ""
             session.flush()
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
 
 def _flag(record: SearchRecord, request: Wanted) -> str | None:
@@ -229,7 +229,8 @@ def confirmed_number(key: Any) -> Any:
     )
 
 
-def _row(session: Session, search_id: str) -> SearchRow:
+def search_row(session: Session, search_id: str) -> SearchRow:
+    """The search as lists show it; UsageError `unknown_search`."""
     record = search_record(session, search_id)
     session.refresh(record)
     return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())

@@ -1,6 +1,9 @@
 """The store: searches, claims, trials, evidence and sources in one database, behind one object.
 
     Searches       submit, search, searches, plan, request_control, request_confirmation
+    SearchIds      search_ids
+    Extensions     extend
+    Removals       rehearse_removal, remove
     Claims         claim, renew, renew_lease, describe, finish, release, history, silence
     Recording      begin, record, settle
     Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
@@ -28,11 +31,14 @@ from greenfast.db.claims import Claims
 from greenfast.db.confirmations import Confirmations
 from greenfast.db.devices import Devices
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
+from greenfast.db.extension import Extensions
 from greenfast.db.kernel_files import FrozenFiles
 from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
 from greenfast.db.recording import Recording
+from greenfast.db.removal import Removals
+from greenfast.db.search_ids import SearchIds
 from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
@@ -44,6 +50,9 @@ from greenfast.search.status import STATUSES
 
 class Store(
     Searches,
+    SearchIds,
+    Extensions,
+    Removals,
     Claims,
     Recording,
     Trials,
