@@ -16,6 +16,12 @@ Kernel = Annotated[
 SearchId = Annotated[
     str, typer.Argument(metavar="SEARCH_ID", help="A search; `greenfast searches` lists them.")
 ]
+SearchName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SEARCH", help="A search: its id, a beginning of it that is unique, or `last`."
+    ),
+]
 Template = Annotated[
     str, typer.Option("--template", metavar="NAME", help="The template to render.")
 ]

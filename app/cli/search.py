@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,23 +10,15 @@ from typing import Annotated
 import typer
 
 from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
-from greenfast.app.cli.output import (
-    console,
-    duration,
-    microseconds,
-    print_json,
-    ratio_in_band,
-    styled,
-    table,
-)
+from greenfast.app.cli.output import duration, microseconds, print_json
+from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
-from greenfast.app.cli.tables import peers_table
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
-from greenfast.app.views.progress import band_sentence, progress, queue_words, search_detail
-from greenfast.app.views.schemas import SearchDetailOut, TrialOut
+from greenfast.app.views.progress import progress, search_detail
+from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
-from greenfast.db.rows import Claim, QueueState, Silence
+from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
@@ -36,15 +27,10 @@ from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.verdict import Rejected, Trial, VerdictName, verdict_name
+from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
-NOT_FASTER = "The best is not shown to be faster than the baseline."
-NOT_SAFE = (
-    "The best was measured faster than the baseline. Its safety could not be checked here, so it "
-    "is not accepted."
-)
 
 
 KernelArgument = Annotated[
@@ -331,77 +317,3 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
         say(f"greenfast: {failure_sentence(detail.why)}")
         return EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1
-
-
-def show_search(detail: SearchDetailOut) -> None:
-    """Print the result of a search: its end, the baseline and the best, peers, and counts."""
-    out = console()
-    is_completed = detail.status == SearchStatus.COMPLETED
-    cause = detail.cause if is_completed else detail.why
-    queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
-    out.print(
-        table(
-            ("search", "status", "trials", "took", ""),
-            [
-                (
-                    detail.id,
-                    styled(detail.status),
-                    detail.trials_done,
-                    duration(detail.spent_s),
-                    queue or cause,
-                )
-            ],
-        )
-    )
-    trials = (("baseline", detail.baseline_trial), ("best", detail.best))
-    out.print(
-        table(
-            ("", "trial", "candidate", "time", "ratio to baseline", "source"),
-            [
-                (
-                    label,
-                    trial.number,
-                    _design(trial),
-                    microseconds(trial.time_median_us, trial.time_kind, trial.time_mode),
-                    ratio_in_band(trial.ratio_to_baseline, trial.time_kind, trial.time_band),
-                    (trial.source_digest or "-")[:16],
-                )
-                for label, trial in trials
-                if trial is not None
-            ],
-        )
-    )
-    for sentence in _remarks(detail, detail.closing if is_completed else ""):
-        out.print(sentence)
-    if detail.peers:
-        out.print(peers_table(detail.peers))
-    counts = detail.counts
-    out.print(
-        table(
-            ("verdicts", "rejected at", "reasons"),
-            [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))],
-        )
-    )
-
-
-def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
-    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
-    best, remarks = detail.best, []
-    if best is not None and not best.is_baseline and not best.beats_baseline:
-        unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
-        remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
-    if best is not None:
-        remarks.append(band_sentence(best, best.not_told_apart))
-    if closing:
-        remarks.append(f"{closing[0].upper()}{closing[1:]}.")
-    return [remark for remark in remarks if remark]
-
-
-def _design(trial: TrialOut) -> str:
-    preset = f":{trial.preset}" if trial.preset else ""
-    values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
-    return f"{trial.template}{preset} {values}"
-
-
-def _tally(counts: Mapping[str, int]) -> str:
-    return "\n".join(f"{number} {name}" for name, number in counts.items()) or "-"
