@@ -21,11 +21,16 @@ class Command:
     summary: str  # one line, for the list of all commands
     function: str = ""  # empty: called as the command
 
+    def called(self) -> Any:
+        """The function behind the command."""
+        module = _imported(f"greenfast.app.cli.{self.module}")
+        return getattr(module, self.function or self.name)
+
     def load(self) -> Any:
         """The command as Typer runs it."""
-        module = _imported(f"greenfast.app.cli.{self.module}")
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(self.name)(getattr(module, self.function or self.name))
+        settings = {"help_option_names": ["-h", "--help"]}
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=settings)
+        single.command(self.name)(self.called())
         return typer.main.get_command(single)
 
 

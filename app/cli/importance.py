@@ -40,7 +40,7 @@ def importance(search: SearchName, as_json: AsJson = False) -> int:
         out.print(table(COLUMNS, _rows(template), title=f"{template.template}{kind}"))
         out.print(text(template.sentence))
         out.print()
-    out.print(text(f"A share is the {METHOD}."))
+    out.print(text(f"Each share: {METHOD}."))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,11 @@ from greenfast.app.cli.output import duration, microseconds, print_json
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
+from greenfast.app.views.designs import Designs
 from greenfast.app.views.progress import progress, search_detail
 from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
@@ -27,10 +29,12 @@ from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
+from greenfast.search.text import shortened
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
+LONGEST_SENTENCE = 160  # of a rejected trial, in the progress
 
 
 KernelArgument = Annotated[
@@ -102,6 +106,43 @@ NameOption = Annotated[
         "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
     ),
 ]
+MaxRegistersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-registers",
+        metavar="N",
+        min=0,
+        help="Reject candidates with more registers a thread.",
+    ),
+]
+MaxSpillsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-spill-bytes",
+        metavar="N",
+        min=-1,
+        help="Reject candidates that spill more bytes; -1: no limit. [default: 0]",
+    ),
+]
+MaxSmemOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-smem-bytes",
+        metavar="N",
+        min=0,
+        help="Reject candidates with more shared memory a block.",
+    ),
+]
+ExtendOption = Annotated[
+    int | None,
+    typer.Option(
+        "--extend",
+        metavar="N",
+        min=1,
+        help="With --resume: try N more candidates, also where the search is completed. Its "
+        "strategy goes on from what it knows.",
+    ),
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -125,7 +166,11 @@ def search(
     mode: ModeOption = None,
     confirm: ConfirmOption = True,
     name: NameOption = None,
+    max_registers: MaxRegistersOption = None,
+    max_spill_bytes: MaxSpillsOption = None,
+    max_smem_bytes: MaxSmemOption = None,
     resume: ResumeOption = None,
+    extend: ExtendOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
@@ -140,6 +185,12 @@ def search(
     if (kernel is None) == (resume is None):
         raise UsageError(
             "name a kernel or --resume SEARCH_ID, and not both", code="bad_command_line"
+        )
+    if extend is not None and resume is None:
+        raise UsageError(
+            "--extend continues a stored search",
+            code="bad_command_line",
+            mend="add --resume SEARCH_ID",
         )
     request = (
         None
@@ -158,6 +209,7 @@ def search(
             min_gain=min_gain,
             confirm=confirm,
             mode=mode,
+            gates=ptxas_limits(max_registers, max_spill_bytes, max_smem_bytes),
         )
     )
     with opened_services() as services:
@@ -165,14 +217,31 @@ def search(
         stop.on_signals()
         if request is not None and workloads is not None:
             request = with_file(request, workloads, services.catalogue)
-        search_id = submitted(services, request) if request else resumed(services, str(resume))
+        search_id = (
+            submitted(services, request) if request else resumed(services, str(resume), extend)
+        )
         report = run_here(services, search_id, stop)
-        detail = search_detail(services.store, search_id)
+        detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
+        designs = Designs(services.catalogue, plan.kernel, plan.compiled)
     if as_json:
         print_json(detail.model_dump())
     else:
-        show_search(detail)
+        show_search(detail, designs)
     return exit_code(report, detail)
+
+
+def ptxas_limits(
+    max_registers: int | None, max_spill_bytes: int | None, max_smem_bytes: int | None
+) -> dict[str, Any]:
+    """The limits of the ptxas gate, as REST names them; only those that are given."""
+    limits: dict[str, int | None] = {}
+    if max_registers is not None:
+        limits["max_registers"] = max_registers
+    if max_spill_bytes is not None:
+        limits["max_spill_bytes"] = None if max_spill_bytes < 0 else max_spill_bytes
+    if max_smem_bytes is not None:
+        limits["max_smem_bytes"] = max_smem_bytes
+    return {"ptxas": limits} if limits else {}
 
 
 def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> SearchRequest:
@@ -189,14 +258,17 @@ def submitted(services: Services, request: SearchRequest) -> str:
     return row.id
 
 
-def resumed(services: Services, search_id: str) -> str:
-    """The id of a search that can be claimed again.
+def resumed(services: Services, search_id: str, extend: int | None = None) -> str:
+    """The id of a search that can be claimed again, with `extend` more trials.
 
     UsageError when it has ended, or when the kernel's files that it ran with are lost.
     """
     store = services.store
+    search_id = search_named(store, search_id)
     services.catalogue_of(search_id)
-    if store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
+    if extend is not None:
+        store.extend(search_id, extend)
+    elif store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
         store.request_control(search_id, "resume")
     return search_id
 
@@ -307,6 +379,11 @@ class TrialLines:
             f"{row.trials_done}/{budget} {trial.candidate.template} {verdict}, best "
             f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}"
         )
+        if isinstance(trial.verdict, Rejected):
+            say(
+                f"  {shortened(trial.verdict.sentence, LONGEST_SENTENCE)}; "
+                f"`greenfast show {self._id}/{trial.number}` has more"
+            )
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:

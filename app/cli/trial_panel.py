@@ -47,8 +47,6 @@ def show_trial(report: JSON, title: str, further: Iterable[str] = ()) -> None:
     ]
     for timing in report["gates"].get("performance", {}).get("timings", ()):
         lines += [text(""), *_modelled(timing)] if timing["limits"] else []
-    for line in further:
-        lines += [text(""), text(line)]
     if report["log"]:
         lines += [text(""), text(report["log"])]
     out = console()
@@ -62,6 +60,8 @@ def show_trial(report: JSON, title: str, further: Iterable[str] = ()) -> None:
             width=panel_width(out),
         )
     )
+    for line in further:  # a command is not folded, so that it can be copied
+        out.print(text(line), soft_wrap=True)
 
 
 def _figures(report: JSON) -> Table:

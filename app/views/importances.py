@@ -40,8 +40,8 @@ FOLDS = 5
 LARGEST_PAGE = 500
 MOST_TRIALS = 5_000  # the newest
 METHOD = (
-    "share of the variance of log time in an additive model of all parameters (ridge), fitted to "
-    "the correct trials that have a time"
+    "of the variance of log time in an additive model of all parameters (ridge), fitted to the "
+    "correct trials that have a time"
 )
 
 
