@@ -2,6 +2,7 @@
 
     Searches       submit, search, searches, plan, request_control, request_confirmation
     SearchIds      search_ids
+    WorkloadTimes  workload_times
     Extensions     extend
     Removals       rehearse_removal, remove
     Claims         claim, renew, renew_lease, describe, finish, release, history, silence
@@ -45,12 +46,14 @@ from greenfast.db.sources import Sources
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.workers import Workers
+from greenfast.db.workload_times import WorkloadTimes
 from greenfast.search.status import STATUSES
 
 
 class Store(
     Searches,
     SearchIds,
+    WorkloadTimes,
     Extensions,
     Removals,
     Claims,

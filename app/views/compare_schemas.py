@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import ChangeOut, Output, ScalarValue
+from greenfast.app.views.schemas import ChangeOut, Input, Output, ScalarValue
+
+
+class ExtensionIn(Input):
+    """More trials for a search."""
+
+    trials: int = Field(description="how many more")
 
 
 class SideOut(Output):
