@@ -170,7 +170,7 @@ def _searches(store: Store, left: Side, right: Side) -> list[FigureOut]:
         pair("strategy", [row.strategy for row in rows]),
         pair("templates", [", ".join(row.templates) for row in rows]),
         pair("baseline", [row.baseline for row in rows]),
-        pair("seed", [row.seed for row in rows]),
+        pair("seed", [str(row.seed) for row in rows]),
         pair("trials", [row.trials_done for row in rows]),
         *(
             pair(verdict, [count.by_verdict.get(verdict, 0) for count in counts])
