@@ -27,4 +27,4 @@ def peers_table(peers: list[PeerOut]) -> Table:
 
 
 def _why_not_timed(peer: PeerOut) -> str:
-    return f"{peer.outcome.replace('_', ' ')}: {peer.sentence.removeprefix(f'{peer.name}: ')}"
+    return f"{peer.outcome.replace('_', ' ')}: {peer.why}"

@@ -331,6 +331,7 @@ class PeerOut(Output):
     workload: str
     outcome: str = Field(description="timed, wrong, not_comparable, unavailable")
     sentence: str
+    why: str = Field(description="it was not timed; empty for a timed peer")
     time_median_us: float | None
     comparison: ComparisonOut | None = Field(description="the winner against this peer")
     recorded_at: str
