@@ -151,6 +151,7 @@ class TestRemoving:
 
 
 class TestExtending:
+    @pytest.mark.slow
     def test_a_completed_search_goes_on_and_knows_what_it_tried(self, home):
         begun = home.run(
             "search", "axpy", "--template", "right", "--trials", "2", "--seed", "1",
