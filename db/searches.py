@@ -52,12 +52,12 @@ class Searches(Part):
         """Queue a search with the kernel files that it runs with."""
         with self._database.writing() as session:
             record = session.get_one(SearchRecord, insert_search(session, plan, files))
-            return _row(session, record.id)
+            return search_row(session, record.id)
 
     def search(self, search_id: str) -> SearchRow:
         """The search with that id; UsageError `unknown_search`."""
         with self._database.reading() as session:
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
     def plan(self, search_id: str) -> SearchPlan:
         with self._database.reading() as session:
@@ -99,7 +99,7 @@ class Searches(Part):
         with self._database.writing() as session:
             request_control_of(session, search_id, request)
             session.flush()
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
     def request_confirmation(self, search_id: str) -> SearchRow:
         """Queue a completed search again. Its budget is spent, so it only times its winner again.
@@ -131,7 +131,7 @@ class Searches(Part):
             record.status, record.finished_at = SearchStatus.QUEUED, None
             record.why = record.closing = ""
             session.flush()
-            return _row(session, search_id)
+            return search_row(session, search_id)
 
 
 def insert_search(session: Session, plan: SearchPlan, files: KernelFiles | None) -> int:
@@ -165,7 +165,7 @@ def request_control_of(session: Session, search_id: str, request: Wanted) -> Non
 
 def search_rows(session: Session, search_ids: tuple[str, ...]) -> tuple[SearchRow, ...]:
     """The searches with these ids, in their order."""
-    return tuple(_row(session, search_id) for search_id in search_ids)
+    return tuple(search_row(session, search_id) for search_id in search_ids)
 
 
 def _flag(record: SearchRecord, request: Wanted) -> str | None:
@@ -246,7 +246,8 @@ def confirmed_number(key: Any) -> Any:
     )
 
 
-def _row(session: Session, search_id: str) -> SearchRow:
+def search_row(session: Session, search_id: str) -> SearchRow:
+    """The search as lists show it; UsageError `unknown_search`."""
     record = search_record(session, search_id)
     session.refresh(record)
     return _search_row(*session.execute(_with_best().where(SearchRecord.key == record.key)).one())

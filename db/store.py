@@ -2,6 +2,10 @@
 
     Tunings        submit_tuning, tuning, tunings, control_tuning, timed_trials
     Searches       submit, search, searches, plan, request_control, request_confirmation
+    SearchIds      search_ids
+    WorkloadTimes  workload_times
+    Extensions     extend
+    Removals       rehearse_removal, remove
     Claims         claim, renew, renew_lease, describe, finish, release, history, silence
     Recording      begin, record, settle
     Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
@@ -29,11 +33,14 @@ from greenfast.db.claims import Claims
 from greenfast.db.confirmations import Confirmations
 from greenfast.db.devices import Devices
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
+from greenfast.db.extension import Extensions
 from greenfast.db.kernel_files import FrozenFiles
 from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
 from greenfast.db.recording import Recording
+from greenfast.db.removal import Removals
+from greenfast.db.search_ids import SearchIds
 from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
@@ -41,12 +48,17 @@ from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.tunings import Tunings
 from greenfast.db.workers import Workers
+from greenfast.db.workload_times import WorkloadTimes
 from greenfast.search.status import STATUSES
 
 
 class Store(
     Searches,
     Tunings,
+    SearchIds,
+    WorkloadTimes,
+    Extensions,
+    Removals,
     Claims,
     Recording,
     Trials,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
@@ -18,6 +18,7 @@ from greenfast.db.models import EnvironmentRecord, EvidenceRecord, TrialRecord
 from greenfast.db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
 from greenfast.db.rows import Counts, Page, Point, TrialDetail, TrialRow
 from greenfast.db.searches import IS_RIGHT, confirmed_number
+from greenfast.db.trial_filters import ParameterFilter, conditions
 from greenfast.search.errors import UsageError
 from greenfast.search.verdict import Reason, Stage, Trial, VerdictName
 
@@ -35,6 +36,8 @@ class Trials(Part):
         stage: str | None = None,
         reason: str | None = None,
         template: str | None = None,
+        parameters: Sequence[ParameterFilter] = (),
+        text: str | None = None,
         sort: str = "number",
         descending: bool = False,
         limit: int = 50,
@@ -56,6 +59,7 @@ class Trials(Part):
             query = select(TrialRecord).where(
                 TrialRecord.search_key == search_key(session, search_id)
             )
+            query = query.where(*conditions(parameters, text))
             for name, value in filters.items():
                 if value is not None:
                     query = query.where(getattr(TrialRecord, name) == value)

@@ -8,7 +8,8 @@ import typer
 
 from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, microseconds, print_json, table
-from greenfast.app.cli.search import exit_code, run_here, show_search
+from greenfast.app.cli.search import exit_code, run_here
+from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, Stop
 from greenfast.app.views.confirmations import champion_out, interval

@@ -21,11 +21,16 @@ class Command:
     summary: str  # one line, for the list of all commands
     function: str = ""  # empty: called as the command
 
+    def called(self) -> Any:
+        """The function behind the command."""
+        module = _imported(f"greenfast.app.cli.{self.module}")
+        return getattr(module, self.function or self.name)
+
     def load(self) -> Any:
         """The command as Typer runs it."""
-        module = _imported(f"greenfast.app.cli.{self.module}")
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(self.name)(getattr(module, self.function or self.name))
+        settings = {"help_option_names": ["-h", "--help"]}
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=settings)
+        single.command(self.name)(self.called())
         return typer.main.get_command(single)
 
 
@@ -44,14 +49,21 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Follow and control searches": (
         Command("searches", "lists", "List searches, newest first."),
+        Command("show", "show", "Show a search, or one trial of it."),
+        Command("trials", "trials", "List, select and sort the trials of a search."),
+        Command("compare", "compare", "Compare two trials, or the best of two searches."),
+        Command("importance", "importance", "Show which parameters the times depend on."),
         Command("pause", "control", "Pause a search."),
         Command("resume", "control", "Queue a paused search again, for a worker."),
         Command("cancel", "control", "End a search; its trials are kept."),
+        Command("rm", "remove", "Remove searches or trials for good."),
         Command("worker", "service", "Run queued searches, one after another."),
     ),
     "Use the result": (
         Command("source", "lists", "Print the CUDA source of a candidate."),
         Command("bundle", "lists", "Save the best candidate as a zip file.", "bundle_command"),
+        Command("export", "export", "Save the trials of a search as JSON, CSV or Optuna studies."),
+        Command("bench", "bench", "Time presets or trials again, side by side."),
         Command("verify", "verify", "Check a bundle again on this machine."),
         Command("confirm", "champions", "Time the winner of a search again, in fresh processes."),
         Command("promote", "champions", "Make a confirmed winner the champion of its scope."),
@@ -64,6 +76,8 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("profile", "profile", "Run a trial under Nsight Compute or compute-sanitizer."),
     ),
     "Set up": (
+        Command("config", "config", "Show every setting and where it comes from."),
+        Command("completion", "completion", "Print the completion script for a shell."),
         Command(
             "toolkit", "toolkit", "Show the CUDA compiler in use, or install one for greenfast."
         ),

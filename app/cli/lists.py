@@ -23,6 +23,7 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.settings import Settings
+from greenfast.app.views.designs import written
 from greenfast.app.views.listings import list_targets, list_templates
 from greenfast.app.views.progress import queue_words
 from greenfast.app.views.schemas import SearchOut
@@ -31,6 +32,8 @@ from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
 from greenfast.search.text import visible
+
+WIDEST_VALUES = 70  # characters of a parameter's values
 
 
 def targets(as_json: AsJson = False) -> int:
@@ -76,21 +79,21 @@ def templates(
         return 0
     out = console()
     for template in known:
-        out.print(
-            table(
-                ("parameter", "values", "default", ""),
-                [
-                    (
-                        parameter.name,
-                        ", ".join(map(str, in_order(parameter.values))),
-                        parameter.default,
-                        parameter.doc,
-                    )
-                    for parameter in template.parameters
-                ],
-                title=f"{template.kernel} {template.name}: {template.idea}",
-            )
+        parameters = table(
+            ("parameter", "values", "default", ""),
+            [
+                (
+                    parameter.name,
+                    ", ".join(map(written, in_order(parameter.values))),
+                    written(parameter.default),
+                    parameter.doc,
+                )
+                for parameter in template.parameters
+            ],
+            title=f"{template.kernel} {template.name}: {template.idea}",
         )
+        parameters.columns[1].max_width = WIDEST_VALUES
+        out.print(parameters)
         presets = [(preset.name, preset.doc) for preset in template.presets]
         out.print(table(("preset", ""), presets))
         out.print()

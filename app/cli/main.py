@@ -32,9 +32,18 @@ compares it with a float64 reference, checks it for races, times it, and keeps t
 New here? Start with these three:
 
 \b
+"""
+FIRST_COMMANDS = """\
   greenfast doctor                          check this machine
   greenfast search attention --trials 20    search, in this terminal
   greenfast serve                           read the result in a browser"""
+WELCOME = f"""greenfast {__version__} searches for the fastest CUDA kernel that is also correct.
+
+Start with these three:
+
+{FIRST_COMMANDS}
+
+`greenfast --help` lists every command, and `greenfast completion SHELL` completes them."""
 # Nobody's bug: the machine lacks something, and the sentence tells what to do about it.
 MACHINE_FAULTS = (
     "host_compiler_missing",
@@ -58,12 +67,12 @@ def make_app() -> typer.Typer:
     application = typer.Typer(
         name="greenfast",
         cls=CommandGroup,
-        no_args_is_help=True,
+        invoke_without_command=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help=HELP,
+        help=HELP + FIRST_COMMANDS,
         epilog="`greenfast COMMAND --help` describes a command and its options.",
     )
     application.callback()(_global_options)
@@ -77,6 +86,7 @@ def _show_version(requested: bool) -> None:
 
 
 def _global_options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -85,6 +95,9 @@ def _global_options(
     ] = False,
 ) -> None:
     """Options before the command; the help text is the application's own."""
+    if context.invoked_subcommand is None:
+        print(WELCOME)
+        raise typer.Exit(EXIT_USAGE)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from greenfast.search.devices.facts import device_names
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")
 ]
@@ -15,6 +17,12 @@ Kernel = Annotated[
 ]
 SearchId = Annotated[
     str, typer.Argument(metavar="SEARCH_ID", help="A search; `greenfast searches` lists them.")
+]
+SearchName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SEARCH", help="A search: its id, a beginning of it that is unique, or `last`."
+    ),
 ]
 Template = Annotated[
     str, typer.Option("--template", metavar="NAME", help="The template to render.")
@@ -49,7 +57,8 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TARGET",
-        help="Where candidates run; `greenfast targets` lists them. [default: emulator:h200]",
+        help="Where candidates run: cuda:N, replay:NAME, or emulator:GPU, where GPU is "
+        f"{', '.join(device_names())}; `greenfast targets` lists them. [default: emulator:h200]",
     ),
 ]
 Seed = Annotated[

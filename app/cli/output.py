@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +17,8 @@ from greenfast.search.errors import GreenfastError
 from greenfast.search.json_values import json_text
 from greenfast.search.text import visible
 
-WIDTH_WITHOUT_TERMINAL = 140
+WIDTH_WITHOUT_TERMINAL = 100_000  # no row is cut or folded for a program that reads it
+WIDEST_PANEL = 140
 
 
 class _Console(Console):
@@ -25,14 +28,46 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+class _WithoutPadding(io.TextIOBase):
+    """Tables fill their last column with blanks, which only a terminal needs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        lines = text.split("\n")
+        self._stream.write("\n".join([*(line.rstrip(" ") for line in lines[:-1]), lines[-1]]))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+
 def console(*, stderr: bool = False) -> Console:
-    """A console without markup, so that names and logs are printed as they are."""
-    width = None if _is_terminal(stderr) else WIDTH_WITHOUT_TERMINAL
-    return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+    """A console without markup, so that names and logs are printed as they are.
+
+    As wide as the terminal. Other readers get whole rows, unless COLUMNS asks for a width.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return _Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    asked = os.environ.get("COLUMNS", "")
+    width = int(asked) if asked.isascii() and asked.isdecimal() and int(asked) else None
+    return _Console(
+        file=cast(IO[str], _WithoutPadding(stream)),
+        markup=False,
+        highlight=False,
+        emoji=False,
+        width=width or WIDTH_WITHOUT_TERMINAL,
+    )
 
 
-def _is_terminal(stderr: bool) -> bool:
-    return (sys.stderr if stderr else sys.stdout).isatty()
+def panel_width(out: Console) -> int:
+    """The width of a frame around text: no wider than people read."""
+    return min(out.width, WIDEST_PANEL)
 
 
 def print_json(value: Any) -> None:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
-from greenfast.app.cli.output import (
-    console,
-    duration,
-    microseconds,
-    print_json,
-    ratio_in_band,
-    styled,
-    table,
-)
+from greenfast.app.cli.output import duration, microseconds, print_json
+from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
-from greenfast.app.cli.tables import peers_table, workloads_table
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
-from greenfast.app.views.progress import band_sentence, progress, queue_words, search_detail
-from greenfast.app.views.schemas import SearchDetailOut, TrialOut
+from greenfast.app.views.designs import Designs
+from greenfast.app.views.progress import progress, search_detail
+from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services
-from greenfast.db.rows import Claim, QueueState, Silence
+from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
@@ -36,15 +29,12 @@ from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.verdict import Rejected, Trial, VerdictName, verdict_name
+from greenfast.search.text import shortened
+from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOOK_S = 0.5
-NOT_FASTER = "The best is not shown to be faster than the baseline."
-NOT_SAFE = (
-    "The best was measured faster than the baseline. Its safety could not be checked here, so it "
-    "is not accepted."
-)
+LONGEST_SENTENCE = 160  # of a rejected trial, in the progress
 
 
 KernelArgument = Annotated[
@@ -116,6 +106,43 @@ NameOption = Annotated[
         "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
     ),
 ]
+MaxRegistersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-registers",
+        metavar="N",
+        min=0,
+        help="Reject candidates with more registers a thread.",
+    ),
+]
+MaxSpillsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-spill-bytes",
+        metavar="N",
+        min=-1,
+        help="Reject candidates that spill more bytes; -1: no limit. [default: 0]",
+    ),
+]
+MaxSmemOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-smem-bytes",
+        metavar="N",
+        min=0,
+        help="Reject candidates with more shared memory a block.",
+    ),
+]
+ExtendOption = Annotated[
+    int | None,
+    typer.Option(
+        "--extend",
+        metavar="N",
+        min=1,
+        help="With --resume: try N more candidates, also where the search is completed. Its "
+        "strategy goes on from what it knows.",
+    ),
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -139,7 +166,11 @@ def search(
     mode: ModeOption = None,
     confirm: ConfirmOption = True,
     name: NameOption = None,
+    max_registers: MaxRegistersOption = None,
+    max_spill_bytes: MaxSpillsOption = None,
+    max_smem_bytes: MaxSmemOption = None,
     resume: ResumeOption = None,
+    extend: ExtendOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
@@ -154,6 +185,12 @@ def search(
     if (kernel is None) == (resume is None):
         raise UsageError(
             "name a kernel or --resume SEARCH_ID, and not both", code="bad_command_line"
+        )
+    if extend is not None and resume is None:
+        raise UsageError(
+            "--extend continues a stored search",
+            code="bad_command_line",
+            mend="add --resume SEARCH_ID",
         )
     request = (
         None
@@ -172,6 +209,7 @@ def search(
             min_gain=min_gain,
             confirm=confirm,
             mode=mode,
+            gates=ptxas_limits(max_registers, max_spill_bytes, max_smem_bytes),
         )
     )
     with opened_services() as services:
@@ -179,14 +217,31 @@ def search(
         stop.on_signals()
         if request is not None and workloads is not None:
             request = with_file(request, workloads, services.catalogue)
-        search_id = submitted(services, request) if request else resumed(services, str(resume))
+        search_id = (
+            submitted(services, request) if request else resumed(services, str(resume), extend)
+        )
         report = run_here(services, search_id, stop)
-        detail = search_detail(services.store, search_id)
+        detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
+        designs = Designs(services.catalogue, plan.kernel, plan.compiled)
     if as_json:
         print_json(detail.model_dump())
     else:
-        show_search(detail)
+        show_search(detail, designs)
     return exit_code(report, detail)
+
+
+def ptxas_limits(
+    max_registers: int | None, max_spill_bytes: int | None, max_smem_bytes: int | None
+) -> dict[str, Any]:
+    """The limits of the ptxas gate, as REST names them; only those that are given."""
+    limits: dict[str, int | None] = {}
+    if max_registers is not None:
+        limits["max_registers"] = max_registers
+    if max_spill_bytes is not None:
+        limits["max_spill_bytes"] = None if max_spill_bytes < 0 else max_spill_bytes
+    if max_smem_bytes is not None:
+        limits["max_smem_bytes"] = max_smem_bytes
+    return {"ptxas": limits} if limits else {}
 
 
 def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> SearchRequest:
@@ -207,14 +262,17 @@ def submitted(services: Services, request: SearchRequest) -> str:
     return row.id
 
 
-def resumed(services: Services, search_id: str) -> str:
-    """The id of a search that can be claimed again.
+def resumed(services: Services, search_id: str, extend: int | None = None) -> str:
+    """The id of a search that can be claimed again, with `extend` more trials.
 
     UsageError when it has ended, or when the kernel's files that it ran with are lost.
     """
     store = services.store
+    search_id = search_named(store, search_id)
     services.catalogue_of(search_id)
-    if store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
+    if extend is not None:
+        store.extend(search_id, extend)
+    elif store.search(search_id).status not in (SearchStatus.QUEUED, SearchStatus.RUNNING):
         store.request_control(search_id, "resume")
     return search_id
 
@@ -325,6 +383,11 @@ class TrialLines:
             f"{row.trials_done}/{budget} {trial.candidate.template} {verdict}, best "
             f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}"
         )
+        if isinstance(trial.verdict, Rejected):
+            say(
+                f"  {shortened(trial.verdict.sentence, LONGEST_SENTENCE)}; "
+                f"`greenfast show {self._id}/{trial.number}` has more"
+            )
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
@@ -335,79 +398,3 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
         say(f"greenfast: {failure_sentence(detail.why)}")
         return EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1
-
-
-def show_search(detail: SearchDetailOut) -> None:
-    """Print the result of a search: its end, the baseline and the best, peers, and counts."""
-    out = console()
-    is_completed = detail.status == SearchStatus.COMPLETED
-    cause = detail.cause if is_completed else detail.why
-    queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
-    out.print(
-        table(
-            ("search", "status", "trials", "took", ""),
-            [
-                (
-                    detail.id,
-                    styled(detail.status),
-                    detail.trials_done,
-                    duration(detail.spent_s),
-                    queue or cause,
-                )
-            ],
-        )
-    )
-    trials = (("baseline", detail.baseline_trial), ("best", detail.best))
-    out.print(
-        table(
-            ("", "trial", "candidate", "time", "ratio to baseline", "source"),
-            [
-                (
-                    label,
-                    trial.number,
-                    _design(trial),
-                    microseconds(trial.time_median_us, trial.time_kind, trial.time_mode),
-                    ratio_in_band(trial.ratio_to_baseline, trial.time_kind, trial.time_band),
-                    (trial.source_digest or "-")[:16],
-                )
-                for label, trial in trials
-                if trial is not None
-            ],
-        )
-    )
-    if detail.by_workload:
-        out.print(workloads_table(detail.by_workload))
-    for sentence in _remarks(detail, detail.closing if is_completed else ""):
-        out.print(sentence)
-    if detail.peers:
-        out.print(peers_table(detail.peers))
-    counts = detail.counts
-    out.print(
-        table(
-            ("verdicts", "rejected at", "reasons"),
-            [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))],
-        )
-    )
-
-
-def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
-    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
-    best, remarks = detail.best, []
-    if best is not None and not best.is_baseline and not best.beats_baseline:
-        unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
-        remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
-    if best is not None:
-        remarks.append(band_sentence(best, best.not_told_apart))
-    if closing:
-        remarks.append(f"{closing[0].upper()}{closing[1:]}.")
-    return [remark for remark in remarks if remark]
-
-
-def _design(trial: TrialOut) -> str:
-    preset = f":{trial.preset}" if trial.preset else ""
-    values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
-    return f"{trial.template}{preset} {values}"
-
-
-def _tally(counts: Mapping[str, int]) -> str:
-    return "\n".join(f"{number} {name}" for name, number in counts.items()) or "-"

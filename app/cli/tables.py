@@ -60,4 +60,4 @@ def _best_peer(peers: list[PeerOut]) -> str:
 
 
 def _why_not_timed(peer: PeerOut) -> str:
-    return f"{peer.outcome.replace('_', ' ')}: {peer.sentence.removeprefix(f'{peer.name}: ')}"
+    return f"{peer.outcome.replace('_', ' ')}: {peer.why}"

@@ -16,18 +16,22 @@ from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.history import kernel_today, recheck_of
 from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
+from greenfast.app.views.designs import Designs
 from greenfast.app.views.progress import band_sentence, beats_baseline, progress
 from greenfast.app.wiring import Services
+from greenfast.db.extension import EXTENDABLE
 from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
 from greenfast.db.searches import Wanted
 from greenfast.db.store import Store
-from greenfast.search.errors import GreenfastError
+from greenfast.db.trial_filters import parameter_filters
 from greenfast.search.loop.scope import scope_of
 from greenfast.search.status import ENDED, SearchStatus
 from greenfast.search.verdict import CORRECT, Reason, Stage, VerdictName
 
 PAGE = 50
 LARGEST_PAGE = 500
+LONGEST_FILTER = 400  # characters
+EXTENDABLE_BY = 20  # trials that the form suggests
 SORTS = {
     "number": "number",
     "time_median_us": "time",
@@ -56,8 +60,18 @@ class Filters:
     stage: str | None = None
     reason: str | None = None
     template: str | None = None
+    where: str = ""  # parameter values as they are typed: "tile_m=64 swizzle=xor"
+    text: str = ""
     sort: str = "number"
     descending: bool = False
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The filters and the order as the store takes them."""
+        return {
+            **{name: value for name, value in vars(self).items() if name != "where"},
+            "parameters": parameter_filters(self.where.replace(",", " ").split()),
+        }
 
     def url(self, search_id: str, **changes: Any) -> str:
         """The URL of the table with `changes`, from its first trial on."""
@@ -79,7 +93,9 @@ class Filters:
 
     @property
     def any(self) -> bool:
-        return bool(self.verdict or self.stage or self.reason or self.template)
+        return bool(
+            self.verdict or self.stage or self.reason or self.template or self.where or self.text
+        )
 
 
 @router.get("/searches/{search_id}")
@@ -90,6 +106,8 @@ def search_page(
     stage: str = "",
     reason: str = "",
     template: str = "",
+    where: str = "",
+    text: str = "",
     sort: str = "",
     descending: bool = False,
     cursor: str = "",
@@ -101,6 +119,8 @@ def search_page(
         one_of("stage", stage, Stage),
         one_of("reason", reason, Reason),
         template or None,
+        where[:LONGEST_FILTER].strip(),
+        text[:LONGEST_FILTER].strip(),
         one_of("sort", sort, SORTS) or "number",
         descending,
     )
@@ -134,6 +154,17 @@ def confirm(request: Request, search_id: str) -> Response:
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 
+@router.post("/searches/{search_id}/extend")
+async def extend(request: Request, search_id: str) -> Response:
+    """Queue the search with more trials, then back to the page."""
+    form = await request.form(max_files=0, max_fields=5)
+    services, trials = services_of(request), str(form.get("trials", ""))
+    more = int(trials) if trials.isascii() and trials.isdecimal() and len(trials) < 10 else 0
+    await run_in_threadpool(services.catalogue_of, search_id)
+    await run_in_threadpool(services.store.extend, search_id, more)
+    return RedirectResponse(f"/searches/{search_id}", 303)
+
+
 @router.post("/searches/{search_id}/control")
 async def request_control(request: Request, search_id: str) -> Response:
     """Pause, resume or cancel, then back to the page."""
@@ -163,9 +194,8 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "standing": (band_sentence(best, store.not_told_apart(best)) or overtaken(best, points))
         if best
         else "",
-        "changes": changes(best, baseline, defaults_of(services, row))
-        if best and not best.is_baseline
-        else (),
+        "design": designs_of(services, row).of(best.template, best.parameters) if best else None,
+        "extend_by": EXTENDABLE_BY if row.status in EXTENDABLE else None,
         "funnel": funnel(counts),
         "steps": charts.steps(points)[::-1],
         "chart": charts.best_so_far(row.id, newest, points, baseline),
@@ -261,36 +291,10 @@ def comparison(
     return f"Not faster than the baseline by the requested share of {gain}."
 
 
-Defaults = dict[str, dict[str, Any]]  # template -> parameter -> value
-
-
-def defaults_of(services: Services, row: SearchRow) -> Defaults:
-    """The defaults of the kernel's templates; empty when the kernel is gone."""
-    try:
-        kernel = services.catalogue.kernel(row.kernel)
-    except GreenfastError:
-        return {}
-    return {
-        template.name: {parameter.name: parameter.default for parameter in template.parameters}
-        for template in kernel.templates
-    }
-
-
-def changes(
-    trial: TrialRow, baseline: TrialRow | None, defaults: Defaults
-) -> list[tuple[str, Any, Any]]:
-    """(name, value, value otherwise) of each parameter that differs from the baseline.
-
-    A trial of another template than the baseline's is compared with its template's defaults.
-    """
-    otherwise = defaults.get(trial.template, {})
-    if baseline is not None and trial.template == baseline.template:
-        otherwise = baseline.parameters
-    return [
-        (name, value, otherwise.get(name))
-        for name, value in trial.parameters.items()
-        if name not in otherwise or otherwise[name] != value
-    ]
+def designs_of(services: Services, row: SearchRow) -> Designs:
+    """The kernel's presets, from which the differences of candidates are told."""
+    plan = services.store.plan(row.id)
+    return Designs(services.catalogue, plan.kernel, plan.compiled)
 
 
 @dataclass(frozen=True)
@@ -321,9 +325,11 @@ def funnel(counts: Counts) -> list[Step]:
 def trial_table(
     services: Services, row: SearchRow, filters: Filters, cursor: str | None
 ) -> dict[str, Any]:
-    """The context of the trial table; UsageError for an unknown sort order."""
-    defaults = defaults_of(services, row)
-    page = services.store.trials(row.id, **vars(filters), limit=PAGE, cursor=cursor)
+    """The context of the trial table; UsageError for an unknown sort order or a bad filter."""
+    designs, store = designs_of(services, row), services.store
+    page = store.trials(row.id, **filters.selection, limit=PAGE, cursor=cursor)
+    workloads = row.workloads if len(row.workloads) > 1 else ()
+    numbers = [trial.number for trial in page.items]
     return {
         "page": page,
         "filters": filters,
@@ -331,5 +337,7 @@ def trial_table(
         "sorts": SORTS,
         "stages": list(Stage),
         "reasons": list(Reason),
-        "changes_of": lambda trial, baseline: changes(trial, baseline, defaults),
+        "design_of": lambda trial: designs.of(trial.template, trial.parameters),
+        "workload_columns": workloads,
+        "times_of": store.workload_times(row.id, numbers) if workloads else {},
     }

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 
 from greenfast.app.dashboard.page_champions import matrices
+from greenfast.app.dashboard.page_new import defaults
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.views.progress import progress
 from greenfast.app.views.schemas import ProgressOut
 from greenfast.db.rows import Counts, SearchRow, TrialRow
 from greenfast.db.store import Store
+from greenfast.search.errors import GreenfastError
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.status import SearchStatus
 
 PAGE = 25
 MOST_ACTIVE = 50
 NEWEST_NEGATIVES = 5
+FIRST_TRIALS = 12
 ACTIVE = (SearchStatus.RUNNING, SearchStatus.QUEUED)
 OTHERS = tuple(status for status in SearchStatus if status not in ACTIVE)
 SHOWN_STATUSES = (*ACTIVE, *OTHERS)
@@ -71,9 +75,39 @@ def searches_page(
             "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
             "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
             "kernels": services_of(request).catalogue.names(),
+            "first": None if active or earlier else first_search(services_of(request).catalogue),
             "refresh_s": 3 if any(row.status in ACTIVE for row in (*active, *earlier)) else None,
         },
     )
+
+
+@dataclass(frozen=True)
+class FirstSearch:
+    """A small search that one click starts; `fields` are those of the form."""
+
+    kernel: str
+    workload: str
+    target: str
+    trials: int
+    fields: tuple[tuple[str, str], ...]
+
+
+def first_search(catalogue: Catalogue) -> FirstSearch | None:
+    """The first kernel that can be searched, with the form's own defaults; None without one."""
+    for name in catalogue.names():
+        try:
+            given = defaults(catalogue.kernel(name))
+        except GreenfastError:
+            continue
+        values = {**given, "kernel": name, "trials": str(FIRST_TRIALS)}
+        del values["own"]
+        fields = tuple(
+            (field, str(value))
+            for field, entry in values.items()
+            for value in (entry if isinstance(entry, list) else [entry])
+        )
+        return FirstSearch(name, given["workloads"][0], given["target"], FIRST_TRIALS, fields)
+    return None
 
 
 def line(store: Store, row: SearchRow) -> Line:

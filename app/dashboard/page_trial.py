@@ -10,10 +10,12 @@ from fastapi.responses import PlainTextResponse
 
 from greenfast.app.dashboard.annotations import counted_workload, notes_of
 from greenfast.app.dashboard.highlight import cuda_lines
-from greenfast.app.dashboard.page_search import baseline_of
+from greenfast.app.dashboard.page_search import baseline_of, designs_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.designs import Design
+from greenfast.app.views.next_steps import can_check, check_command
 from greenfast.app.views.probe_hint import probe_of
-from greenfast.db.rows import TrialDetail, TrialRow
+from greenfast.db.rows import SearchRow, TrialDetail, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
@@ -57,6 +59,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
     baseline = baseline_of(store, search_id)
     counts = store.counts(search_id)
     source = store.source(trial.source_digest) if trial.source_digest else None
+    design = designs_of(services, search).of(trial.template, trial.parameters)
     return render(
         "trial.html",
         {
@@ -75,7 +78,9 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
             "source": source,
             "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
             "counted": counted_workload(trial),
-            "probe": probe_of(services.catalogue, search, trial),
+            "design": design,
+            "best": getattr(store.best(search_id), "number", None),
+            "commands": commands(services.catalogue, search, trial, design),
             "previous": number - 1 if number > 0 else None,
             "next": number + 1 if number + 1 < counts.total + counts.running else None,
         },
@@ -102,6 +107,27 @@ def parents(store: Store, trial: TrialDetail) -> list[tuple[str, int | None]]:
     """(digest, number of the trial that tried it) of each parent; None: it is of another search."""
     numbers = store.numbers_of(trial.search_id, trial.parents) if trial.parents else {}
     return [(digest, numbers.get(digest)) for digest in trial.parents]
+
+
+def commands(
+    catalogue: Catalogue, search: SearchRow, trial: TrialDetail, design: Design
+) -> list[tuple[str, str]]:
+    """(purpose, command) of what shows more about a rejected candidate."""
+    steps = []
+    if probe := probe_of(catalogue, search, trial):
+        steps.append(("To find the stage that goes wrong:", probe))
+    if can_check(trial.verdict, trial.stage):
+        changed = {name: value for name, value, _ in design.changes}
+        command = check_command(
+            search.kernel,
+            trial.template,
+            changed,
+            search.workloads[0],
+            search.target,
+            design.preset,
+        )
+        steps.append(("To look for races and bad accesses by line:", command))
+    return steps
 
 
 def early_steps(trial: TrialDetail, has_source: bool) -> list[dict[str, Any]]:

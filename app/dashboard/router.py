@@ -11,9 +11,11 @@ from starlette.types import Scope
 
 from greenfast.app.dashboard import (
     page_champions,
+    page_compare,
     page_kernel,
     page_negatives,
     page_new,
+    page_parameters,
     page_search,
     page_searches,
     page_trial,
@@ -64,6 +66,8 @@ for part in (
     page_searches,
     page_search,
     page_trial,
+    page_parameters,
+    page_compare,
     page_new,
     page_tunings,
     page_champions,

@@ -27,6 +27,7 @@ from greenfast.app.views.schemas import (
     TrialsQuery,
 )
 from greenfast.app.wiring import LARGEST_SEED
+from greenfast.db.trial_filters import parameter_filters
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]
@@ -83,6 +84,8 @@ def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore)
         stage=query.stage,
         reason=query.reason,
         template=query.template,
+        parameters=parameter_filters(query.where),
+        text=query.text,
         sort=query.sort,
         descending=query.descending,
         limit=query.limit,

@@ -47,6 +47,7 @@ def peer_out(row: PeerRow, *, samples: bool = False) -> PeerOut:
         workload=peer.workload,
         outcome=peer.outcome,
         sentence=peer.sentence,
+        why="" if peer.outcome == "timed" else peer.why or peer.sentence,
         time_median_us=peer.time_median_us,
         recorded_at=row.recorded_at,
         comparison=comparison_out(peer.comparison, samples=samples) if peer.comparison else None,

@@ -339,6 +339,7 @@ class PeerOut(Output):
     workload: str
     outcome: str = Field(description="timed, wrong, not_comparable, unavailable")
     sentence: str
+    why: str = Field(description="it was not timed; empty for a timed peer")
     time_median_us: float | None
     comparison: ComparisonOut | None = Field(description="the winner against this peer")
     recorded_at: str
@@ -456,6 +457,12 @@ class TrialsQuery(PageQuery):
     stage: Stage | None = None
     reason: Reason | None = None
     template: str | None = Field(None, max_length=100)
+    where: list[str] = Field(
+        [], max_length=20, description="parameter values, such as tile_m=64; may be repeated"
+    )
+    text: str | None = Field(
+        None, max_length=200, description="words in the sentence, reason, template or preset"
+    )
     sort: str = Field("number", max_length=40)
     descending: bool = False
 

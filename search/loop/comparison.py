@@ -57,3 +57,4 @@ class Peer:
     sentence: str
     time_median_us: float | None = None
     comparison: Comparison | None = None  # the winner against the peer, timed in turns
+    why: str = ""  # it was not timed, without its name; earlier versions stored the sentence only

@@ -67,7 +67,14 @@ def _peer(winner: str, rounds: Sequence[Round]) -> Peer:
     version = versions[0] if versions else ""
     if untimed is not None:
         sentence = f"{untimed.peer}: {untimed.why}"
-        return Peer(untimed.peer, version, untimed.workload, untimed.outcome, sentence)
+        return Peer(
+            untimed.peer,
+            version,
+            untimed.workload,
+            untimed.outcome,
+            sentence,
+            why=untimed.why,
+        )
     timed = [_TimedRound(round_, *round_.times) for round_ in rounds if round_.times is not None]
     comparison = _comparison(timed)
     peer_us = median([median(process.peer_samples) for process in timed])

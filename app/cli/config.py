@@ -1,0 +1,77 @@
+"""`greenfast config`: every setting, its value, and where it comes from."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import console, print_json, table
+from greenfast.app.settings import Settings
+
+PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
+FURTHER = (
+    ("GREENFAST_TEMPLATE_PATH", "folders of further kernels, separated by colons"),
+    ("NO_COLOR", "any value: no colours"),
+    ("COLUMNS", "the width of tables that are written to a pipe or file"),
+)
+
+
+def config(as_json: AsJson = False) -> int:
+    """Show every setting with its value and where it comes from.
+
+    Settings are environment variables; options of a command override them for that command. Secrets
+    are not shown.
+    """
+    rows = settings_in_use()
+    if as_json:
+        print_json(rows)
+        return 0
+    cells = [(row["variable"], _shown(row["value"]), row["from"], row["doc"]) for row in rows]
+    console().print(table(("setting", "value", "from", ""), cells))
+    return 0
+
+
+def settings_in_use() -> list[dict[str, Any]]:
+    """Every setting as an object; UsageError for a variable with an invalid value."""
+    settings = Settings.from_environment()
+    rows = []
+    for field in fields(Settings):
+        variable = field.metadata["variable"]
+        given = bool(os.environ.get(variable))
+        rows.append(
+            {
+                "variable": variable,
+                "value": _harmless(field.name, getattr(settings, field.name)),
+                "from": "environment" if given else "default",
+                "default": _harmless(field.name, field.default),
+                "doc": field.metadata["doc"],
+            }
+        )
+    for variable, doc in FURTHER:
+        value = os.environ.get(variable)
+        origin = "default" if value is None else "environment"
+        rows.append(
+            {"variable": variable, "value": value, "from": origin, "default": None, "doc": doc}
+        )
+    return rows
+
+
+def _harmless(name: str, value: Any) -> Any:
+    """The value without secrets, as JSON has it."""
+    if name == "token":
+        return "(hidden)" if value else ""
+    if name == "database_url":
+        return PASSWORD.sub(r"\1:(hidden)@", str(value))
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> object:
+    if isinstance(value, list):
+        return ", ".join(value) or None
+    return None if value == "" else value

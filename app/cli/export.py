@@ -1,0 +1,138 @@
+"""`greenfast export`: the trials of a search as a file, or as Optuna studies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from greenfast.app.cli.csv_text import csv_text
+from greenfast.app.cli.files import require_folder, write_output
+from greenfast.app.cli.options import AsJson, Output, SearchName
+from greenfast.app.cli.output import print_json
+from greenfast.app.cli.services import opened_services
+from greenfast.app.cli.trials import selected
+from greenfast.app.views.progress import search_detail
+from greenfast.app.views.schemas import TrialDetailOut, TrialOut
+from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
+from greenfast.db.figures import FIGURES
+from greenfast.db.rows import TrialRow
+from greenfast.db.store import Store
+from greenfast.search.json_values import json_text
+from greenfast.search.verdict import CORRECT, VerdictName
+
+FIRST = ("number", "template", "preset", "origin")
+LAST = ("attempts", "created_at", "recorded_at", "candidate_digest", "source_digest")
+
+
+class Format(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+
+
+def export(
+    search: SearchName,
+    form: Annotated[
+        Format, typer.Option("--format", help="json: everything; csv: one row a trial.")
+    ] = Format.JSON,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="In JSON, also the gates' evidence of each trial.")
+    ] = False,
+    optuna: Annotated[
+        str | None,
+        typer.Option(
+            "--optuna",
+            metavar="URL",
+            help="Write an Optuna storage instead, such as sqlite:///study.db, with one study a "
+            "template; optuna-dashboard opens it.",
+        ),
+    ] = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> int:
+    """Save the trials of a search: JSON or CSV on stdout or in a file, or an Optuna storage."""
+    require_folder(output)
+    with opened_services() as services:
+        store = services.store
+        search_id = search_named(store, search)
+        rows = selected(store, search_id)
+        if optuna is not None:
+            written = _studies(optuna, search_id, rows)
+        elif form is Format.CSV:
+            content = as_csv(rows)
+        else:
+            content = json_text(document(store, search_id, rows, evidence)) + "\n"
+    if optuna is not None:
+        for name, number in written.items():
+            say(f"study {name}: {number} trials")
+        if as_json:
+            print_json({"id": search_id, "studies": written})
+    elif output is not None:
+        write_output(output, content)
+        say(f"written to {output}")
+        if as_json:
+            print_json({"id": search_id, "path": str(output), "trials": len(rows)})
+    else:
+        print(content, end="")
+    return 0
+
+
+def document(
+    store: Store, search_id: str, rows: Sequence[TrialRow], evidence: bool
+) -> dict[str, Any]:
+    """The search and its trials as REST has them."""
+    trials = [
+        TrialDetailOut.model_validate(store.trial(search_id, row.number)).model_dump()
+        if evidence
+        else TrialOut.model_validate(row).model_dump()
+        for row in rows
+    ]
+    return {"search": search_detail(store, search_id).model_dump(), "trials": trials}
+
+
+def as_csv(rows: Sequence[TrialRow]) -> str:
+    """One row a trial; a parameter's column is `parameter.NAME`."""
+    parameters = list(dict.fromkeys(name for row in rows for name in row.parameters))
+    titles = [*FIRST, *(f"parameter.{name}" for name in parameters), *FIGURES, *LAST]
+    return csv_text(
+        titles,
+        (
+            [
+                *(getattr(row, name) for name in FIRST),
+                *(row.parameters.get(name) for name in parameters),
+                *(getattr(row, name) for name in (*FIGURES, *LAST)),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _studies(url: str, search_id: str, rows: Sequence[TrialRow]) -> dict[str, int]:
+    from greenfast.search.strategies.optuna_export import ExportedTrial, export_study
+
+    written = {}
+    for template in dict.fromkeys(row.template for row in rows):
+        trials = [
+            ExportedTrial(
+                row.number,
+                row.parameters,
+                row.time_median_us if row.verdict in CORRECT else None,
+                row.verdict in CORRECT,
+                {
+                    "verdict": row.verdict,
+                    "reason": row.reason or "",
+                    "sentence": row.finding,
+                    "ratio_to_baseline": row.ratio_to_baseline,
+                    "time_kind": row.time_kind,
+                    "source_digest": row.source_digest,
+                },
+            )
+            for row in rows
+            if row.template == template and row.verdict not in (None, VerdictName.FAULTED)
+        ]
+        name = f"{search_id}/{template}"
+        written[name] = export_study(url, name, trials)
+    return written

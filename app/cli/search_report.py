@@ -1,0 +1,108 @@
+"""The result of a search on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from greenfast.app.cli.output import (
+    console,
+    duration,
+    microseconds,
+    ratio_in_band,
+    styled,
+    table,
+)
+from greenfast.app.cli.tables import peers_table, workloads_table
+from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.progress import band_sentence, queue_words
+from greenfast.app.views.schemas import SearchDetailOut, TrialOut
+from greenfast.db.rows import QueueState
+from greenfast.search.status import SearchStatus
+from greenfast.search.verdict import VerdictName
+
+NOT_FASTER = "The best is not shown to be faster than the baseline."
+NOT_SAFE = (
+    "The best was measured faster than the baseline. Its safety could not be checked here, so it "
+    "is not accepted."
+)
+
+
+def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None:
+    """Print the result of a search: its end, the baseline and the best, peers, and counts.
+
+    With `designs`, a candidate is written as its nearest preset and what differs from it.
+    """
+    out = console()
+    is_completed = detail.status == SearchStatus.COMPLETED
+    cause = detail.cause if is_completed else detail.why
+    queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
+    out.print(
+        table(
+            ("search", "status", "trials", "took", ""),
+            [
+                (
+                    detail.id,
+                    styled(detail.status),
+                    detail.trials_done,
+                    duration(detail.spent_s),
+                    queue or cause,
+                )
+            ],
+        )
+    )
+    trials = (("baseline", detail.baseline_trial), ("best", detail.best))
+    out.print(
+        table(
+            ("", "trial", "candidate", "time", "ratio to baseline", "source"),
+            [
+                (
+                    label,
+                    trial.number,
+                    _design(trial, designs),
+                    microseconds(trial.time_median_us, trial.time_kind, trial.time_mode),
+                    ratio_in_band(trial.ratio_to_baseline, trial.time_kind, trial.time_band),
+                    (trial.source_digest or "-")[:16],
+                )
+                for label, trial in trials
+                if trial is not None
+            ],
+        )
+    )
+    if detail.by_workload:
+        out.print(workloads_table(detail.by_workload))
+    for sentence in _remarks(detail, detail.closing if is_completed else ""):
+        out.print(sentence)
+    if detail.peers:
+        out.print(peers_table(detail.peers))
+    counts = detail.counts
+    out.print(
+        table(
+            ("verdicts", "rejected at", "reasons"),
+            [(_tally(counts.by_verdict), _tally(counts.by_stage), _tally(counts.by_reason))],
+        )
+    )
+
+
+def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
+    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
+    best, remarks = detail.best, []
+    if best is not None and not best.is_baseline and not best.beats_baseline:
+        unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
+        remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
+    if best is not None:
+        remarks.append(band_sentence(best, best.not_told_apart))
+    if closing:
+        remarks.append(f"{closing[0].upper()}{closing[1:]}.")
+    return [remark for remark in remarks if remark]
+
+
+def _design(trial: TrialOut, designs: Designs | None) -> str:
+    if designs is not None:
+        return str(designs.of(trial.template, trial.parameters))
+    preset = f":{trial.preset}" if trial.preset else ""
+    values = " ".join(f"{name}={written(value)}" for name, value in trial.parameters.items())
+    return f"{trial.template}{preset} {values}"
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return "\n".join(f"{number} {name}" for name, number in counts.items()) or "-"
