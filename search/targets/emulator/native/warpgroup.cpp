@@ -207,6 +207,7 @@ void Warpgroups::issue(Block& block, Warp& warp, const void* site) {
     if (number == warpgroup.done + warpgroup.products.size()) {
         check_operand_place(block, {operands.b, operands.transpose_b, operands.columns, operands}, "B", site);
         if (!operands.a_registers) check_operand_place(block, {operands.a, operands.transpose_a, warpgroup_rows, operands}, "A", site);
+        worker.counting().events.operand_bytes += 32ull * (operands.columns + (operands.a_registers ? 0 : warpgroup_rows));
         warpgroup.products.emplace_back();
         warpgroup.products.back().operands = operands;
     }
