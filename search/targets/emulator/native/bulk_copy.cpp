@@ -158,6 +158,7 @@ const AsyncOperation* BulkCopies::under_way_for(const Completion* end) const {
 
 void BulkCopies::land_piece(Block& block) {
     if (loads_.empty()) return;
+    block.progresses();
     const std::size_t number = block.choose(unsigned(std::min<std::size_t>(loads_.size(), 32)));
     Load& load = loads_[number];
     const unsigned piece = block.choose_bit(load.left);
