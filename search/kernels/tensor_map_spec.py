@@ -15,11 +15,12 @@ split them: `sizes = ["D", "group", "S_q"]`, `strides = ["sqh", "sqs"]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import Expression, expression, require_names
+from greenfast.search.kernels.expressions import Expression, Value, expression, require_names
 from greenfast.search.kernels.tables import Table, checked_name
 
 DTYPES = ("fp16", "bf16", "float32", "int32", "int64", "uint8")  # of workspaces
@@ -64,6 +65,22 @@ class KnownNames:
     launched: frozenset[str]  # these and the dims of a launch
     scalars: frozenset[str]  # the kernel's scalar arguments
     tensors: tuple[MappedTensor, ...] = field(default=())
+
+
+def whole(number: Expression, values: Mapping[str, Value]) -> int:
+    """The value of an expression; SpecError when it is no whole number."""
+    value = number(values)
+    if (
+        not isinstance(value, (int, float))
+        or isinstance(value, bool)
+        or not math.isfinite(value)
+        or value != int(value)
+    ):
+        raise SpecError(
+            f"{number.where}: {number.text!r} gives {value!r}; a tensor map needs whole numbers",
+            code="bad_expression",
+        )
+    return int(value)
 
 
 def read_tensor_maps(tables: Iterable[Table], known: KnownNames) -> tuple[TensorMapSpec, ...]:

@@ -17,7 +17,7 @@ from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
-from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.candidate import Candidate, complete_parameters
 from greenfast.search.space.space import Space, device_refusal
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
@@ -286,8 +286,16 @@ def _require_usable(
         )
     for workload in workloads:
         require_grid(kernel, space.require(point), template, workload)
-        require_tensor_maps(kernel, space.require(point), template, workload)
+        for mapped in _with_presets(space, point):
+            require_tensor_maps(kernel, space.require(mapped), template, workload)
     _require_walkable(space.template, space.compiled, space.device)
+
+
+def _with_presets(space: Space, point: Items) -> tuple[Items, ...]:
+    """`point`, and the presets that are valid: between them they take most of the tensor maps."""
+    presets = (preset.parameters for preset in space.template.presets)
+    complete = (complete_parameters(space.template, dict(each), space.compiled) for each in presets)
+    return (point, *(each for each in complete if space.why_not(each) is None))
 
 
 def _where_it_runs(template: TemplateSpec, refusing: Device) -> str:

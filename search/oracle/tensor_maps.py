@@ -8,7 +8,7 @@ from greenfast.search.devices.tensor_map import ELEMENT_BYTES, TensorMap, misfit
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import TemplateSpec
-from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
 
 
 def tensor_maps(
@@ -38,18 +38,18 @@ def _tensor_map(
     elements = (
         [int(strides[spec.tensor][axis]) for axis in spec.axes[1:]]
         if spec.axes
-        else [int(stride(every)) for stride in spec.strides]
+        else [whole(stride, every) for stride in spec.strides]
     )
     return TensorMap(
         name=spec.name,
         buffer=spec.tensor,
         dtype=dtype,
-        sizes=tuple(max(1, int(size(values))) for size in spec.sizes),
+        sizes=tuple(whole(size, values) or 1 for size in spec.sizes),
         strides_bytes=tuple(stride * ELEMENT_BYTES[dtype] for stride in elements),
-        box=tuple(int(size(values)) for size in spec.box),
-        swizzle_bytes=int(spec.swizzle_bytes(values)),
+        box=tuple(whole(size, values) for size in spec.box),
+        swizzle_bytes=whole(spec.swizzle_bytes, values),
         fill=spec.fill,
-        l2_promotion_bytes=int(spec.l2_promotion_bytes(values)),
+        l2_promotion_bytes=whole(spec.l2_promotion_bytes, values),
     )
 
 

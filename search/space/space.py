@@ -17,6 +17,7 @@ from greenfast.search.devices.tensor_map import box_misfit
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
@@ -89,9 +90,9 @@ def _unmappable(template: TemplateSpec, values: Mapping[str, Value]) -> str | No
     """The reason why a point's boxes fit no tensor map; None when they do."""
     for spec in template.mapped(values):
         dtype = str(values["dtype"]) if spec.dtype == "dtype" else spec.dtype
-        box = tuple(int(size(values)) for size in spec.box)
+        box = tuple(whole(size, values) for size in spec.box)
         swizzle, promotion = (
-            int(number(values)) for number in (spec.swizzle_bytes, spec.l2_promotion_bytes)
+            whole(number, values) for number in (spec.swizzle_bytes, spec.l2_promotion_bytes)
         )
         if reason := box_misfit(box, dtype, swizzle, promotion):
             return f"tensor map {spec.name}: {reason}"

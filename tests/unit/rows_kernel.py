@@ -34,6 +34,7 @@ name = "y"
 kind = "output"
 dtype = "dtype"
 shape = ["B", "R", "C"]
+contiguous = true
 
 [[arguments]]
 name = "R"
@@ -152,6 +153,82 @@ rows_mapped(const unsigned short* x, unsigned short* y, int R, long long x_batch
             x[blockIdx.y * x_batch_stride + row * x_row_stride + threadIdx.x];
 }
 """
+BOXES = """
+name = "boxes"
+kernel = "rows"
+idea = "The copy engine brings a tile as boxes; threads read it through its swizzle."
+minimum_sm = 90
+arch_specific = true
+
+[parameters.tile]
+type = "int"
+values = [32, 64, 128]
+default = 64
+
+[parameters.swizzle]
+type = "int"
+values = [0, 32, 64, 128]
+default = 128
+
+[locals]
+width = "swizzle // 2 if swizzle > 0 else 64"
+
+[[launches]]
+entry = "rows_boxes"
+grid = ["ceil_div(R, tile)", "B", "1"]
+block = ["128", "1", "1"]
+smem_dynamic_bytes = "tile * C * 2 + 1024 + 16"
+
+[presets.default]
+parameters = {}
+
+[[tensor_maps]]
+name = "x_map"
+tensor = "x"
+box = ["width", "tile", "1"]
+swizzle_bytes = "swizzle"
+l2_promotion_bytes = 128
+"""
+BOXES_TEXT = """#include "gf/shared.cuh"
+#include "gf/tensor_copy.cuh"
+
+constexpr int tile = {{ tile }}, width = {{ width }}, row_bytes = 2 * width;
+constexpr int swizzle = {{ swizzle }}, span = {{ 1 if swizzle == 0 else 8 // (128 // swizzle) }};
+
+extern "C" __global__ void __launch_bounds__(128)
+rows_boxes(const unsigned short* x, unsigned short* y, int R, long long x_batch_stride,
+           long long x_row_stride, const __grid_constant__ gf::TensorMap x_map)
+{
+    GF_DYNAMIC_SHARED(unsigned char, raw);
+    const unsigned long long start = reinterpret_cast<unsigned long long>(raw);
+    unsigned char* box = raw + (1024 - start % 1024) % 1024;
+    unsigned long long* barrier =
+        reinterpret_cast<unsigned long long*>(box + tile * {{ C }} * 2);
+    const int first = blockIdx.x * tile;
+    if (threadIdx.x == 0) {
+        gf::mbarrier_init(barrier, 1);
+        gf::mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        gf::mbarrier_expect_bytes(barrier, tile * {{ C }} * 2);
+        for (int i = 0; i < {{ C }} / width; ++i)
+            gf::tensor_load(box + i * tile * row_bytes, &x_map, barrier, i * width, first,
+                            blockIdx.y);
+    }
+    gf::mbarrier_wait(barrier, 0);
+    for (int at = threadIdx.x; at < tile * {{ C }}; at += blockDim.x) {
+        const int row = at / {{ C }}, column = at % {{ C }}, inside = column % width;
+        const int turn = row * row_bytes / 128 % span;  // which 16-byte pieces trade places
+        const int piece = inside / 8 ^ turn;
+        const unsigned char* from =
+            box + (column / width * tile + row) * row_bytes + piece * 16;
+        if (first + row < R)
+            y[(static_cast<long long>(blockIdx.y) * R + first + row) * {{ C }} + column] =
+                reinterpret_cast<const unsigned short*>(from)[inside % 8];
+    }
+}
+"""
 REFERENCE = """
 import numpy as np
 
@@ -165,8 +242,11 @@ def reference(dims, options, inputs):
 """
 
 
-def write_rows(folder: Path, change=lambda file, text: text) -> Catalogue:
-    """The catalogue of the kernel; `change(file, text)` may replace its texts."""
+def write_rows(folder: Path, change=lambda file, text: text, *, boxes: bool = False) -> Catalogue:
+    """The catalogue of the kernel; `change(file, text)` may replace its texts.
+
+    `boxes`: with a template that copies by its maps.
+    """
     texts = {
         "kernel.toml": KERNEL,
         "plain.toml": PLAIN,
@@ -175,6 +255,8 @@ def write_rows(folder: Path, change=lambda file, text: text) -> Catalogue:
         "mapped.cu.j2": TEXT,
         "reference.py": REFERENCE,
     }
+    if boxes:
+        texts |= {"boxes.toml": BOXES, "boxes.cu.j2": BOXES_TEXT}
     (folder / "rows").mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         (folder / "rows" / file).write_text(change(file, text))

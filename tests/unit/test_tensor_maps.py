@@ -120,6 +120,14 @@ def test_a_box_that_fits_no_map_is_no_point(rows):
     assert reason.startswith("tensor map x_map: a row of the box takes 256 bytes")
 
 
+@pytest.mark.parametrize("number", ["tile / 3", "dtype", "tile > 3", "2.5"])
+def test_a_number_that_is_not_whole_is_named(rows, number):
+    catalogue = rows("swizzle_bytes = 128", f'swizzle_bytes = "{number}"')
+    with pytest.raises(SpecError, match="a tensor map needs whole numbers") as refused:
+        problem_of(catalogue)
+    assert "rows/mapped.toml" in str(refused.value) and number in str(refused.value)
+
+
 def plan(catalogue, **request):
     return make_plan(SearchRequest("rows", baseline="none", seed=1, **request), catalogue)
 

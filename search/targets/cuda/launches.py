@@ -10,7 +10,6 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from greenfast.search.targets.cuda.tensor_maps import encoded
 from greenfast.search.timing import GRAPH_US, graph_nodes
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
@@ -76,6 +75,9 @@ def _argument(value: dict[str, Any], addresses: dict[str, int]) -> Any:
     if "buffer" in value:
         return np.uint64(addresses[value["buffer"]])
     if "tensor_map" in value:
+        # Beside peers a Python without cuda-bindings may run this, for kernels without maps.
+        from greenfast.search.targets.cuda.tensor_maps import encoded
+
         return encoded(value["tensor_map"], addresses[value["tensor_map"]["buffer"]])
     return SCALARS[value["scalar"]](value["value"])
 
