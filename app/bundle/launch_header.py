@@ -81,7 +81,7 @@ def _tensor_map(number: int, numbers: Mapping[str, Any], place: int) -> str:
         return "{" + ", ".join(f"{int(value)}{suffix}" for value in values) + "}"
 
     return (
-        f"static const TensorMapNumbers {numbers['name']}_{number} = {{{place}, "
+        f"static const TensorMapNumbers map_{number}_{numbers['name']} = {{{place}, "
         f"{len(numbers['sizes'])}, "
         f"{listed(numbers['sizes'], 'ull')}, {listed(numbers['strides_bytes'], 'ull')}, "
         f"{listed(numbers['box'], 'u')}, {int(numbers['swizzle_bytes'])}, "
@@ -95,7 +95,7 @@ def _argument(argument: Mapping[str, Any], number: int) -> str:
     whole = argument["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
     real = float(argument["value"]) if kind == "scalar" and dtype == "float32" else 0.0
     zero = "true" if argument.get("zero_fill") else "false"
-    map_address = f", &{argument['name']}_{number}" if kind == "tensor_map" else ""
+    map_address = f", &map_{number}_{argument['name']}" if kind == "tensor_map" else ""
     type_name = _TYPES.get(dtype, "Type::none")
     return (
         f'{{"{argument["name"]}", Kind::{kind}, {type_name}, {argument.get("bytes", 0)}, {zero}, '

@@ -21,6 +21,15 @@ def tensor_maps(
 
     `strides`: of each tensor, in elements. `scalars`: the kernel's, which include strides.
     """
+    present = {*strides, *(workspace.name for workspace in template.scratch(values))}
+    for spec in template.mapped(values):
+        if spec.tensor not in present:
+            raise SpecError(
+                f"template {template.name}, tensor map {spec.name}: the workspace {spec.tensor} "
+                "is absent for these parameters",
+                code="tensor_map",
+                mend="give the map the same `when` as its workspace",
+            )
     return tuple(
         _checked(template, spec, _tensor_map(spec, values, strides, scalars))
         for spec in template.mapped(values)

@@ -31,7 +31,7 @@ def _samples() -> list[object]:
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("attention")
     template = kernel.template("wmma")
-    plan = make_plan(SearchRequest("attention", seed=1), catalogue)
+    plan = make_plan(SearchRequest("attention", seed=1, templates=("wmma",)), catalogue)
     candidate = Candidate(
         "attention", "wmma", template.presets[0].parameters, Origin(OriginKind.PRESET)
     )

@@ -120,6 +120,15 @@ def test_a_box_that_fits_no_map_is_no_point(rows):
     assert reason.startswith("tensor map x_map: a row of the box takes 256 bytes")
 
 
+def test_a_map_of_an_absent_workspace_is_refused_at_submit(rows):
+    catalogue = rows('bytes = "B * R * 16"', 'bytes = "B * R * 16"\nwhen = "tile > 64"')
+    problem_of(catalogue, tile=128)
+    problem_of(catalogue, tile=32)
+    with pytest.raises(UsageError, match="the workspace partial is absent") as refused:
+        plan(catalogue, templates=("mapped",))
+    assert refused.value.code == "tensor_map"
+
+
 @pytest.mark.parametrize("number", ["tile / 3", "dtype", "tile > 3", "2.5"])
 def test_a_number_that_is_not_whole_is_named(rows, number):
     catalogue = rows("swizzle_bytes = 128", f'swizzle_bytes = "{number}"')
