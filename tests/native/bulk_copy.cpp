@@ -289,6 +289,10 @@ CASE(what_is_no_map_and_what_is_misaligned_is_refused) {
     map.tag = 0;
     CLAIM(all_say(run_with(map, 0), "has not made a tensor map"));
     CLAIM(all_say(run_with(map_of(nullptr, 40, 12, 32, 256), 0), "\"out_of_bounds\""));
+    CLAIM(all_say(run_with(map_of(nullptr, 40, 12, 32, 257), 0), "sizes that no map has"));
+    map = map_of(nullptr, 40, 12, 32, 4);
+    map.element_bytes = 0;
+    CLAIM(all_say(run_with(map, 0), "sizes that no map has"));
 }
 
 namespace {

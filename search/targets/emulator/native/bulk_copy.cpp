@@ -11,14 +11,12 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 16, sector_bytes = 32;
 constexpr unsigned char bulk_poison = 0xff;
+constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Driver API, "cuTensorMapEncodeTiled")
 
 // What every copy asks for, beside its barrier.
 void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
-    for (unsigned axis = 0; axis < map.rank; axis++)
-        if (map.box[axis] == 0 || (map.swizzle_bytes && map.box[axis] > 256))
-            worker.fail("device_fault", site, format("%s of a box of %u elements along an axis", what, map.box[axis]));
     if (box.row_bytes() % chunk_bytes || (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes))
         worker.fail("misaligned", site,
                     format("%s of rows of %zu bytes: it takes multiples of 16, up to the swizzle's %u", what,
@@ -198,15 +196,24 @@ namespace {
 
 CopiedBox box_of(const void* map, int rank, const int* at, void* shared, const void* site) {
     CopiedBox box{};
-    std::memcpy(&box.map, map, sizeof box.map);
     Worker& worker = Worker::current();
+    worker.fiber().site = site;
+    if (Checker* checker = worker.checker()) checker->access(map, unsigned(sizeof box.map), Action::read, site);
+    std::memcpy(&box.map, map, sizeof box.map);
     if (box.map.tag != tensor_map_tag)
         worker.fail("device_fault", site,
                     "a tensor copy is given 128 bytes that the launch has not made a tensor map");
     if (int(box.map.rank) != rank)
         worker.fail("device_fault", site,
                     format("a tensor copy with %d coordinates of a tensor map of %u dims", rank, box.map.rank));
-    for (int axis = 0; axis < rank; axis++) box.at[axis] = at[axis];
+    const unsigned element = box.map.element_bytes, swizzle = box.map.swizzle_bytes;
+    bool is_whole = (element == 1 || element == 2 || element == 4 || element == 8) &&
+                    (swizzle == 0 || swizzle == 32 || swizzle == 64 || swizzle == 128);
+    for (int axis = 0; axis < rank; axis++) {
+        box.at[axis] = at[axis];
+        is_whole &= box.map.box[axis] >= 1 && box.map.box[axis] <= most_box_elements;
+    }
+    if (!is_whole) worker.fail("device_fault", site, "a tensor copy is given a map with sizes that no map has");
     box.shared = static_cast<char*>(shared);
     return box;
 }
