@@ -46,7 +46,7 @@ NOUNS = {
     "bulk_write": "bulk copy",
     "bulk_read": "bulk store",
     "wgmma_read": "matrix product",
-    "barrier": "mbarrier_init or mbarrier_expect_bytes",
+    "barrier": "mbarrier_init",
 }
 WRITES = ("write", "atomic", "copy", "matrix_write", "volatile_write", "block_atomic")
 

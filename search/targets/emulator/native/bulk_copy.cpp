@@ -17,10 +17,12 @@ constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Dri
 void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
-    if (box.row_bytes() % chunk_bytes || (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes))
+    if (box.row_bytes() % chunk_bytes)
         worker.fail("misaligned", site,
-                    format("%s of rows of %zu bytes: it takes multiples of 16, up to the swizzle's %u", what,
-                           box.row_bytes(), map.swizzle_bytes));
+                    format("%s of rows of %zu bytes, which is not a multiple of 16", what, box.row_bytes()));
+    if (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes)
+        worker.fail("misaligned", site,
+                    format("%s of rows of %zu bytes, and its swizzle has %u", what, box.row_bytes(), map.swizzle_bytes));
     const SharedMemory& shared = const_cast<Block&>(block).shared();
     if (!shared.contains(box.shared))
         worker.fail("out_of_bounds", site, format("%s names an address outside its block's shared memory", what));
