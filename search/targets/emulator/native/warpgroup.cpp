@@ -11,7 +11,7 @@ namespace gf_emulator {
 
 namespace {
 
-constexpr std::uint32_t accumulator_poison = 0x7fa50f1e;  // a signalling NaN
+constexpr std::uint32_t accumulator_poison = 0x7fe50f1e;  // a NaN
 constexpr unsigned warpgroup_rows = 64, most_columns = 256, most_depth = 32;
 
 float operand_to_float(Element element, const char* bytes) {
