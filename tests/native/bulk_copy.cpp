@@ -217,6 +217,36 @@ CASE(a_store_needs_a_fence_a_meeting_and_a_wait) {
     CLAIM(all_say(stored(true, true, true, false), "\"unwaited_copy\""));
 }
 
+CASE(a_flag_hands_on_a_proxy_fence_as_well) {
+    const auto hand_over = [](bool fenced) {
+        return [fenced] {
+            unsigned* const flag = slot(4);
+            unsigned before, zero = 0, increment = 1;
+            if (thread() == 0) store(flag, 0);
+            barrier();
+            const auto add = [&](unsigned& value) {
+                gf_emulator_atomic(flag, &value, &value, &before, AtomicOperation::add, AtomicType::uint32);
+            };
+            if (thread() == 32) {
+                for (unsigned i = 0; i < words; i++) store(slot(0) + i, i);
+                if (fenced) gf_emulator_proxy_fence();
+                gf_emulator_fence(false);
+                add(increment);
+            }
+            if (thread() == 0) {
+                do add(zero);
+                while (before == 0);
+                gf_emulator_fence(false);
+                gf_emulator_bulk_store(source, slot(0), 4 * words);
+                gf_emulator_bulk_commit();
+                gf_emulator_bulk_wait(0);
+            }
+        };
+    };
+    SAME(any_word({1, 64}, hand_over(true)), "");
+    CLAIM(all_say(told({1, 64}, hand_over(false), true), "gf::proxy_fence_shared()"));
+}
+
 namespace {
 
 EmulatedTensorMap map_of(unsigned* base, unsigned columns, unsigned rows, unsigned box_columns, unsigned box_rows,
@@ -289,6 +319,10 @@ CASE(what_is_no_map_and_what_is_misaligned_is_refused) {
     map.tag = 0;
     CLAIM(all_say(run_with(map, 0), "has not made a tensor map"));
     CLAIM(all_say(run_with(map_of(nullptr, 40, 12, 32, 256), 0), "\"out_of_bounds\""));
+    CLAIM(all_say(run_with(map_of(nullptr, 40, 12, 32, 257), 0), "sizes that no map has"));
+    map = map_of(nullptr, 40, 12, 32, 4);
+    map.element_bytes = 0;
+    CLAIM(all_say(run_with(map, 0), "sizes that no map has"));
 }
 
 namespace {

@@ -46,7 +46,7 @@ NOUNS = {
     "bulk_write": "bulk copy",
     "bulk_read": "bulk store",
     "wgmma_read": "matrix product",
-    "barrier": "mbarrier_init or mbarrier_expect_bytes",
+    "barrier": "mbarrier_init",
 }
 WRITES = ("write", "atomic", "copy", "matrix_write", "volatile_write", "block_atomic")
 
@@ -134,7 +134,7 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
     if event["detail"].startswith(ASYNC):
         noun = NOUNS[event["other"]["action"]] if event["other"] else ""
         other = f"{other_thread}'s {noun} ({other_place})"
-        return f"{access} " + event["detail"].removeprefix(ASYNC).replace("{other}", other)
+        return f"{access} {str(event['detail']).removeprefix(ASYNC).replace('{other}', other)}"
     if memory == "module":
         return f"{thread} {VERBS[action]} {event['bytes']} bytes ({place}) {event['detail']}"
     if event["kind"] in ("out_of_bounds", "device_fault"):

@@ -77,6 +77,8 @@ class BlockWork:
     mix: Mapping[str, float]  # warp instructions by class, of instruction_mix.CLASSES
     float_atomic_turns: float  # of a warp's lanes that add floats to shared memory
     weight: float = 1.0  # the blocks of the launch that it represents
+    wgmma_flop: tuple[tuple[str, float], ...] = ()  # of warpgroups, by the input's format
+    async_bytes: float = 0.0  # that bulk copies and warpgroups' operands move in shared memory
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,10 @@ def resource_cycles(device: Device, work: BlockWork) -> dict[str, float]:
         "special functions": mix["special"],
     }
     return {
-        "tensor cores": sum(flop / warp_mma_rate(device, form) for form, flop in work.mma_flop),
-        "shared memory": work.shared_wavefronts * 128 / device.shared_bytes_per_cycle_per_sm
+        "tensor cores": sum(flop / warp_mma_rate(device, form) for form, flop in work.mma_flop)
+        + sum(flop / warpgroup_mma_rate(device, form) for form, flop in work.wgmma_flop),
+        "shared memory": (work.shared_wavefronts * 128 + work.async_bytes)
+        / device.shared_bytes_per_cycle_per_sm
         + mix["shuffle"],
         "global memory": work.global_sectors * 32 / GLOBAL_BYTES_PER_CYCLE,
         "instruction issue": sum(mix.values()) / SCHEDULERS,
@@ -194,6 +198,12 @@ def warp_mma_rate(device: Device, form: str) -> float:
         named = "fp16"
     peak = device.tensor_flop_per_cycle_per_sm(named) or device.tensor_fp16_flop_per_cycle_per_sm
     return peak * WARP_MMA_SHARE.get(device.sm, 1.0)
+
+
+def warpgroup_mma_rate(device: Device, form: str) -> float:
+    """FLOP per cycle and SM of wgmma, which reaches the tensor cores' peak."""
+    named = MMA_FORMATS.get(form, form)
+    return device.tensor_flop_per_cycle_per_sm(named) or device.tensor_fp16_flop_per_cycle_per_sm
 
 
 def _warp_cycles(work: BlockWork) -> float:

@@ -30,6 +30,7 @@ Frames = Mapping[int, tuple[Frame, ...]]
 ACCESS_KINDS = ("shared_read", "shared_write", "global_read", "global_write")
 SITE_KINDS = (*ACCESS_KINDS, "shared_write")  # by their numbers in native/counting.h
 FLOAT_ADDITION = 4
+WGMMA_FORMATS = ("wgmma_f16_f32", "wgmma_bf16_f32", "wgmma_fp8_f32")
 
 
 def run_result(
@@ -167,4 +168,10 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         shared_float_additions=float_additions,
         shared_float_addition_wavefronts=float_addition_wavefronts,
         per_line=per_line,
+        wgmma_flop=tuple(
+            (name.removeprefix("wgmma_"), events[name]) for name in events if name in WGMMA_FORMATS
+        ),
+        wgmma_operand_bytes=events["wgmma_operand_bytes"],
+        bulk_copy_bytes=events["bulk_copy_bytes"],
+        mbarrier_operations=events["mbarrier_operations"],
     )

@@ -167,6 +167,10 @@ class Counters:
     shared_float_additions: int  # warp-wide atomic ones, among the accesses to shared memory
     shared_float_addition_wavefronts: int
     per_line: tuple[LineCounters, ...] = ()
+    wgmma_flop: tuple[tuple[str, int], ...] = ()  # of warpgroups, named as in mma_flop
+    wgmma_operand_bytes: int = 0  # that warpgroups' products read of shared memory
+    bulk_copy_bytes: int = 0  # of bulk and tensor copies, each destination by itself
+    mbarrier_operations: int = 0
 
     @property
     def bank_conflict_factor(self) -> float:

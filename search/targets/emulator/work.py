@@ -65,9 +65,10 @@ def estimated_mixes(problem: Problem, counters: Counters, sampled: int) -> tuple
     """
     share = 1 / max(1, counters.blocks_executed)
     mma = sum(flop for _, flop in counters.mma_flop) * share
+    products = mma + sum(flop for _, flop in counters.wgmma_flop) * share
     blocks = sum(math.prod(launch.grid) for launch in problem.launches)
     counts = {
-        "fp32": max(0.0, problem.work_flop / blocks - mma) / 64,
+        "fp32": max(0.0, problem.work_flop / blocks - products) / 64,
         "mma": mma / 4096,
         "special": counters.special_function_ops * share / 32,
         "shared": _accesses(counters, "shared") * share,
@@ -94,6 +95,7 @@ def launch_works(
         name: iter(_shares([mix[cause] for mix in everything])) for name, cause in CAUSES.items()
     }
     works = []
+    executed = max(1, counters.blocks_executed)  # asynchronous work is the same in all blocks
     for launch, launch_mixes in zip(problem.launches, mixes, strict=True):
         blocks = []
         for mix, weight in zip(launch_mixes, block_weights(launch, sampled), strict=True):
@@ -113,6 +115,12 @@ def launch_works(
                     dict(mix.by_class),
                     counters.float_addition_turns,
                     weight,
+                    tuple(
+                        (name.partition("_")[0], flop / executed)
+                        for name, flop in counters.wgmma_flop
+                        if flop
+                    ),
+                    (counters.bulk_copy_bytes + counters.wgmma_operand_bytes) / executed,
                 )
             )
         figures = next(entry for entry in cubin.entries if entry.entry == launch.entry)

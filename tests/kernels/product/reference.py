@@ -1,4 +1,4 @@
-"""C = A B^T in float64 on the rounded inputs; a right kernel multiplies exactly and adds in float32."""
+"""C = A B^T in float64 on the rounded inputs; a right kernel adds in float32."""
 
 from __future__ import annotations
 

@@ -18,6 +18,10 @@ struct Completion {
     std::shared_ptr<Completion> later;  // the next phase's: whoever knows of it knows of this
 
     explicit Completion(unsigned threads) : seen(threads, 0) {}
+    // One after the other: a long chain would overflow a fiber's stack.
+    ~Completion() {
+        while (later && later.use_count() == 1) later = std::shared_ptr<Completion>(std::move(later->later));
+    }
 };
 
 // One asynchronous operation: who issued it, and what ends it.

@@ -11,18 +11,18 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 16, sector_bytes = 32;
 constexpr unsigned char bulk_poison = 0xff;
+constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Driver API, "cuTensorMapEncodeTiled")
 
 // What every copy asks for, beside its barrier.
 void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
-    for (unsigned axis = 0; axis < map.rank; axis++)
-        if (map.box[axis] == 0 || (map.swizzle_bytes && map.box[axis] > 256))
-            worker.fail("device_fault", site, format("%s of a box of %u elements along an axis", what, map.box[axis]));
-    if (box.row_bytes() % chunk_bytes || (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes))
+    if (box.row_bytes() % chunk_bytes)
         worker.fail("misaligned", site,
-                    format("%s of rows of %zu bytes: it takes multiples of 16, up to the swizzle's %u", what,
-                           box.row_bytes(), map.swizzle_bytes));
+                    format("%s of rows of %zu bytes, which is not a multiple of 16", what, box.row_bytes()));
+    if (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes)
+        worker.fail("misaligned", site,
+                    format("%s of rows of %zu bytes, and its swizzle has %u", what, box.row_bytes(), map.swizzle_bytes));
     const SharedMemory& shared = const_cast<Block&>(block).shared();
     if (!shared.contains(box.shared))
         worker.fail("out_of_bounds", site, format("%s names an address outside its block's shared memory", what));
@@ -158,6 +158,7 @@ const AsyncOperation* BulkCopies::under_way_for(const Completion* end) const {
 
 void BulkCopies::land_piece(Block& block) {
     if (loads_.empty()) return;
+    block.progresses();
     const std::size_t number = block.choose(unsigned(std::min<std::size_t>(loads_.size(), 32)));
     Load& load = loads_[number];
     const unsigned piece = block.choose_bit(load.left);
@@ -197,15 +198,24 @@ namespace {
 
 CopiedBox box_of(const void* map, int rank, const int* at, void* shared, const void* site) {
     CopiedBox box{};
-    std::memcpy(&box.map, map, sizeof box.map);
     Worker& worker = Worker::current();
+    worker.fiber().site = site;
+    if (Checker* checker = worker.checker()) checker->access(map, unsigned(sizeof box.map), Action::read, site);
+    std::memcpy(&box.map, map, sizeof box.map);
     if (box.map.tag != tensor_map_tag)
         worker.fail("device_fault", site,
                     "a tensor copy is given 128 bytes that the launch has not made a tensor map");
     if (int(box.map.rank) != rank)
         worker.fail("device_fault", site,
                     format("a tensor copy with %d coordinates of a tensor map of %u dims", rank, box.map.rank));
-    for (int axis = 0; axis < rank; axis++) box.at[axis] = at[axis];
+    const unsigned element = box.map.element_bytes, swizzle = box.map.swizzle_bytes;
+    bool is_whole = (element == 1 || element == 2 || element == 4 || element == 8) &&
+                    (swizzle == 0 || swizzle == 32 || swizzle == 64 || swizzle == 128);
+    for (int axis = 0; axis < rank; axis++) {
+        box.at[axis] = at[axis];
+        is_whole &= box.map.box[axis] >= 1 && box.map.box[axis] <= most_box_elements;
+    }
+    if (!is_whole) worker.fail("device_fault", site, "a tensor copy is given a map with sizes that no map has");
     box.shared = static_cast<char*>(shared);
     return box;
 }

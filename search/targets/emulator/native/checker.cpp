@@ -366,8 +366,8 @@ void Checker::before_atomic(const void* address, bool block_wide) {
     const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;
     Clocks::Row& published = released_[address];
-    published.resize(fences_.size(), 0);
-    for (std::size_t t = 0; t < fences_.size(); t++) published[t] = std::max(published[t], fence.known[t]);
+    if (published.size() < fence.known.size()) published.resize(fence.known.size(), 0);
+    for (std::size_t t = 0; t < fence.known.size(); t++) published[t] = std::max(published[t], fence.known[t]);
     if (block_wide || fence.time == 0 || stays_in_block(address)) return;
     Release release;
     release.block = index_;
@@ -384,8 +384,9 @@ void Checker::after_atomic(const void* address, bool block_wide) {
     const auto published = released_.find(address);
     if (published != released_.end()) {
         Clocks::Row& observed = observed_[thread];
-        observed.resize(fences_.size(), 0);
-        for (std::size_t t = 0; t < observed.size(); t++) observed[t] = std::max(observed[t], published->second[t]);
+        const Clocks::Row& row = published->second;
+        if (observed.size() < row.size()) observed.resize(row.size(), 0);
+        for (std::size_t t = 0; t < row.size(); t++) observed[t] = std::max(observed[t], row[t]);
     }
     if (!block_wide && !stays_in_block(address))
         block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick());

@@ -22,6 +22,7 @@ void EventTotals::add(const EventTotals& other) {
     async_copy_bytes += other.async_copy_bytes;
     bulk_copy_bytes += other.bulk_copy_bytes;
     for (std::size_t i = 0; i < wgmma_flop.size(); i++) wgmma_flop[i] += other.wgmma_flop[i];
+    operand_bytes += other.operand_bytes;
     mbarrier_operations += other.mbarrier_operations;
     atomics += other.atomics;
     printfs += other.printfs;

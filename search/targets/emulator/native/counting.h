@@ -34,6 +34,7 @@ struct EventTotals {
     std::uint64_t special_functions = 0;
     std::uint64_t async_copy_bytes = 0;
     std::uint64_t bulk_copy_bytes = 0;
+    std::uint64_t operand_bytes = 0;  // of wgmma, in shared memory
     std::uint64_t mbarrier_operations = 0;
     std::uint64_t atomics = 0;
     std::uint64_t printfs = 0;

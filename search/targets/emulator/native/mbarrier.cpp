@@ -130,7 +130,6 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
     }
     barrier.has_remote |= remote;
     barrier.came.push_back(remote ? of_another_block : fiber.thread);
-    barrier.came_from.push_back(site);
     barrier.pending--;
     complete_if_all_came(block, barrier, block.shared().offset(address));
     from.bulk_copies().stir(from);
@@ -190,7 +189,6 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     barrier.has_remote = false;
     barrier.came_before = std::move(barrier.came);
     barrier.came.clear();
-    barrier.came_from.clear();
     if (checked) {
         barrier.last_completion = barrier.completion;
         barrier.completion = std::make_shared<Completion>(block.thread_count());

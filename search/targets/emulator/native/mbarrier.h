@@ -55,7 +55,6 @@ private:
         bool has_remote = false, known_remote = false;
         std::shared_ptr<Completion> completion, last_completion;  // of this phase, and of the last
         std::vector<unsigned> came, came_before;  // threads, of this phase and of the last; -1u: another block's
-        std::vector<const void*> came_from;       // their lines, in this phase
         const void* expect_site = nullptr;
         Fiber* expecting = nullptr;
         std::vector<Fiber*> waiting;

@@ -24,8 +24,8 @@ void RegisterBudget::set(Block& block, unsigned warp, unsigned registers, bool g
     // The compiler may have given the kernel less than its share, so only a warp's own call tells what it has.
     if (is_set_[warp] && (grow ? registers < of_warp_[warp] : registers > of_warp_[warp]))
         worker.fail("device_fault", site,
-                    format("warp %u %s its registers to %u, and has %u a thread", warp, grow ? "grows" : "shrinks", registers,
-                           of_warp_[warp]));
+                    format("warp %u %s its registers to %u, and has %u a thread", warp, grow ? "grows" : "shrinks",
+                           registers, of_warp_[warp]));
     of_warp_[warp] = registers;
     is_set_[warp] = true;
     grown_ = grow ? site : grown_;

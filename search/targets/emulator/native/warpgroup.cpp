@@ -11,7 +11,7 @@ namespace gf_emulator {
 
 namespace {
 
-constexpr std::uint32_t accumulator_poison = 0x7fa50f1e;  // a signalling NaN
+constexpr std::uint32_t accumulator_poison = 0x7fe50f1e;  // a NaN
 constexpr unsigned warpgroup_rows = 64, most_columns = 256, most_depth = 32;
 
 float operand_to_float(Element element, const char* bytes) {
@@ -32,7 +32,8 @@ struct SharedOperand {
 
     SharedOperand(std::uint64_t bits, bool transposed, unsigned size, const WgmmaOperands& operands)
         : descriptor(MatrixDescriptor::of(bits)), transposed(transposed),
-          lines(transposed ? operands.depth() : size), chunks((transposed ? size : operands.depth()) * operands.element_bytes() / 16) {}
+          lines(transposed ? operands.depth() : size),
+          chunks((transposed ? size : operands.depth()) * operands.element_bytes() / 16) {}
 };
 
 void check_operand_place(Block& block, const SharedOperand& operand, const char* name, const void* site) {
@@ -54,7 +55,8 @@ void check_operand_place(Block& block, const SharedOperand& operand, const char*
         worker.fail("misaligned", site,
                     format("%s of a matrix product starts in shared memory at +%zu; with a swizzle of %u bytes tiles start "
                            "at multiples of %zu", name, descriptor.start, descriptor.swizzle_bytes, pattern));
-    const bool by_stride = operand.lines > 8, by_leading = operand.transposed && operand.chunks * 16 > descriptor.swizzle_bytes;
+    const bool by_stride = operand.lines > 8,
+               by_leading = operand.transposed && operand.chunks * 16 > descriptor.swizzle_bytes;
     if ((by_stride && descriptor.stride_bytes % pattern) || (by_leading && descriptor.leading_bytes % pattern))
         worker.fail("misaligned", site,
                     format("%s of a matrix product has a distance that is no multiple of its swizzle's %zu bytes", name,
@@ -62,8 +64,8 @@ void check_operand_place(Block& block, const SharedOperand& operand, const char*
 }
 
 // As `lines` of `depth` floats; a transposed one is turned over.
-void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOperands& operands, float* matrix, std::size_t line_step,
-            std::size_t k_step) {
+void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOperands& operands, float* matrix,
+                    std::size_t line_step, std::size_t k_step) {
     char* first = block.shared().at(operand.descriptor.start);
     const unsigned bytes = operands.element_bytes(), in_chunk = 16 / bytes;
     for (unsigned line = 0; line < operand.lines; line++)
@@ -77,7 +79,8 @@ void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOpera
         }
 }
 
-void gather_operand_registers(const std::array<std::array<unsigned, 4>, 32>& registers, const WgmmaOperands& operands, float* matrix) {
+void gather_operand_registers(const std::array<std::array<unsigned, 4>, 32>& registers, const WgmmaOperands& operands,
+                              float* matrix) {
     const unsigned depth = operands.depth(), bytes = operands.element_bytes(), in_register = 4 / bytes;
     for (unsigned lane = 0; lane < 32; lane++)
         for (unsigned r = 0; r < 4; r++) {
@@ -93,6 +96,17 @@ void gather_operand_registers(const std::array<std::array<unsigned, 4>, 32>& reg
 std::size_t accumulator_place(unsigned lane, unsigned i, unsigned columns) {
     const unsigned row = lane / 4 + 8 * (i / 2 % 2), column = i / 4 * 8 + lane % 4 * 2 + i % 2;
     return std::size_t(row) * columns + column;
+}
+
+// One row of A by some columns of B, in order of k; the sums stay in registers.
+template <int vectors>
+void add_products(const float* a, const float* b, float* d, unsigned depth, unsigned columns) {
+    using Eight = float __attribute__((vector_size(32), aligned(4), may_alias));
+    Eight sums[vectors];
+    for (int v = 0; v < vectors; v++) sums[v] = reinterpret_cast<const Eight*>(d)[v];
+    for (unsigned k = 0; k < depth; k++)
+        for (int v = 0; v < vectors; v++) sums[v] += a[k] * reinterpret_cast<const Eight*>(b + k * columns)[v];
+    for (int v = 0; v < vectors; v++) reinterpret_cast<Eight*>(d)[v] = sums[v];
 }
 
 void count_product(Worker& worker, const WgmmaOperands& operands) {
@@ -206,7 +220,9 @@ void Warpgroups::issue(Block& block, Warp& warp, const void* site) {
     const std::uint64_t number = warpgroup.issued[w]++;
     if (number == warpgroup.done + warpgroup.products.size()) {
         check_operand_place(block, {operands.b, operands.transpose_b, operands.columns, operands}, "B", site);
-        if (!operands.a_registers) check_operand_place(block, {operands.a, operands.transpose_a, warpgroup_rows, operands}, "A", site);
+        if (!operands.a_registers)
+            check_operand_place(block, {operands.a, operands.transpose_a, warpgroup_rows, operands}, "A", site);
+        worker.counting().events.operand_bytes += 32ull * (operands.columns + (operands.a_registers ? 0 : warpgroup_rows));
         warpgroup.products.emplace_back();
         warpgroup.products.back().operands = operands;
     }
@@ -279,12 +295,13 @@ void Warpgroups::multiply(Block& block, Product& product) {
         if (operands.a_registers) gather_operand_registers(product.a_registers[w], operands, own);
         float* d = product.d[w]->values.data();
         if (!operands.accumulate) std::fill_n(d, rows_of_warp * columns, 0.0f);
-        for (unsigned row = 0; row < rows_of_warp; row++)
-            for (unsigned k = 0; k < depth; k++) {
-                const float factor = own[row * depth + k];
-                for (unsigned column = 0; column < columns; column++)
-                    d[row * columns + column] += factor * b[k * columns + column];
-            }
+        for (unsigned row = 0; row < rows_of_warp; row++) {
+            unsigned column = 0;
+            for (; column + 32 <= columns; column += 32)
+                add_products<4>(own + row * depth, b + column, d + row * columns + column, depth, columns);
+            for (; column < columns; column += 8)
+                add_products<1>(own + row * depth, b + column, d + row * columns + column, depth, columns);
+        }
         product.d[w]->in_flight--;
     }
 }
@@ -305,7 +322,8 @@ void Warpgroups::own_access(Block& block, Fiber& fiber, const void* address, std
     if (!used_) return;
     Warpgroup& warpgroup = of(*fiber.warp);
     for (auto& one : warpgroup.accumulators[fiber.warp->index() % warps]) {
-        if (!one->holds(fiber.lane, address) && !one->holds(fiber.lane, static_cast<const char*>(address) + bytes - 1)) continue;
+        const char* last = static_cast<const char*>(address) + bytes - 1;
+        if (!one->holds(fiber.lane, address) && !one->holds(fiber.lane, last)) continue;
         if (write) one->changed = true;
         if (one->values.empty()) continue;
         Finding finding{write ? "race" : "in_flight_read", "local:accumulators",
