@@ -46,6 +46,8 @@ _LOAD, _DYNAMIC, _INTERPRETER, _STACK = 1, 2, 3, 0x6474E551
 _EXECUTE, _WRITE = 1, 2
 _FUNCTION_TYPE, _INDIRECT_FUNCTION = 2, 10
 _POINTER_BYTES = 8
+# Checked runs keep several bytes for each byte of these, within a process's 4 GiB.
+_MOST_LOADED_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,12 @@ class _Library:
                 return ObjectFault("the library has memory that is writable and executable")
             if segment.kind == _STACK and segment.flags & _EXECUTE:
                 return ObjectFault("the library asks for an executable stack")
+        loaded = sum(part.memory_bytes for part in self.segments if part.kind == _LOAD)
+        if loaded > _MOST_LOADED_BYTES:
+            return ObjectFault(
+                f"the text's `__device__` and `__constant__` objects take {loaded >> 20} MiB; the "
+                f"emulator has room for {_MOST_LOADED_BYTES >> 20} MiB"
+            )
         return None
 
     def _tag_fault(self) -> ObjectFault | None:
