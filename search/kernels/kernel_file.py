@@ -31,6 +31,7 @@ from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LAYOUTS = ("contiguous", "padded", "bshd")
 DTYPES = ("dtype", "fp16", "bf16", "float32", "int32", "int64", "uint8")
+TMA_BYTES = 16  # every tensor map starts at a multiple of it
 _STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
 
 
@@ -53,8 +54,9 @@ def load_kernel(folder: Path) -> KernelSpec:
     known |= {key for key, _ in constants}
     work_flop, work_bytes = _work(table.table("work"), known)
     pointer_bytes, stride_elements = _alignment(table.table("alignment"))
+    arguments = _arguments(table, known)
     templates = tuple(
-        read_template(path, folder, dims, options)
+        read_template(path, folder, dims, options, arguments)
         for path in sorted(folder.glob("*.toml"))
         if path.name != "kernel.toml"
     )
@@ -64,7 +66,7 @@ def load_kernel(folder: Path) -> KernelSpec:
         baseline=table.get("baseline", str),
         options=options,
         dims=dims,
-        arguments=_arguments(table, known),
+        arguments=arguments,
         constants=constants,
         work_flop=work_flop,
         work_bytes=work_bytes,
@@ -92,6 +94,13 @@ def _check_consistent(kernel: KernelSpec, where: str) -> None:
     for template in kernel.templates:
         shown = f"{kernel.name}/{template.name}.toml"
         check_template_probes(shown, template.probes, kernel.probes)
+        if template.tensor_maps and kernel.pointer_bytes % TMA_BYTES:
+            raise SpecError(
+                f"{shown}: tensor maps need tensors at multiples of {TMA_BYTES} bytes, and "
+                f"{where} promises {kernel.pointer_bytes}",
+                code="tensor_map",
+                mend=f"[alignment] pointer_bytes = {TMA_BYTES}",
+            )
     try:
         kernel.preset(kernel.baseline)
     except UsageError as error:

@@ -14,6 +14,7 @@ from greenfast.search.kernels.expressions import (
 )
 from greenfast.search.kernels.probe_spec import read_template_probes
 from greenfast.search.kernels.spec import (
+    Argument,
     Constraint,
     LaunchSpec,
     Parameter,
@@ -23,13 +24,28 @@ from greenfast.search.kernels.spec import (
 )
 from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_text import read_template_text
+from greenfast.search.kernels.tensor_map_spec import (
+    KnownNames,
+    MappedTensor,
+    TensorMapSpec,
+    read_tensor_maps,
+)
 from greenfast.search.kernels.workloads import Dim, Option
+
+TMA_SM = 90  # PTX ISA, "cp.async.bulk.tensor" and ".target": both need sm_90 or later
 
 
 def read_template(
-    path: Path, folder: Path, dims: tuple[Dim, ...], options: tuple[Option, ...]
+    path: Path,
+    folder: Path,
+    dims: tuple[Dim, ...],
+    options: tuple[Option, ...],
+    arguments: tuple[Argument, ...] = (),
 ) -> TemplateSpec:
-    """The template whose .toml is `path`, in a kernel's `folder`; SpecError when it is invalid."""
+    """The template whose .toml is `path`, in a kernel's `folder`; SpecError when it is invalid.
+
+    `arguments`: the kernel's, of which tensor maps are made.
+    """
     shown = f"{folder.name}/{path.name}"
     table = Table.read(path, shown)
     name = checked_name(table.get("name", str), shown)
@@ -50,6 +66,7 @@ def read_template(
     probes, warp_rows = read_template_probes(
         table.table("probes"), known, run_known | {tile for tile, _ in tiles}
     )
+    workspaces = tuple(_workspace(entry, known, run_known) for entry in table.tables("workspaces"))
     template = TemplateSpec(
         name=name,
         kernel=folder.name,
@@ -61,9 +78,7 @@ def read_template(
         constraints=_constraints(table, known),
         tiles=tiles,
         launches=tuple(_launch(entry, known, run_known) for entry in table.tables("launches")),
-        workspaces=tuple(
-            _workspace(entry, known, run_known) for entry in table.tables("workspaces")
-        ),
+        workspaces=workspaces,
         presets=tuple(_preset(key, entry, parameters) for key, entry in table.named("presets")),
         deterministic=table.get("deterministic", bool, True),
         deterministic_when=_optional(table, "deterministic_when", own_names),
@@ -72,11 +87,40 @@ def read_template(
         path=folder / f"{name}.cu.j2",
         probes=probes,
         warp_rows=warp_rows,
+        arch_specific=table.get("arch_specific", bool, False),
+        tensor_maps=_tensor_maps(table, arguments, workspaces, known, run_known),
     )
     table.finish()
     if not template.launches:
         raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
+    if (template.arch_specific or template.tensor_maps) and template.minimum_sm < TMA_SM:
+        raise SpecError(
+            f"{shown}: minimum_sm is {template.minimum_sm}, and tensor maps and "
+            f"architecture-specific code begin with {TMA_SM}",
+            code="bad_spec",
+            mend=f"minimum_sm = {TMA_SM}",
+        )
     return template
+
+
+def _tensor_maps(
+    table: Table,
+    arguments: tuple[Argument, ...],
+    workspaces: tuple[Workspace, ...],
+    known: set[str],
+    run_known: set[str],
+) -> tuple[TensorMapSpec, ...]:
+    tensors = (
+        *(
+            MappedTensor(argument.name, argument.shape, argument.dtype, argument.optional)
+            for argument in arguments
+            if argument.kind != "scalar"
+        ),
+        *(MappedTensor(workspace.name, (), "") for workspace in workspaces),
+    )
+    scalars = frozenset(argument.name for argument in arguments if argument.kind == "scalar")
+    names = KnownNames(frozenset(known), frozenset(run_known), scalars, tensors)
+    return read_tensor_maps(table.tables("tensor_maps"), names)
 
 
 def _known(checked: Expression, known: set[str]) -> Expression:

@@ -37,6 +37,7 @@ from greenfast.search.targets.emulator.runs import (
     RunFault,
     RunResult,
     ScalarArgument,
+    TensorMapArgument,
 )
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "RunFault",
     "RunResult",
     "ScalarArgument",
+    "TensorMapArgument",
     "execute",
     "interrupt",
 ]

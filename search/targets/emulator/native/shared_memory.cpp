@@ -24,6 +24,7 @@ namespace gf_emulator {
 
 constexpr unsigned char poison_byte = 0xff;
 constexpr std::size_t front_canary_bytes = 1024;
+constexpr std::size_t swizzle_pattern_bytes = 1024;
 
 namespace {
 
@@ -110,9 +111,12 @@ void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, u
         static_ = is_placed ? placed_static(segment.bytes, std::max(alignment, segment.alignment)) : threads_own;
     }
 
-    pages_.reserve(round_up(dynamic_bytes + alignment + front_canary_bytes, page_bytes));
+    pages_.reserve(round_up(dynamic_bytes + alignment + swizzle_pattern_bytes + front_canary_bytes, page_bytes));
     dynamic_bytes_ = dynamic_bytes;
     dynamic_ = pages_.end() - round_up(dynamic_bytes, alignment);
+    // Swizzles look at addresses: as on the device, the dynamic part lies behind the static one.
+    if (dynamic_bytes >= swizzle_pattern_bytes)
+        dynamic_ -= (std::uintptr_t(dynamic_) - round_up(static_bytes_, alignment)) % swizzle_pattern_bytes;
     poison_around(dynamic_, dynamic_bytes_, pages_);
 }
 
@@ -130,6 +134,12 @@ std::size_t SharedMemory::offset(const void* address) const {
 }
 
 std::size_t SharedMemory::bytes() const { return round_up(static_bytes_, alignment) + dynamic_bytes_; }
+
+char* SharedMemory::at(std::size_t offset) const {
+    if (offset < static_bytes_) return static_ + offset;
+    const std::size_t in_dynamic = offset - round_up(static_bytes_, alignment);
+    return in_dynamic < dynamic_bytes_ ? dynamic_ + in_dynamic : nullptr;
+}
 
 long SharedMemory::signed_offset(const void* address) const {
     const char* byte = static_cast<const char*>(address);

@@ -1,0 +1,161 @@
+#pragma once
+#include "gf/mbarrier.cuh"
+
+namespace gf {
+
+// The copy engine's description of a tensor of up to 4 dims: address, sizes, strides, the box that one copy
+// moves, swizzle and fill. The launch encodes it; a kernel takes it by value, `const __grid_constant__
+// gf::TensorMap name`, and passes its address. Coordinates count elements, innermost first, and may lie
+// outside of the tensor: loads fill with zeros, stores leave out. Needs sm_90. PTX ISA, "Tensor-map".
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Copy the box at (c0, c1, ...) to shared memory, aligned to 128 bytes (to the swizzle's 1,024, 512 or 256 where
+// it has one), and complete the box's bytes on `barrier`. One thread runs it; the destination is undefined until
+// the barrier's phase is over. PTX ISA, "cp.async.bulk.tensor".
+__device__ __forceinline__ void tensor_load(void* shared, const TensorMap* map, unsigned long long* barrier,
+                                            int c0) {
+    asm volatile(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3}], "
+        "[%2];" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c0)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load(void* shared, const TensorMap* map, unsigned long long* barrier,
+                                            int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4}], [%2];" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load(void* shared, const TensorMap* map, unsigned long long* barrier,
+                                            int c0, int c1, int c2) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+        "%5}], [%2];" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load(void* shared, const TensorMap* map, unsigned long long* barrier,
+                                            int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+        "%5, %6}], [%2];" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+// The same box to the same place in every block of the cluster whose bit of `rank_mask` is set; its bytes
+// complete on the barrier at the same place in each of them. PTX ISA, ".multicast::cluster".
+__device__ __forceinline__ void tensor_load_multicast(void* shared, const TensorMap* map,
+                                                      unsigned long long* barrier, unsigned short rank_mask,
+                                                      int c0) {
+    asm volatile(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4}], [%2], %3;" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "h"(rank_mask), "r"(c0)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load_multicast(void* shared, const TensorMap* map,
+                                                      unsigned long long* barrier, unsigned short rank_mask,
+                                                      int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5}], [%2], %3;" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "h"(rank_mask), "r"(c0), "r"(c1)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load_multicast(void* shared, const TensorMap* map,
+                                                      unsigned long long* barrier, unsigned short rank_mask,
+                                                      int c0, int c1, int c2) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "h"(rank_mask), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
+}
+__device__ __forceinline__ void tensor_load_multicast(void* shared, const TensorMap* map,
+                                                      unsigned long long* barrier, unsigned short rank_mask,
+                                                      int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "h"(rank_mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+// Copy a box from shared memory to the tensor; part of this thread's open group of bulk stores. What threads
+// wrote to the box needs their proxy_fence_shared and a barrier before.
+__device__ __forceinline__ void tensor_store(const TensorMap* map, const void* shared, int c0) {
+    asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%1, {%2}], [%0];" ::"r"(
+                     shared_address(shared)),
+                 "l"(map), "r"(c0)
+                 : "memory");
+}
+__device__ __forceinline__ void tensor_store(const TensorMap* map, const void* shared, int c0, int c1) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%1, {%2, %3}], [%0];" ::"r"(
+                     shared_address(shared)),
+                 "l"(map), "r"(c0), "r"(c1)
+                 : "memory");
+}
+__device__ __forceinline__ void tensor_store(const TensorMap* map, const void* shared, int c0, int c1, int c2) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%1, {%2, %3, %4}], [%0];" ::"r"(
+                     shared_address(shared)),
+                 "l"(map), "r"(c0), "r"(c1), "r"(c2)
+                 : "memory");
+}
+__device__ __forceinline__ void tensor_store(const TensorMap* map, const void* shared, int c0, int c1, int c2,
+                                             int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%1, {%2, %3, %4, %5}], [%0];" ::"r"(
+            shared_address(shared)),
+        "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+// Bring the map itself near, before its first use. PTX ISA, "prefetch.tensormap".
+__device__ __forceinline__ void tensor_prefetch(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Copy `bytes`, a multiple of 16, between addresses aligned to 16, as they lie; loads complete their bytes on
+// `barrier`, stores join this thread's open group. PTX ISA, "cp.async.bulk".
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes,
+                                          unsigned long long* barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
+}
+__device__ __forceinline__ void bulk_store(void* global, const void* shared, unsigned bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%1], [%0], %2;" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+}
+
+// Close this thread's group of bulk stores.
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Wait until at most `groups_left_in_flight` of this thread's newest groups have not finished; with _read, have
+// not read their shared memory, which may then be written again. PTX ISA, "cp.async.bulk.wait_group".
+template <int groups_left_in_flight>
+__device__ __forceinline__ void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(groups_left_in_flight) : "memory");
+}
+template <int groups_left_in_flight>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups_left_in_flight) : "memory");
+}
+
+// Order this thread's ordinary accesses to shared memory before later ones of the copy engine and the tensor
+// cores, by whatever thread a barrier lets start them. PTX ISA, "fence.proxy.async".
+__device__ __forceinline__ void proxy_fence_shared() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// The same for all memory.
+__device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+}  // namespace gf
