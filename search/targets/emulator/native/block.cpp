@@ -78,7 +78,10 @@ void Block::resume() {
 }
 
 void Block::finish() {
-<<<<<<< HEAD
+    register_budget_.finish(*this);
+    warpgroups_.finish(*this);
+    bulk_copies_.finish(*this);
+    mbarriers_.finish(*this);
     const auto report_damage = [this](std::size_t damaged, const char* part) {
         if (damaged)
             worker_.record({"out_of_bounds",
@@ -87,16 +90,6 @@ void Block::finish() {
     };
     report_damage(shared_.damaged_dynamic_bytes(), "dynamic");
     report_damage(shared_.damaged_static_bytes(), "static");
-=======
-    register_budget_.finish(*this);
-    warpgroups_.finish(*this);
-    bulk_copies_.finish(*this);
-    mbarriers_.finish(*this);
-    if (const std::size_t damaged = shared_.damaged_bytes())
-        worker_.record({"out_of_bounds",
-                        format("%zu bytes just outside dynamic shared memory were written", damaged),
-                        block_index_});
->>>>>>> fc20cf78b4f78905d97b03176681cce3fb343195
     // On the device, reads of its shared memory by other blocks are undefined from now on.
     if (worker_.cluster().size() > 1) shared_.poison();
 }
