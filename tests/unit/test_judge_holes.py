@@ -16,7 +16,8 @@ from greenfast.search.loop.evaluate import evaluate, no_baseline
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.targets.emulator.build import NATIVE, ModuleFailed
 from greenfast.search.targets.emulator.execute import _Batch
-from greenfast.search.targets.emulator.report_events import ACTIONS, has_shape
+from greenfast.search.targets.emulator.findings import NOUNS, VERBS
+from greenfast.search.targets.emulator.report_events import has_shape
 from greenfast.search.verdict import Faulted, Stage
 
 HEAD = 'extern "C" __global__ void k(const float* a, float* c) {\n'
@@ -128,8 +129,8 @@ def test_a_forged_line_of_another_shape_is_ignored(line):
 
 def test_every_action_of_the_emulator_is_known():
     text = (NATIVE / "findings.cpp").read_text()
-    assert all(f'return "{action}"' in text for action in ACTIONS)
-    assert text.count("case Action::") == len(ACTIONS)
+    assert all(f'return "{action}"' in text for action in VERBS)
+    assert text.count("case Action::") == len(VERBS) == len(NOUNS)
 
 
 def test_numbers_and_truth_are_not_the_same():

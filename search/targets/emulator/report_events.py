@@ -9,24 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from greenfast.search.targets.emulator.findings import NOUNS, VERBS
+
 Event = Mapping[str, Any]
 Shape = Callable[[object], bool]
 LONGEST_TEXT = 4096
 LARGEST = 2**63
 MOST_WAITING = 65536  # of a cluster
-ACTIONS = frozenset(
-    (
-        "read",
-        "write",
-        "atomic",
-        "copy",
-        "matrix_read",
-        "matrix_write",
-        "volatile_read",
-        "volatile_write",
-        "block_atomic",
-    )
-)
 
 
 def has_shape(event: Event) -> bool:
@@ -58,7 +47,7 @@ def _is_index(value: object) -> bool:
 
 
 def _is_action(value: object) -> bool:
-    return isinstance(value, str) and value in ACTIONS
+    return isinstance(value, str) and value in VERBS and value in NOUNS
 
 
 def _is_party(value: object) -> bool:
