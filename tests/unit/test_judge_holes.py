@@ -42,15 +42,6 @@ def test_an_overflow_of_static_shared_memory_ends_at_a_guard_page(emulator):
     assert "static shared memory" in result.faults[0].sentence
 
 
-def test_a_short_overflow_of_static_shared_memory_is_seen_after_the_run(emulator):
-    text = HEAD + (
-        "__shared__ float s[33];\ns[threadIdx.x + (int)a[0]] = 1.0f;\n"
-        "if (threadIdx.x == 0) s[(int)a[33]] = 1.0f;\nc[threadIdx.x] = s[threadIdx.x + 1];\n}\n"
-    )
-    result = Kernel(emulator, text)(INPUTS, OUTPUTS)
-    assert kinds(result) == ["out_of_bounds"], result.faults
-
-
 def test_a_call_to_a_forged_address_is_the_candidates_fault(emulator):
     text = HEAD + "((void (*)())(0x1234567000ul + threadIdx.x))();\nc[0] = a[0];\n}\n"
     result = Kernel(emulator, text)(INPUTS, OUTPUTS)

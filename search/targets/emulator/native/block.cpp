@@ -82,14 +82,10 @@ void Block::finish() {
     warpgroups_.finish(*this);
     bulk_copies_.finish(*this);
     mbarriers_.finish(*this);
-    const auto report_damage = [this](std::size_t damaged, const char* part) {
-        if (damaged)
-            worker_.record({"out_of_bounds",
-                            format("%zu bytes just outside %s shared memory were written", damaged, part),
-                            block_index_});
-    };
-    report_damage(shared_.damaged_dynamic_bytes(), "dynamic");
-    report_damage(shared_.damaged_static_bytes(), "static");
+    if (const std::size_t damaged = shared_.damaged_bytes())
+        worker_.record({"out_of_bounds",
+                        format("%zu bytes just outside dynamic shared memory were written", damaged),
+                        block_index_});
     // On the device, reads of its shared memory by other blocks are undefined from now on.
     if (worker_.cluster().size() > 1) shared_.poison();
 }

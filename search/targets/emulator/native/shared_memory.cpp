@@ -24,6 +24,8 @@ namespace gf_emulator {
 
 constexpr unsigned char poison_byte = 0xff;
 constexpr std::size_t front_canary_bytes = 1024;
+// On either side of the static part. As on a device, a plain run survives a small step past its end; checked runs see it.
+constexpr std::size_t slack_bytes = 1024;
 constexpr std::size_t swizzle_pattern_bytes = 1024;
 
 namespace {
@@ -44,17 +46,6 @@ int find_segment(dl_phdr_info* info, std::size_t, void* data) {
             segment.alignment = info->dlpi_phdr[i].p_align;
         }
     return 1;
-}
-
-void poison_around(char* first, std::size_t bytes, const GuardedPages& pages) {
-    std::memset(first - front_canary_bytes, poison_byte, front_canary_bytes);
-    std::memset(first + bytes, poison_byte, std::size_t(pages.end() - first) - bytes);
-}
-
-std::size_t damaged_around(const char* first, std::size_t bytes, const GuardedPages& pages) {
-    const auto is_damaged = [](char byte) { return static_cast<unsigned char>(byte) != poison_byte; };
-    return std::size_t(std::count_if(first - front_canary_bytes, first, is_damaged) +
-                       std::count_if(first + bytes, static_cast<const char*>(pages.end()), is_damaged));
 }
 
 }  // namespace
@@ -91,10 +82,8 @@ void SharedMemory::make_static_current() {
 }
 
 char* SharedMemory::placed_static(std::size_t bytes, std::size_t multiple) {
-    static_pages_.reserve(round_up(bytes + multiple + front_canary_bytes, page_bytes));
-    char* first = reinterpret_cast<char*>((std::uintptr_t(static_pages_.end()) - bytes) & ~(multiple - 1));
-    poison_around(first, bytes, static_pages_);
-    return first;
+    static_pages_.reserve(round_up(bytes + multiple + 2 * slack_bytes, page_bytes));
+    return reinterpret_cast<char*>((std::uintptr_t(static_pages_.end()) - slack_bytes - bytes) & ~(multiple - 1));
 }
 
 void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank) {
@@ -117,13 +106,11 @@ void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, u
     // Swizzles look at addresses: as on the device, the dynamic part lies behind the static one.
     if (dynamic_bytes >= swizzle_pattern_bytes)
         dynamic_ -= (std::uintptr_t(dynamic_) - round_up(static_bytes_, alignment)) % swizzle_pattern_bytes;
-    poison_around(dynamic_, dynamic_bytes_, pages_);
+    std::memset(dynamic_ - front_canary_bytes, poison_byte, front_canary_bytes);
 }
 
 void SharedMemory::poison() {
-    if (static_bytes_)
-        std::memset(static_, poison_byte,
-                    static_pages_.first() ? std::size_t(static_pages_.end() - static_) : static_bytes_);
+    if (static_bytes_) std::memset(static_, poison_byte, static_bytes_);
     std::memset(dynamic_, poison_byte, std::size_t(pages_.end() - dynamic_));
 }
 
@@ -156,10 +143,11 @@ void* SharedMemory::at_same_place(const SharedMemory& other, const void* address
     return other.in_static(address) ? static_ + (byte - other.static_) : dynamic_ + (byte - other.dynamic_);
 }
 
-std::size_t SharedMemory::damaged_dynamic_bytes() const { return damaged_around(dynamic_, dynamic_bytes_, pages_); }
-
-std::size_t SharedMemory::damaged_static_bytes() const {
-    return static_pages_.first() && static_bytes_ ? damaged_around(static_, static_bytes_, static_pages_) : 0;
+std::size_t SharedMemory::damaged_bytes() const {
+    const auto is_damaged = [](char byte) { return static_cast<unsigned char>(byte) != poison_byte; };
+    const char *end = dynamic_ + dynamic_bytes_, *last = pages_.end();
+    return std::size_t(std::count_if(dynamic_ - front_canary_bytes, dynamic_, is_damaged) +
+                       std::count_if(end, last, is_damaged));
 }
 
 std::string SharedMemory::describe(const void* address) const {

@@ -1,5 +1,6 @@
 // One block's shared memory: what stands for the kernel library's thread-local segment (static) and, apart from it, the
-// launch's dynamic part. Each ends within its alignment of a guard page, so that no block can write over what is ours.
+// launch's dynamic part, which ends within 128 bytes of a guard page. The static part lies between guard pages, too, so
+// that a block that writes on cannot reach what is ours.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -52,9 +53,8 @@ public:
     // The address here of what `address` is in another block's shared memory.
     void* at_same_place(const SharedMemory& other, const void* address) const;
 
-    // How many bytes just before or behind the part were written; 0 when all is well.
-    std::size_t damaged_dynamic_bytes() const;
-    std::size_t damaged_static_bytes() const;
+    // How many bytes behind or in front of the dynamic part were written; 0 when all is well.
+    std::size_t damaged_bytes() const;
     std::string describe(const void* address) const;
 
 private:
