@@ -143,7 +143,7 @@ KNOWN: tuple[Known, ...] = (
         "equivalent",
         "remove async_copy_wait",
         "async_copy_wait<0>",
-        "attention/wmma .*pipeline_depth=[2-4] .*q_in_fragments=True",
+        "attention/wmma .*pipeline_depth=[1-4] .*q_in_fragments=True",
         "behind the walk the open groups hold no copies, and Q was waited for before",
         "__syncthreads",
     ),
@@ -291,6 +291,35 @@ KNOWN: tuple[Known, ...] = (
             "behind the last one pass"
         ),
         "const int key =",
+    ),
+    Known(
+        "equivalent",
+        "swap integer minimum and maximum",
+        "visible_keys(min(first_row + row, S_q - 1), S_q, S_kv)",
+        "attention/.*mask=none",
+        "without a mask every row sees all keys, whichever row is asked for",
+    ),
+    Known(
+        "equivalent",
+        "remove __syncthreads",
+        "__syncthreads();",
+        "table/right .*scratch=module",
+        "each thread reads only the element that it wrote itself",
+        "codes = scratch[block];",
+    ),
+    Known(
+        "equivalent",
+        "one more turn",
+        "step < per_thread",
+        "axpy/right",
+        "the next thread's elements are computed twice, and both threads store the same values",
+    ),
+    Known(
+        "equivalent",
+        "one more turn",
+        "k - t < K; k += 8",
+        "narrow/right",
+        "where 8 divides K there is one step more, of elements that do not exist: they add zeros",
     ),
 )
 

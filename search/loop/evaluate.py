@@ -223,12 +223,17 @@ def evaluate(
     `baseline_times` is called, and may wait, when the baseline's times are needed and no sooner.
     """
     started = time.monotonic()
-    rendered = rendered if rendered is not None else context.render(candidate)
-    source = rendered if isinstance(rendered, RenderedSource) else None
     attempt = 0
     while True:
         attempt += 1
-        verdict = _verdict(candidate, context, rendered, baseline_times)
+        verdict: Verdict
+        try:
+            rendered = rendered if rendered is not None else context.render(candidate)
+        except Fault as fault:
+            verdict = Faulted(Stage.RENDER, fault.code, str(fault))
+        else:
+            verdict = _verdict(candidate, context, rendered, baseline_times)
+        source = rendered if isinstance(rendered, RenderedSource) else None
         if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
             return Evaluated(verdict, source, time.monotonic() - started, attempt)
 

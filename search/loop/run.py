@@ -335,7 +335,7 @@ class SearchRun:
             proposal = self._next_proposal()
             if proposal is None:
                 return None
-            rendered = self.context.render(proposal.candidate)
+            rendered = self._rendered(proposal.candidate)
             if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
                 told = self.sources[
                     rendered.digest
@@ -365,16 +365,21 @@ class SearchRun:
                 )
             )
             return _Flight(pending.number, proposal, None, future)
-        return self._submit(
-            executor, pending.number, proposal, self.context.render(pending.candidate)
-        )
+        return self._submit(executor, pending.number, proposal, self._rendered(pending.candidate))
+
+    def _rendered(self, candidate: Candidate) -> RenderedSource | RenderFailed | None:
+        """None when the rendering child was lost or starved: the trial renders again."""
+        try:
+            return self.context.render(candidate)
+        except Fault:
+            return None
 
     def _submit(
         self,
         executor: LocalExecutor,
         number: int,
         proposal: Proposal,
-        rendered: RenderedSource | RenderFailed,
+        rendered: RenderedSource | RenderFailed | None,
     ) -> _Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
         if source is not None:

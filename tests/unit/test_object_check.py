@@ -39,12 +39,12 @@ HOSTILE = {
         "dynamic tag",
     ),
     "a value that is computed": (
-        "int compute(); int value = compute(); int compute() { return *(volatile int*)&value; }"
+        "int compute(); int value = compute(); int compute() { return *(volatile int*)&value + 1; }"
         + ENTRY % "out[0] = value;",
         "runs before",
     ),
     "an entry of the table itself": (
-        "void early() {}\n"
+        "volatile int a; void early() { a = 1; }\n"
         '__attribute__((section(".init_array"), used)) static void (*entry)() = early;'
         + ENTRY
         % "",
@@ -89,6 +89,25 @@ def test_a_hostile_object_is_not_loaded(emulator, name, flavour):
     assert fault is not None and (words is None or words in fault.sentence), (name, fault)
 
 
+ARRAYS_OF_A_CLASS = """
+#include <cuda_fp16.h>
+struct Pair { float first, second; Pair() = default; __device__ Pair(float a) : first(a) {} };
+__device__ __half halves[64];
+__device__ Pair pairs[2][4];
+extern "C" __global__ void k(float* out) {
+    halves[threadIdx.x] = out[0];
+    pairs[1][threadIdx.x % 4] = Pair(out[1]);
+    out[threadIdx.x] = float(halves[threadIdx.x]) + pairs[1][0].first;
+}
+"""
+
+
+@pytest.mark.parametrize("flavour", ["plain", "checked"])
+def test_an_array_of_a_class_has_no_constructor_to_run(emulator, flavour):
+    """g++ writes an empty one for it."""
+    assert object_fault(image(emulator, ARRAYS_OF_A_CLASS, flavour), EXPORTS) is None
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_kernel_is_loaded(emulator, flavour):
     assert object_fault(image(emulator, ADD, flavour), EXPORTS) is None
@@ -122,7 +141,7 @@ def test_an_object_that_is_cut_or_changed_is_read_without_an_error(right):
         ),
         (
             "__device__ int value();\nint early = value();\n"
-            "__device__ int value() { return *(volatile int*)&early; }\n"
+            "__device__ int value() { return *(volatile int*)&early + 1; }\n"
             + ENTRY
             % "out[0] = early;",
             "runs before its kernel",

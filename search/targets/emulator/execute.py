@@ -23,6 +23,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.job import check_run, job_lines
 from greenfast.search.targets.emulator.job_files import JobFiles
+from greenfast.search.targets.emulator.report_events import has_shape
 from greenfast.search.targets.emulator.results import run_result
 from greenfast.search.targets.emulator.runs import (
     Buffer,
@@ -62,6 +63,7 @@ EXIT_TWICE = 82
 WITH_TAG = ("fault", "finding", "ours")  # events that are written while candidate code runs
 LOADING_GRACE_S = 20.0
 LONGEST_LINE_BYTES = 64 * 2**20
+MOST_EVENTS = 1024  # of faults and findings a run; the emulator sends fewer
 REPORTING_GRACE_S = 2.0  # for a run to end itself, with the line that it is in
 OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)  # from the system or from us
 
@@ -221,7 +223,8 @@ class _Batch:
             if event["event"] in ("load", "begin"):
                 begun = True
             elif event["event"] in ("fault", "finding"):
-                open_faults.append(event)
+                if len(open_faults) < MOST_EVENTS:
+                    open_faults.append(event)
             elif event["event"] == "end":
                 deliver(run_result(self.module, run, open_faults, event, self.files.outputs(done)))
                 open_faults, begun = [], False
@@ -278,7 +281,7 @@ class _Batch:
                     yield event
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
-        """The event of a line; None: it has not the secret, or the tag, that it needs."""
+        """The event of a line; None: it lacks the secret, or the tag or shape, that it needs."""
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
@@ -286,7 +289,7 @@ class _Batch:
         if not isinstance(event, dict):
             return None
         if event.get("event") in WITH_TAG:
-            return event if event.get("tag") == self.tag else None
+            return event if event.get("tag") == self.tag and has_shape(event) else None
         return event if event.get("secret") == self.secret else None
 
     def _died(self, run: Run, begun: bool, open_faults: list[dict[str, Any]]) -> RunResult:

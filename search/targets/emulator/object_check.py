@@ -35,10 +35,19 @@ _MACHINES = {
     62: frozenset((1, 6, 7, 8, 16, 17, 18, 36)),
     183: frozenset((257, 1025, 1026, 1027, 1028, 1029, 1030, 1031)),
 }
+# The relocation that puts an address of the library's own into a table.
+_RELATIVE = {62: 8, 183: 1027}
+# ret, also behind the landing mark of an indirect call.
+_RETURNS = {
+    62: (b"\xc3", b"\xf3\x0f\x1e\xfa\xc3"),
+    183: (b"\xc0\x03\x5f\xd6", b"\x5f\x24\x03\xd5\xc0\x03\x5f\xd6"),
+}
 _LOAD, _DYNAMIC, _INTERPRETER, _STACK = 1, 2, 3, 0x6474E551
 _EXECUTE, _WRITE = 1, 2
 _FUNCTION_TYPE, _INDIRECT_FUNCTION = 2, 10
 _POINTER_BYTES = 8
+# Checked runs keep several bytes for each byte of these, within a process's 4 GiB.
+_MOST_LOADED_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,12 @@ class _Library:
                 return ObjectFault("the library has memory that is writable and executable")
             if segment.kind == _STACK and segment.flags & _EXECUTE:
                 return ObjectFault("the library asks for an executable stack")
+        loaded = sum(part.memory_bytes for part in self.segments if part.kind == _LOAD)
+        if loaded > _MOST_LOADED_BYTES:
+            return ObjectFault(
+                f"the text's `__device__` and `__constant__` objects take {loaded >> 20} MiB; the "
+                f"emulator has room for {_MOST_LOADED_BYTES >> 20} MiB"
+            )
         return None
 
     def _tag_fault(self) -> ObjectFault | None:
@@ -162,13 +177,39 @@ class _Library:
             if (name := self._string(index)) not in _NEEDED:
                 return ObjectFault(f"the library needs {name!r}, which no kernel needs")
         # One entry is the compiler's own, for the hooks (-fsanitize=thread): it calls __tsan_init.
-        allowed_bytes = _POINTER_BYTES if "__tsan_init" in self.imports else 0
-        if sum(self.dynamic.get(_INIT_ARRAY_BYTES, [])) > allowed_bytes:
+        allowed = 1 if "__tsan_init" in self.imports else 0
+        if self._early_calls() > allowed:
             return ObjectFault(
                 "the text has code that runs before its kernel: a constructor, or a value of a "
                 "global object that is not a constant"
             )
         return None
+
+    def _early_calls(self) -> int:
+        """How many entries of the table of constructors call a function that does anything.
+
+        g++ 12 writes an empty one for a global array of a class with a defaulted constructor
+        (__half, too) under -fsanitize=alignment.
+        """
+        size = sum(self.dynamic.get(_INIT_ARRAY_BYTES, []))
+        calls = -(-size // _POINTER_BYTES)
+        if not calls or 7 not in self.dynamic:
+            return calls
+        table = self._value(_INIT_ARRAY)
+        begin, bytes_of_relocations = self._offset(self._value(7)), self._value(8)
+        empty = set()
+        for at in range(begin, begin + bytes_of_relocations, 24):
+            place, information, function = struct.unpack_from("<QQq", self.image, at)
+            inside = 0 <= place - table < size and (place - table) % _POINTER_BYTES == 0
+            if inside and information == _RELATIVE[self.machine] and self._is_empty(function):
+                empty.add(place)
+            elif inside:
+                empty.discard(place)
+        return calls - len(empty)
+
+    def _is_empty(self, function: int) -> bool:
+        code = self.image[self._offset(function) :][:8]
+        return code.startswith(_RETURNS[self.machine])
 
     @property
     def symbols(self) -> list[_Symbol]:

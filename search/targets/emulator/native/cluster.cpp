@@ -93,6 +93,8 @@ void Cluster::begin(const Launch& launch) {
     stacks_.reserve(threads, beside_ * threads < Worker::guarded_stacks);
     for (unsigned rank = 0; rank < size_; rank++)
         blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, beside_ + rank);
+    worker_.makes_current(*blocks_[0]);
+    blocks_[0]->shared().make_static_current();
 }
 
 void Cluster::end() {

@@ -1,11 +1,19 @@
 #include "shared_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <link.h>
 #include <sys/mman.h>
 
 #include "memory_map.h"
 #include "report.h"
+
+// Whether the library's thread-local segment can lie where we want it.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define GF_PLACES_STATIC 1
+#else
+#define GF_PLACES_STATIC 0
+#endif
 
 struct TlsIndex {
     unsigned long module, offset;
@@ -16,6 +24,8 @@ namespace gf_emulator {
 
 constexpr unsigned char poison_byte = 0xff;
 constexpr std::size_t front_canary_bytes = 1024;
+// On either side of the static part. As on a device, a plain run survives a small step past its end; checked runs see it.
+constexpr std::size_t slack_bytes = 1024;
 constexpr std::size_t swizzle_pattern_bytes = 1024;
 
 namespace {
@@ -23,7 +33,7 @@ namespace {
 struct Segment {
     const void* module_base;
     unsigned long tls_module;
-    std::size_t bytes;
+    std::size_t bytes, alignment;
 };
 
 int find_segment(dl_phdr_info* info, std::size_t, void* data) {
@@ -33,29 +43,28 @@ int find_segment(dl_phdr_info* info, std::size_t, void* data) {
         if (info->dlpi_phdr[i].p_type == PT_TLS) {
             segment.tls_module = info->dlpi_tls_modid;
             segment.bytes = info->dlpi_phdr[i].p_memsz;
+            segment.alignment = info->dlpi_phdr[i].p_align;
         }
     return 1;
 }
 
 }  // namespace
 
-SharedMemory::~SharedMemory() {
-    if (pages_) munmap(pages_ - page_bytes, pages_bytes_ + 2 * page_bytes);
-    if (own_static_) munmap(own_static_, own_static_bytes_);
+GuardedPages::~GuardedPages() {
+    if (first_) munmap(first_ - page_bytes, bytes_ + 2 * page_bytes);
 }
 
-char* SharedMemory::own_static(std::size_t bytes) {
-    if (bytes > own_static_bytes_) {
-        if (own_static_) munmap(own_static_, own_static_bytes_);
-        own_static_bytes_ = round_up(bytes, page_bytes);
-        own_static_ = map_pages(own_static_bytes_);
-    }
-    return own_static_;
+void GuardedPages::reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return;
+    if (first_) munmap(first_ - page_bytes, bytes_ + 2 * page_bytes);
+    bytes_ = bytes;
+    first_ = reserve_addresses(bytes + 2 * page_bytes) + page_bytes;
+    open_pages(first_, bytes);
 }
 
 void SharedMemory::make_static_current() {
     if (!static_bytes_) return;
-#if defined(__x86_64__) && defined(__GLIBC__)
+#if GF_PLACES_STATIC
     // The thread control block's second word is the table of this thread's segments, by module;
     // __tls_get_addr reads it at every use (glibc's sysdeps/x86_64/nptl/tls.h; "ELF Handling for Thread-Local
     // Storage").
@@ -69,31 +78,31 @@ void SharedMemory::make_static_current() {
     TlsIndex index{tls_module_, 0};
     if (__tls_get_addr(&index) == static_) return;
 #endif
-    give_up("static shared memory in clusters needs x86-64 and glibc");
+    if (static_pages_.first()) give_up("static shared memory in clusters needs x86-64 and glibc");
 }
 
-void SharedMemory::reserve(std::size_t bytes) {
-    if (bytes <= pages_bytes_) return;
-    if (pages_) munmap(pages_ - page_bytes, pages_bytes_ + 2 * page_bytes);
-    pages_bytes_ = bytes;
-    pages_ = reserve_addresses(bytes + 2 * page_bytes) + page_bytes;
-    open_pages(pages_, bytes);
+char* SharedMemory::placed_static(std::size_t bytes, std::size_t multiple) {
+    static_pages_.reserve(round_up(bytes + multiple + 2 * slack_bytes, page_bytes));
+    return reinterpret_cast<char*>((std::uintptr_t(static_pages_.end()) - slack_bytes - bytes) & ~(multiple - 1));
 }
 
 void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank) {
-    Segment segment{module_base, 0, 0};
+    Segment segment{module_base, 0, 0, 0};
     dl_iterate_phdr(find_segment, &segment);
     static_bytes_ = segment.bytes;
     tls_module_ = segment.tls_module;
-    // Allocates the segment for this thread where it has none yet; x86-64's thread pointer needs no bias.
-    TlsIndex index{segment.tls_module, 0};
-    static_ = segment.bytes == 0 ? nullptr
-              : rank == 0        ? static_cast<char*>(__tls_get_addr(&index))
-                                 : own_static(segment.bytes);
+    static_ = nullptr;
+    if (segment.bytes) {
+        // Allocates the thread's own segment, so that its table has a place for ours.
+        TlsIndex index{segment.tls_module, 0};
+        char* threads_own = static_cast<char*>(__tls_get_addr(&index));
+        const bool is_placed = GF_PLACES_STATIC || rank > 0;
+        static_ = is_placed ? placed_static(segment.bytes, std::max(alignment, segment.alignment)) : threads_own;
+    }
 
-    reserve(round_up(dynamic_bytes + alignment + swizzle_pattern_bytes + front_canary_bytes, page_bytes));
+    pages_.reserve(round_up(dynamic_bytes + alignment + swizzle_pattern_bytes + front_canary_bytes, page_bytes));
     dynamic_bytes_ = dynamic_bytes;
-    dynamic_ = pages_ + pages_bytes_ - round_up(dynamic_bytes, alignment);
+    dynamic_ = pages_.end() - round_up(dynamic_bytes, alignment);
     // Swizzles look at addresses: as on the device, the dynamic part lies behind the static one.
     if (dynamic_bytes >= swizzle_pattern_bytes)
         dynamic_ -= (std::uintptr_t(dynamic_) - round_up(static_bytes_, alignment)) % swizzle_pattern_bytes;
@@ -102,7 +111,7 @@ void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, u
 
 void SharedMemory::poison() {
     if (static_bytes_) std::memset(static_, poison_byte, static_bytes_);
-    std::memset(dynamic_, poison_byte, std::size_t(pages_ + pages_bytes_ - dynamic_));
+    std::memset(dynamic_, poison_byte, std::size_t(pages_.end() - dynamic_));
 }
 
 std::size_t SharedMemory::offset(const void* address) const {
@@ -126,8 +135,7 @@ long SharedMemory::signed_offset(const void* address) const {
 }
 
 bool SharedMemory::accessible(const void* address) const {
-    const char* byte = static_cast<const char*>(address);
-    return in_static(address) || (byte >= pages_ && byte < pages_ + pages_bytes_);
+    return in_static(address) || static_pages_.contains(address) || pages_.contains(address);
 }
 
 void* SharedMemory::at_same_place(const SharedMemory& other, const void* address) const {
@@ -136,12 +144,10 @@ void* SharedMemory::at_same_place(const SharedMemory& other, const void* address
 }
 
 std::size_t SharedMemory::damaged_bytes() const {
-    std::size_t damaged = 0;
-    for (const char* byte = dynamic_ - front_canary_bytes; byte < dynamic_; byte++)
-        damaged += static_cast<unsigned char>(*byte) != poison_byte;
-    for (const char* byte = dynamic_ + dynamic_bytes_; byte < pages_ + pages_bytes_; byte++)
-        damaged += static_cast<unsigned char>(*byte) != poison_byte;
-    return damaged;
+    const auto is_damaged = [](char byte) { return static_cast<unsigned char>(byte) != poison_byte; };
+    const char *end = dynamic_ + dynamic_bytes_, *last = pages_.end();
+    return std::size_t(std::count_if(dynamic_ - front_canary_bytes, dynamic_, is_damaged) +
+                       std::count_if(end, last, is_damaged));
 }
 
 std::string SharedMemory::describe(const void* address) const {
@@ -152,7 +158,7 @@ std::string SharedMemory::describe(const void* address) const {
                       std::size_t(byte - static_) - static_bytes_, static_bytes_);
     if (near_static(address) && byte < static_)
         return format("%zu bytes before the start of static shared memory", std::size_t(static_ - byte));
-    if (byte < pages_ - page_bytes || byte >= pages_ + pages_bytes_ + page_bytes) return "";
+    if (byte < pages_.first() - page_bytes || byte >= pages_.end() + page_bytes) return "";
     if (byte >= end)
         return format("%zu bytes past the end of the %zu bytes of dynamic shared memory",
                       std::size_t(byte - end), dynamic_bytes_);

@@ -1,5 +1,6 @@
-// One worker's shared memory: the kernel library's thread-local segment (static) and, apart from it, the
-// launch's dynamic part, which ends within 128 bytes of a guard page.
+// One block's shared memory: what stands for the kernel library's thread-local segment (static) and, apart from it, the
+// launch's dynamic part, which ends within 128 bytes of a guard page. The static part lies between guard pages, too, so
+// that a block that writes on cannot reach what is ours.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,13 +8,28 @@
 
 namespace gf_emulator {
 
+// Pages between two that fault.
+class GuardedPages {
+public:
+    GuardedPages() = default;
+    GuardedPages(const GuardedPages&) = delete;
+    ~GuardedPages();
+    void reserve(std::size_t bytes);
+    char* first() const { return first_; }
+    char* end() const { return first_ + bytes_; }
+    bool contains(const void* address) const { return address >= first_ && address < end(); }
+
+private:
+    char* first_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
 class SharedMemory {
 public:
     static constexpr std::size_t alignment = 128;
 
-    ~SharedMemory();
-    // Must run on the worker's own OS thread: the static part of a cluster's first block is that thread's own
-    // segment, those of the other blocks are its like.
+    // Must run on the worker's own OS thread. Where the library's thread-local segment cannot be placed, the static part
+    // of the worker's first block (rank 0) is the thread's own.
     void prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank);
     // Lets the kernel library find this block's static part where it looks for thread-local storage.
     void make_static_current();
@@ -53,16 +69,13 @@ private:
         return static_bytes_ &&
                std::uintptr_t(address) - (std::uintptr_t(static_) - reach) < static_bytes_ + 2 * reach;
     }
-    void reserve(std::size_t bytes);
-    char* own_static(std::size_t bytes);
+    char* placed_static(std::size_t bytes, std::size_t multiple);
 
     char* static_ = nullptr;
     std::size_t static_bytes_ = 0;
     unsigned long tls_module_ = 0;
-    char* own_static_ = nullptr;
-    std::size_t own_static_bytes_ = 0;
-    char* pages_ = nullptr;  // accessible ones; one guard page lies on either side
-    std::size_t pages_bytes_ = 0;
+    GuardedPages static_pages_;
+    GuardedPages pages_;  // of the dynamic part
     char* dynamic_ = nullptr;
     std::size_t dynamic_bytes_ = 0;
 };

@@ -39,7 +39,7 @@ struct Diagnosis {
     std::string sentence;
 };
 
-Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* address) {
+Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* address, const void* counter) {
     if (signal_number == SIGFPE) return {"device_fault", "an integer division by zero"};
     if (signal_number == SIGILL || signal_number == SIGTRAP)
         return {"device_fault", "control reached code that the compiler proved unreachable"};
@@ -47,6 +47,8 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     if (worker.stacks().in_guard(address))
         return {"device_fault",
                 format("a thread's local memory exceeds %zu KiB", StackPool::stack_bytes / 1024)};
+    if (signal_number != SIGBUS && address && address == counter)
+        return {"device_fault", format("a call to address %p, where there is no code", address)};
     // The processor reports no address for a non-canonical one, which no page can have.
     if (code == SI_KERNEL)
         return {"device_fault", "an access to an impossible address, far from every buffer"};
@@ -75,10 +77,10 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
         end_process(exit_code_ours);
     }
     Worker& worker = Worker::current();
-    const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_code, info->si_addr);
+    const char* counter = static_cast<const char*>(program_counter(context));
+    const Diagnosis diagnosis = diagnose(worker, signal_number, info->si_code, info->si_addr, counter);
     Fault fault{diagnosis.kind, diagnosis.sentence, worker.block().block_index(),
                 worker.fiber().thread_index};
-    const char* counter = static_cast<const char*>(program_counter(context));
     // Sites are return addresses, so the faulting instruction is named by the byte after its first.
     fault.site = in_kernel_library(worker, counter) ? counter + 1 : worker.fiber().site;
     report().fault(fault);

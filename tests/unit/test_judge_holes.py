@@ -1,0 +1,150 @@
+"""Holes through which a candidate could mislead the emulator, or stop the search."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from emulator_harness import Kernel, kinds, prepared
+
+from greenfast.search.errors import Fault
+from greenfast.search.loop.evaluate import evaluate, no_baseline
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.targets.emulator.build import NATIVE, ModuleFailed
+from greenfast.search.targets.emulator.execute import _Batch
+from greenfast.search.targets.emulator.findings import NOUNS, VERBS
+from greenfast.search.targets.emulator.report_events import has_shape
+from greenfast.search.verdict import Faulted, Stage
+
+HEAD = 'extern "C" __global__ void k(const float* a, float* c) {\n'
+INPUTS = {"a": np.arange(1, 65, dtype=np.float32)}
+OUTPUTS = {"c": np.zeros(64, np.float32)}
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts):
+    return prepared(artifacts)
+
+
+def test_an_overflow_of_static_shared_memory_ends_at_a_guard_page(emulator):
+    """It lay on the emulator's heap, and the C library ended the process as our fault."""
+    text = HEAD + (
+        "__shared__ float s[48];\n"
+        "for (int i = 0; i < 4096; ++i) s[i + (int)a[0] - 1] = 1.0f;\n"
+        "c[threadIdx.x] = s[threadIdx.x];\n}\n"
+    )
+    result = Kernel(emulator, text)(INPUTS, OUTPUTS)
+    assert kinds(result) == ["out_of_bounds"], result.faults
+    assert "static shared memory" in result.faults[0].sentence
+
+
+def test_a_call_to_a_forged_address_is_the_candidates_fault(emulator):
+    text = HEAD + "((void (*)())(0x1234567000ul + threadIdx.x))();\nc[0] = a[0];\n}\n"
+    result = Kernel(emulator, text)(INPUTS, OUTPUTS)
+    assert kinds(result) == ["device_fault"]
+    assert "a call to address 0x1234567" in result.faults[0].sentence
+
+
+def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):
+    text = "__device__ float big[1 << 28];\n" + HEAD + "big[threadIdx.x] = 1; c[0] = big[1];\n}\n"
+    failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(failed, ModuleFailed) and failed.reason == "refused"
+    assert "1024 MiB" in failed.log
+
+
+PARTY = {"action": "read", "site": 4, "block": [0, 0, 0], "thread": [1, 0, 0]}
+LINES = (
+    {
+        "event": "fault",
+        "kind": "deadlock",
+        "sentence": "s",
+        "block": [0, 0, 0],
+        "thread": [0, 0, 0],
+        "site": -1,
+        "note": False,
+        "waiting": [{"thread": [0, 0, 0], "operation": "x", "mask": 1, "site": 4}],
+    },
+    {
+        "event": "finding",
+        "kind": "race",
+        "offset": 4,
+        "bytes": 4,
+        "memory": "shared",
+        "detail": "",
+        "party": PARTY,
+        "other": PARTY,
+    },
+    {"event": "ours", "why": "memory"},
+)
+NONSENSE = (None, True, [], {}, -1.5, "x" * 5000, 2**70, [1, 2], [[1], 2, 3], {"site": 1})
+ALSO_RIGHT = (("note", True), ("waiting", []), ("other", None))
+
+
+def paths(value, at=()):
+    """Each place of a value, the inner ones too."""
+    inside = value.items() if isinstance(value, dict) else ()
+    inside = enumerate(value) if isinstance(value, list) else inside
+    for key, part in inside:
+        yield (*at, key)
+        yield from paths(part, (*at, key))
+
+
+def changed(line, path, value):
+    line = copy.deepcopy(line)
+    place = line
+    for key in path[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return line
+
+
+@pytest.mark.parametrize("line", LINES, ids=[line["event"] for line in LINES])
+def test_a_forged_line_of_another_shape_is_ignored(line):
+    batch = _Batch(None, None, ())
+    right = {**line, "tag": batch.tag}
+    assert batch._parse(json.dumps(right).encode()) == right
+    for path in paths(line):
+        for value in (*NONSENSE, ...):
+            if (path[-1], value) in ALSO_RIGHT or (value is ... and path == ("waiting", 0)):
+                continue
+            forged = changed(right, path, value)
+            assert batch._parse(json.dumps(forged).encode()) is None, (path, value)
+
+
+def test_every_action_of_the_emulator_is_known():
+    text = (NATIVE / "findings.cpp").read_text()
+    assert all(f'return "{action}"' in text for action in VERBS)
+    assert text.count("case Action::") == len(VERBS) == len(NOUNS)
+
+
+def test_numbers_and_truth_are_not_the_same():
+    assert not has_shape({**LINES[0], "site": True}) and not has_shape({**LINES[0], "note": 1})
+
+
+@pytest.mark.parametrize(("code", "attempts"), [("machine_busy", 1), ("child_lost", 3)])
+def test_a_rendering_child_that_is_starved_faults_its_trial_and_not_the_search(code, attempts):
+    def starved(candidate):
+        raise Fault("rendering got too little processor time", code=code)
+
+    context = SimpleNamespace(render=starved, stop=threading.Event())
+    evaluated = evaluate(None, context, no_baseline)
+    assert isinstance(evaluated.verdict, Faulted)
+    assert (evaluated.verdict.stage, evaluated.verdict.code) == (Stage.RENDER, code)
+    assert evaluated.attempts == attempts and evaluated.source is None
+
+
+def test_a_search_goes_on_when_its_first_rendering_fails():
+    """The trial's own thread renders again."""
+
+    def starved(candidate):
+        raise Fault("the rendering child was lost", code="child_lost")
+
+    run = SimpleNamespace(context=SimpleNamespace(render=starved))
+    assert SearchRun._rendered(run, None) is None
