@@ -40,6 +40,13 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("workloads", "workloads", "List a kernel's workloads, or check your own."),
         Command("targets", "lists", "List the targets that candidates can run on."),
     ),
+    "Write a kernel": (
+        Command("new", "new", "Write a kernel or a template to start from."),
+        Command("lint", "lint", "Check a kernel's files without running a candidate."),
+        Command(
+            "import", "import_kernel", "Make a kernel of a CUDA file with #defines.", "import_"
+        ),
+    ),
     "Follow and control searches": (
         Command("searches", "lists", "List searches, newest first."),
         Command("pause", "control", "Pause a search."),

@@ -72,6 +72,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         return None
     known = {option.name for option in options} | {dim.name for dim in dims}
     known |= {key for key, _ in constants}
+    arguments = read_arguments(table, known, dims, options, mistakes)
     nothing = Expression("0", frozenset())
     work_flop, work_bytes = mistakes.value(
         lambda: _work(table.table("work"), known), (nothing, nothing)
@@ -82,7 +83,6 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
     title, baseline = (
         mistakes.value(partial(table.get, key, str), "") for key in ("title", "baseline")
     )
-    arguments = read_arguments(table, known, dims, options, mistakes)
     workloads, broken_workloads = _workloads(table, dims, options, folder)
     reference_text = mistakes.value(
         lambda: read_text(folder / "reference.py", f"{folder.name}/reference.py"), ""
@@ -225,7 +225,10 @@ def _reference_uses(table: Table, folder: Path) -> tuple[tuple[str, str], ...]:
     """Name and reference.py of each kernel that this one's reference.py imports."""
     roots = (folder.parent, KERNEL_TEMPLATES)
     return tuple(
-        (checked_name(name, table.where), used_reference(name, folder, roots))
+        (
+            name if ":" in name else checked_name(name, table.where),
+            used_reference(name, folder, roots),
+        )
         for name in used_names(table)
     )
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from greenfast.search.errors import GreenfastError, SpecError
-from greenfast.search.kernels.author_files import read_author_file
+from greenfast.search.kernels.author_files import MOST_KEY_PARTS, read_author_file
 
 Key = tuple[str | int, ...]  # ("arguments", 2, "shape"): positions in arrays count from 0
 
@@ -36,6 +36,8 @@ _TOKEN = re.compile(
 def located(error: SpecError, folder: Path) -> SpecError:
     """The same error with the line in its message, for an error in a file of a kernel's folder."""
     match = _PLACE.match(error.message)
+    if error.code == "bad_toml":  # tomllib has named the line, or the text is out of bounds
+        return error
     if match is None or match["file"].split("/")[0] != folder.name:
         return error
     try:
@@ -130,6 +132,8 @@ class _Reader:
             if self._token != ".":
                 key = (*key, _bare(self._token))
                 self.lines.setdefault(key, number)
+                if len(key) > MOST_KEY_PARTS:
+                    raise StopIteration
             self._next()
         if self._token == "=":
             self._next()
