@@ -149,8 +149,8 @@ def search(
 
     Ctrl-C pauses the search after the trials in flight; --resume continues it.
 
-    Exit codes: 0 a correct candidate was found, 1 none was, 2 the kernel's files have a mistake, 3 the search
-    failed, 130 Ctrl-C.
+    Exit codes: 0 a correct candidate was found, 1 none was, 2 the kernel's files have a mistake, 3
+    the search failed, 130 Ctrl-C.
     """
     if (kernel is None) == (resume is None):
         raise UsageError(
