@@ -11,7 +11,7 @@ from functools import cached_property
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
 from greenfast.search.diagnose.plain_reference import own_defines_off
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.schemas import SCHEMA_FOLDER
+from greenfast.search.kernels.forms import SCHEMA_FOLDER
 
 TEMPLATE = "plain"
 

@@ -7,6 +7,7 @@ comprehensions over ranges are understood, and anything else is refused with its
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -309,9 +310,20 @@ def _constant(node: ast.expr, values: Mapping[str, Any], where: str) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) in (int, bool, str):
         return node.value
     try:
-        return expression(ast.unparse(node), where)(values)
+        # With the number in the name's place, `2**i` is a power with a constant exponent.
+        return expression(ast.unparse(_Filled(values).visit(copy.deepcopy(node))), where)({})
     except GreenfastError as error:
         raise _not_understood(f"{ast.unparse(node)[:60]!r}", where) from error
+
+
+class _Filled(ast.NodeTransformer):
+    """Replaces names by their values."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self._values[node.id]) if node.id in self._values else node
 
 
 def _texts(node: ast.expr, where: str) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from greenfast.app.cli.new_files import (
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.forms import SCHEMA_FOLDER
 from greenfast.search.kernels.kernel_file import load_kernel
-from greenfast.search.kernels.schemas import SCHEMA_FOLDER
 from greenfast.search.kernels.spec import KernelSpec
 
 FIRST_TEMPLATE = "block"
@@ -106,7 +106,7 @@ def kernel_files_of(name: str) -> dict[str, str]:
     words = {"name": name, "template": FIRST_TEMPLATE, "schema": str(SCHEMA_FOLDER)}
     return {
         "kernel.toml": _replaced((SCAFFOLD / "kernel.toml").read_text("utf-8"), words),
-        "reference.py": _replaced((SCAFFOLD / "reference.py").read_text("utf-8"), words),
+        "reference.py": _replaced((SCAFFOLD / "reference.py.txt").read_text("utf-8"), words),
         f"{FIRST_TEMPLATE}.toml": _replaced((SCAFFOLD / "template.toml").read_text("utf-8"), words)
         .replace("{{", "{")
         .replace("}}", "}"),

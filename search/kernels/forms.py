@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from greenfast.search.kernels.argument_specs import DTYPES, KINDS
 
 Schema = dict[str, Any]
+
+SCHEMA_FOLDER = Path(__file__).parent / "schemas"
 
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 IDENTIFIER_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,47}$"

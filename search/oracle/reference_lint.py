@@ -18,18 +18,22 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.judged_reference import judged_reference
-from greenfast.search.oracle.reference import case_data
+from greenfast.search.oracle.reference import case_data, kernel_module
 
 DEADLINE_S = 60.0
 MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 MOST_FAULTS = 10
+# A reference that imports this compiles and runs a kernel, which no confined process can.
+RUNS_A_KERNEL = "greenfast.search.diagnose.plain_reference"
 
 
 def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:
     """(code, sentence) of each fault of the kernel's reference on these cases."""
     if not cases:
         return []
+    if RUNS_A_KERNEL in kernel.reference_text:
+        return faults(kernel, cases)
     request = {
         "folder": str(kernel.folder.absolute()),
         "cases": [
@@ -66,10 +70,8 @@ def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """In the child: {"faults": [(code, sentence), ...]}."""
     kernel = load_kernel(Path(request["folder"]))
     _confine_once()
-    faults: list[tuple[str, str]] = []
-    working: list[Case] = []
-    for described in request["cases"]:
-        case = Case(
+    cases = [
+        Case(
             described["name"],
             _items(described["dims"]),
             _items(described["options"]),
@@ -78,25 +80,33 @@ def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
             described["seed"],
             tuple((name, int(size)) for name, size in described["tiles"]),
         )
+        for described in request["cases"]
+    ]
+    return {"faults": faults(kernel, cases)}
+
+
+def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
+    """(code, sentence) of each fault, found in this process."""
+    found: list[tuple[str, str]] = []
+    working: list[Case] = []
+    for case in cases:
         try:
             data = case_data(kernel, case)
         except Exception as error:
-            faults.append((getattr(error, "code", "reference_failed"), str(error)))
+            found.append((getattr(error, "code", "reference_failed"), str(error)))
             continue
         working.append(case)
         if fault := _unrepeatable(kernel, case, data.inputs):
-            faults.append(("reference_not_repeatable", fault))
-    faults += (
+            found.append(("reference_not_repeatable", fault))
+    found += (
         ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
-        for weakness in (judged_reference(kernel, working, lambda c: case_data(kernel, c)))
+        for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
     )
-    return {"faults": list(dict.fromkeys(faults))[:MOST_FAULTS]}
+    return list(dict.fromkeys(found))[:MOST_FAULTS]
 
 
 def _unrepeatable(kernel: KernelSpec, case: Case, inputs: Mapping[str, Any]) -> str:
     """Why a second call of make_inputs gives other bits; empty when it does not."""
-    from greenfast.search.oracle.reference import kernel_module
-
     again = kernel_module(kernel).make_inputs(
         dict(case.dims), dict(case.options), case.inputs, case.seed, dict(case.tiles)
     )

@@ -13,8 +13,8 @@ from bench.pages import schemas
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.search.kernels import forms, tables
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+from greenfast.search.kernels.forms import SCHEMA_FOLDER
 from greenfast.search.kernels.kernel_file import load_kernel
-from greenfast.search.kernels.schemas import SCHEMA_FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [
