@@ -38,6 +38,7 @@ class RenderedSource:
     unit: str  # before the headers are inserted, with #line markers
     entries: tuple[str, ...]
     raw_asm: bool  # the template itself contains inline assembly
+    arch_specific: bool = False  # compiled for `sm_90a` instead of `sm_90`
 
     def marked(self) -> str:
         """`text` with `#line` markers, so that compiler messages name the template's lines."""
@@ -71,9 +72,8 @@ def render(
     if isinstance(rendered, TextFailed):
         return RenderFailed(rendered.message, template.origin(rendered.line or 1))
     body = [(text, template.origin(number)) for text, number in zip(*rendered, strict=True)]
-    return assemble(
-        body, (launch.entry for launch in template.launched(point.values)), include_dirs
-    )
+    entries = (launch.entry for launch in template.launched(point.values))
+    return assemble(body, entries, include_dirs, arch_specific=template.arch_specific)
 
 
 def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
@@ -83,7 +83,11 @@ def _probe_values(kernel: KernelSpec, probe: str) -> dict[str, str]:
 
 
 def assemble(
-    body: Sequence[tuple[str, Line]], entries: Iterable[str], include_dirs: tuple[Path, ...]
+    body: Sequence[tuple[str, Line]],
+    entries: Iterable[str],
+    include_dirs: tuple[Path, ...],
+    *,
+    arch_specific: bool = False,
 ) -> RenderedSource:
     """The source of a text with the origin of each line.
 
@@ -98,6 +102,7 @@ def assemble(
         unit=with_markers([text for text, _ in body], [line for _, line in body]),
         entries=tuple(dict.fromkeys(entries)),
         raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
+        arch_specific=arch_specific,
     )
 
 

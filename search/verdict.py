@@ -64,6 +64,18 @@ class TimeKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class AssemblerNote:
+    """A remark of the assembler on asynchronous products or register budgets: why a correct
+    kernel is slow. It rejects nothing."""
+
+    name: str  # wgmma_serialised, wgmma_wait_injected, wgmma_arrive_injected, setmaxnreg_ignored
+    code: str  # the assembler's: C7511
+    entry: str  # the function it is about; "" when the assembler does not tell
+    sentence: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class PtxasEvidence:
     """The assembler's figures for a cubin, and the occupancy of one SM that follows from them."""
 
@@ -76,6 +88,7 @@ class PtxasEvidence:
     blocks_per_sm: int
     occupancy: float  # resident threads / the SM's threads
     limited_by: str  # "registers" | "shared memory" | "threads" | "blocks"
+    notes: tuple[AssemblerNote, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,12 @@ from greenfast.app.views.schemas import SearchOut, TrialDetailOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.devices.facts import Device
+from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
+from greenfast.search.kernels.expressions import Expression
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
@@ -152,7 +155,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "template": template.name,
         "parameters": trial.parameters,
         "source_digest": trial.source_digest,
-        "arch": measured_arch(row.target, trial.environment),
+        "arch": compiled_arch(template, measured_arch(row.target, trial.environment)),
         "sm_count": ran_on.multiprocessors,
         "launches": [
             {
@@ -164,11 +167,41 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
             }
             for launch in template.launched(point.values)
         ],
+        **_tensor_maps(template.mapped(point.values)),
         "workloads": [
             workload_description(kernel, template, kernel.workload(name), trial.parameters, ran_on)
             for name in row.workloads
         ],
     }
+
+
+def _tensor_maps(maps: tuple[TensorMapSpec, ...]) -> dict[str, Any]:
+    """The entry `tensor_maps`, with expressions; none for a kernel without maps."""
+
+    def texts(expressions: tuple[Expression, ...]) -> list[str]:
+        return [expression.text for expression in expressions]
+
+    entries = [
+        {
+            "name": each.name,
+            "tensor": each.tensor,
+            "dtype": each.dtype,
+            "sizes": texts(each.sizes),
+            "axes": list(each.axes),
+            "strides": texts(each.strides),
+            "box": texts(each.box),
+            "swizzle_bytes": each.swizzle_bytes.text,
+            "fill": each.fill,
+            "l2_promotion_bytes": each.l2_promotion_bytes.text,
+        }
+        for each in maps
+    ]
+    return {"tensor_maps": entries} if entries else {}
+
+
+def compiled_arch(template: TemplateSpec, arch: str) -> str:
+    """The architecture to compile for, on a device of `arch`: "sm_90a" for specific code."""
+    return f"{arch}a" if template.arch_specific and not arch.endswith("a") else arch
 
 
 def measured_arch(target: str, environment: Mapping[str, str] | None) -> str:
@@ -231,9 +264,10 @@ def laid_out_workload(
 
 
 def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
-    """The parameter list of every entry, in order: tensors, scalars, then workspaces."""
+    """The parameter list of every entry: tensors, scalars, workspaces, then tensor maps."""
     names = [argument.name for argument in kernel.arguments]
     names += [workspace.name for workspace in laid_out.workspaces]
+    names += [each.name for each in laid_out.arguments if isinstance(each, TensorMap)]
     optional = {argument.name for argument in kernel.arguments if argument.optional}
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     options = dict(laid_out.case.options)
@@ -266,6 +300,8 @@ def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
                         "zero_fill": value.zero_fill,
                     }
                 )
+            case TensorMap():
+                arguments.append({"name": name, "kind": "tensor_map", **value.numbers()})
             case _:
                 assert value is not None  # no argument of a bundled kernel is left out
     return arguments

@@ -16,8 +16,18 @@ _TYPES = {
 _HEAD = """// Generated: the launches and arguments of launch.json. host.cu reads these tables.
 #pragma once
 
-enum class Kind { input, output, scalar, workspace };
+enum class Kind { input, output, scalar, workspace, tensor_map };
 enum class Type { none, fp16, bf16, float32, int32, int64, uint8 };
+struct TensorMapNumbers {           // axes are innermost first
+    int argument;            // that it describes: its place in the list
+    int rank;
+    unsigned long long sizes[5];          // elements
+    unsigned long long strides_bytes[4];  // of the axes after the first
+    unsigned box[5];                      // elements
+    int swizzle_bytes;
+    bool fill_nan;
+    int l2_promotion_bytes;
+};
 struct Argument {
     const char* name;
     Kind kind;
@@ -26,6 +36,7 @@ struct Argument {
     bool zero_fill;       // workspaces
     long long whole;      // scalars: the value of an integer,
     double real;          // or of a float
+    const TensorMapNumbers* map = nullptr;  // tensor maps; `type` is that of the elements
 };
 struct Launch {
     const void* entry;
@@ -47,7 +58,10 @@ def launch_header(description: Mapping[str, Any]) -> str:
     """The tables of launch.json. Names in them were checked when the kernel's files were read."""
     parts, rows = [_HEAD], []
     for number, workload in enumerate(description["workloads"]):
-        arguments = ",\n".join(f"    {_argument(each)}" for each in workload["arguments"])
+        places = {each["name"]: place for place, each in enumerate(workload["arguments"])}
+        maps = [each for each in workload["arguments"] if each["kind"] == "tensor_map"]
+        parts += [_tensor_map(number, each, places[each["buffer"]]) for each in maps]
+        arguments = ",\n".join(f"    {_argument(each, number)}" for each in workload["arguments"])
         launches = ",\n".join(f"    {_launch(each)}" for each in workload["launches"])
         parts.append(
             f"static const Argument arguments_{number}[] = {{\n{arguments}\n}};\n"
@@ -62,15 +76,30 @@ def launch_header(description: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _argument(argument: Mapping[str, Any]) -> str:
+def _tensor_map(number: int, numbers: Mapping[str, Any], place: int) -> str:
+    def listed(values: Any, suffix: str) -> str:
+        return "{" + ", ".join(f"{int(value)}{suffix}" for value in values) + "}"
+
+    return (
+        f"static const TensorMapNumbers map_{number}_{numbers['name']} = {{{place}, "
+        f"{len(numbers['sizes'])}, "
+        f"{listed(numbers['sizes'], 'ull')}, {listed(numbers['strides_bytes'], 'ull')}, "
+        f"{listed(numbers['box'], 'u')}, {int(numbers['swizzle_bytes'])}, "
+        f"{'true' if numbers['fill'] == 'nan' else 'false'}, "
+        f"{int(numbers['l2_promotion_bytes'])}}};\n"
+    )
+
+
+def _argument(argument: Mapping[str, Any], number: int) -> str:
     kind, dtype = argument["kind"], str(argument.get("dtype"))
     whole = argument["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
     real = float(argument["value"]) if kind == "scalar" and dtype == "float32" else 0.0
     zero = "true" if argument.get("zero_fill") else "false"
+    map_address = f", &map_{number}_{argument['name']}" if kind == "tensor_map" else ""
     type_name = _TYPES.get(dtype, "Type::none")
     return (
         f'{{"{argument["name"]}", Kind::{kind}, {type_name}, {argument.get("bytes", 0)}, {zero}, '
-        f"{int(whole)}LL, {real!r}}}"
+        f"{int(whole)}LL, {real!r}{map_address}}}"
     )
 
 

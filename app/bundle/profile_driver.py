@@ -20,17 +20,13 @@ def main(folder: Path, passes: int, name: str) -> None:
     run_cupy, reference = importlib.import_module("run_cupy"), importlib.import_module("reference")
     cupy = run_cupy.cupy
     cupy.cuda.set_allocator(None)
-    workloads = json.loads((folder / "launch.json").read_text("utf-8"))["workloads"]
-    workload = next(workload for workload in workloads if workload["name"] == name)
-    module = cupy.RawModule(
-        code=(folder / "kernel.cu").read_text("utf-8"),
-        backend="nvrtc",
-        options=("--std=c++17", "-lineinfo", *run_cupy.header_options()),
-    )
+    launch = json.loads((folder / "launch.json").read_text("utf-8"))
+    workload = next(workload for workload in launch["workloads"] if workload["name"] == name)
+    module = run_cupy.compiled(launch, "-lineinfo")
     inputs = reference.make_inputs(
         workload["dims"], workload["options"], "normal", 1, workload["tiles"]
     )
-    arguments = [run_cupy.device_argument(argument, inputs) for argument in workload["arguments"]]
+    arguments = run_cupy.device_arguments(workload, inputs)
     for _ in range(passes):
         run_cupy.launch(module, workload, arguments)
     cupy.cuda.Device().synchronize()

@@ -233,7 +233,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
         complete_parameters(template, launch["parameters"], context.compiled),
         Origin(OriginKind.SEEDED),
     )
-    source = _as_text(text, tuple(dict.fromkeys(entry.entry for entry in template.launches)))
+    entries = tuple(dict.fromkeys(entry.entry for entry in template.launches))
+    source = replace(_as_text(text, entries), arch_specific=template.arch_specific)
     if not context.target.measures:
         rendered = context.render(candidate)
         if not isinstance(rendered, RenderedSource) or rendered.digest != source.digest:

@@ -9,7 +9,9 @@ from typing import Any
 
 from greenfast.app.cli.trial_run import TrialRequest, requested_candidate
 from greenfast.app.wiring import Services
-from greenfast.search.diagnose.brought import read_brought, shown_name
+from greenfast.search.devices.facts import Device
+from greenfast.search.devices.tensor_map import FIRST_SM, TensorMap
+from greenfast.search.diagnose.brought import BroughtKernel, read_brought, shown_name
 from greenfast.search.diagnose.check import CheckReport, check_brought, check_program
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
@@ -66,7 +68,7 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     )
     report = _compiled(
         services,
-        context.target.device.arch,
+        context.target.device,
         subject.source,
         lambda: check_program(subject.target, subject.program, checked_problems(subject), counted),
     )
@@ -86,10 +88,24 @@ def check_file(
     target = runner(services.target(target_name or DEFAULT_TARGET))
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
     _refuse_assembly(brought.source, str(cuda_file))
+    _refuse_device(target.device, brought, launch_file)
     report = _compiled(
-        services, target.device.arch, brought.source, lambda: check_brought(target, brought)
+        services, target.device, brought.source, lambda: check_brought(target, brought)
     )
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
+
+
+def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) -> None:
+    """UsageError for a kernel that the device does not launch."""
+    arguments = (value for launch in brought.problem.launches for value in launch.arguments or ())
+    has_maps = any(isinstance(value, TensorMap) for value in arguments)
+    if device.sm < FIRST_SM and (has_maps or brought.source.arch_specific):
+        raise UsageError(
+            f"{launch_file.name} has tensor maps or arch_specific = true; they need sm_{FIRST_SM}, "
+            f"and {device.name} is {device.arch}",
+            code="unsupported_device",
+            mend=f"--target {DEFAULT_TARGET}",
+        )
 
 
 def _refuse_assembly(source: RenderedSource, subject: str) -> None:
@@ -102,7 +118,7 @@ def _refuse_assembly(source: RenderedSource, subject: str) -> None:
 
 
 def _compiled(
-    services: Services, arch: str, source: RenderedSource, work: Callable[[], CheckReport]
+    services: Services, device: Device, source: RenderedSource, work: Callable[[], CheckReport]
 ) -> CheckReport:
     """Do `work`. Where the emulator cannot compile the text, NVRTC decides whose fault that is:
     SpecError when NVRTC refuses it too, otherwise the emulator's Fault."""
@@ -111,6 +127,7 @@ def _compiled(
     except Fault as fault:
         if fault.code != DOES_NOT_COMPILE_HERE:
             raise
+        arch = device.compiled_arch(specific=source.arch_specific)
         compiled = services.toolchain.compile(source, arch)
         if isinstance(compiled, CompileFailed):
             raise SpecError(compiled.sentence, code=compiled.reason.value) from fault

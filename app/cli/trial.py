@@ -142,6 +142,7 @@ def _figures(report: JSON) -> Table:
         ("registers", ptxas.get("registers")),
         ("spills", _bytes(ptxas.get("spill_bytes"))),
         ("shared memory", _shared_memory(ptxas)),
+        ("assembler", _notes(ptxas)),
         ("largest absolute error", _three_digits(correctness.get("max_abs_error"))),
         ("source", report["source_digest"]),
         ("took", duration(report["duration_s"])),
@@ -183,6 +184,13 @@ def _three_digits(value: float | None) -> str | None:
 
 def _bytes(value: int | None) -> str | None:
     return None if value is None else f"{value} bytes"
+
+
+def _notes(ptxas: JSON) -> str | None:
+    """The assembler's remarks on products and register budgets."""
+    return (
+        "\n".join(f"{note['code']}: {note['sentence']}" for note in ptxas.get("notes", ())) or None
+    )
 
 
 def _shared_memory(ptxas: JSON) -> str | None:

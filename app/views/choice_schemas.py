@@ -27,6 +27,7 @@ class TemplateOut(Output):
     kernel: str
     idea: str
     minimum_sm: int
+    arch_specific: bool  # it runs on exactly that architecture
     supports: dict[str, list[ScalarValue]]
     parameters: list[ParameterOut]
     constraints: list[str]

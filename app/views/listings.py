@@ -152,6 +152,7 @@ def template_out(template: TemplateSpec) -> TemplateOut:
         kernel=template.kernel,
         idea=template.idea,
         minimum_sm=template.minimum_sm,
+        arch_specific=template.arch_specific,
         supports={name: list(values) for name, values in template.supports},
         parameters=[
             ParameterOut(

@@ -51,6 +51,10 @@ class Device:
         """The compilers' name of the architecture: `sm_90`."""
         return f"sm_{self.sm}"
 
+    def compiled_arch(self, *, specific: bool) -> str:
+        """The architecture to compile for: `sm_90a` for `specific` code, else `sm_90`."""
+        return f"{self.arch}a" if specific else self.arch
+
     def tensor_flop_per_cycle_per_sm(self, form: str) -> int:
         """The rate for a format of TENSOR_FORMATS; 0 when the GPU has no such products."""
         if form not in TENSOR_FORMATS:

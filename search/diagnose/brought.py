@@ -8,25 +8,38 @@ elements = 1024                      # or shape = [32, 32]
 fill = "random"                      # "zeros" | "ones" | "iota" | "poison" | a number
 # file = "x.npy"                     # instead of fill
 
+[[tensor_maps]]                      # an argument gf::TensorMap; all axes innermost first
+name = "x_map"
+tensor = "x"                         # a buffer
+sizes = [32, 32]                     # elements; default: the buffer's shape
+strides = [32]                       # elements, of the axes after the first; default: dense
+box = [32, 8]
+swizzle_bytes = 128                  # 0 | 32 | 64 | 128
+fill = "zero"                        # "nan"
+l2_promotion_bytes = 0               # 64 | 128 | 256
+
 [[launches]]
 entry = "reduce"
 grid = [4, 1, 1]
 block = 256
 smem_dynamic_bytes = 1024
 cluster = [2, 1, 1]                  # for clusters without __cluster_dims__
-arguments = ["x", "y", { int32 = 1024 }, { float32 = 2.5 }]
+arguments = ["x_map", "y", { int32 = 1024 }, { float32 = 2.5 }]
 
 [[expect]]
 output = "y"
 file = "y.npy"
 absolute_tolerance = 1e-5
 relative_tolerance = 1e-3
+
+Before the tables, `arch_specific = true` compiles the kernel for sm_90a, which wgmma needs.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +54,8 @@ from greenfast.search.devices.clusters import (
     misfit,
     shape_text,
 )
+from greenfast.search.devices.tensor_map import TensorMap
+from greenfast.search.diagnose.brought_maps import read_tensor_map
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
@@ -59,6 +74,7 @@ BUFFER_DTYPES = {
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
+DTYPE_NAMES = {dtype: name for name, dtype in BUFFER_DTYPES.items()}
 FILLS = ("random", "zeros", "ones", "iota", "poison")
 SCALARS = {"int32": int, "uint32": int, "int64": int, "float32": float, "float64": float}
 MOST_BYTES = 1 << 30
@@ -90,7 +106,8 @@ def read_brought(
     cuda_file: Path, launch_file: Path, include_dirs: tuple[Path, ...], seed: int
 ) -> BroughtKernel:
     """Read both files; SpecError that names the file, the fault and the correct form."""
-    problem, expected = read_launch(launch_file, seed)
+    launch = read_launch_file(launch_file, seed)
+    problem = launch.problem
     files: dict[str, Path] = {}
     body = _lines_with_includes(cuda_file, files)
     entries = [launch.entry for launch in problem.launches]
@@ -101,9 +118,9 @@ def read_brought(
                 code="unknown_entry",
                 mend="an entry is the name of a __global__ function",
             )
-    source = assemble(body, entries, include_dirs)
+    source = assemble(body, entries, include_dirs, arch_specific=launch.arch_specific)
     return BroughtKernel(
-        source, _with_declared_clusters(problem, source, launch_file.name), expected, files
+        source, _with_declared_clusters(problem, source, launch_file.name), launch.expected, files
     )
 
 
@@ -124,8 +141,23 @@ def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str
     return replace(problem, launches=tuple(launches))
 
 
+@dataclass(frozen=True, eq=False)
+class LaunchFile:
+    """The launches with their memory."""
+
+    problem: Problem
+    expected: tuple[ExpectedOutput, ...]
+    arch_specific: bool  # compiled for `sm_90a` instead of `sm_90`
+
+
 def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, ...]]:
-    """The launches with their memory; random fills follow from `seed`."""
+    """The launches with their memory, and the expected outputs."""
+    launch = read_launch_file(path, seed)
+    return launch.problem, launch.expected
+
+
+def read_launch_file(path: Path, seed: int) -> LaunchFile:
+    """The whole file; random fills follow from `seed`."""
     table = Table.read(path, path.name)
     tensors: dict[str, Tensor] = {}
     for number, row in enumerate(table.tables("buffers")):
@@ -137,15 +169,30 @@ def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, .
         raise SpecError(
             f"{path.name}: more than {MOST_BYTES >> 30} GiB of buffers", code="bad_spec"
         )
-    launches = tuple(_launch(row, tensors) for row in table.tables("launches"))
+    maps = _tensor_maps(table, tensors)
+    arch_specific = table.get("arch_specific", bool, False)
+    launches = tuple(_launch(row, {**tensors, **maps}) for row in table.tables("launches"))
     if not launches:
         raise SpecError(f"{path.name}: there is no [[launches]]", code="bad_spec")
     expected = tuple(_expected(row, path.parent, tensors) for row in table.tables("expect"))
     table.finish()
     case = Case("launch", (), (), "", "contiguous", seed, ())
-    return Problem(
+    problem = Problem(
         case, tuple(tensors.values()), (), launches[0].arguments or (), launches, 0.0, 0.0
-    ), expected
+    )
+    return LaunchFile(problem, expected, arch_specific)
+
+
+def _tensor_maps(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, TensorMap]:
+    maps: dict[str, TensorMap] = {}
+    for row in table.tables("tensor_maps"):
+        tensor_map = read_tensor_map(row, tensors, DTYPE_NAMES)
+        if tensor_map.name in {*tensors, *maps}:
+            raise SpecError(
+                f"{row.where}: a second buffer or map {tensor_map.name!r}", code="bad_spec"
+            )
+        maps[tensor_map.name] = tensor_map
+    return maps
 
 
 def shown_name(path: Path) -> str:
@@ -241,7 +288,7 @@ def _from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) 
     return values.reshape(shape).astype(dtype)
 
 
-def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
+def _launch(table: Table, named: Mapping[str, Tensor | TensorMap]) -> LaunchPlan:
     entry = table.get("entry", str)
     if not _IDENTIFIER.match(entry):
         raise SpecError(
@@ -252,9 +299,7 @@ def _launch(table: Table, tensors: dict[str, Tensor]) -> LaunchPlan:
         _three(table, "grid"),
         _three(table, "block"),
         table.get("smem_dynamic_bytes", int, 0),
-        tuple(
-            _argument(argument, tensors, table.where) for argument in table.get("arguments", list)
-        ),
+        tuple(_argument(argument, named, table.where) for argument in table.get("arguments", list)),
         _three(table, "cluster", 1),
     )
     table.finish()
@@ -290,15 +335,17 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _argument(given: Any, tensors: dict[str, Tensor], where: str) -> Tensor | Scalar | None:
+def _argument(
+    given: Any, named: Mapping[str, Tensor | TensorMap], where: str
+) -> Tensor | TensorMap | Scalar | None:
     if isinstance(given, str):
-        if given not in tensors:
+        if given not in named:
             raise SpecError(
                 f"{where}: an argument names the buffer {given!r}",
                 code="bad_spec",
-                mend="known: " + (", ".join(tensors) or "none"),
+                mend="known: " + (", ".join(named) or "none"),
             )
-        return tensors[given]
+        return named[given]
     if given == {"null": True}:
         return None
     if isinstance(given, dict) and len(given) == 1:

@@ -6,7 +6,8 @@ from greenfast.search.devices.clusters import device_lacks, misdeclared
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
-from greenfast.search.verdict import Failed, Passed, PtxasEvidence, Reason
+from greenfast.search.toolchain.ptxas import parse_notes
+from greenfast.search.verdict import AssemblerNote, Failed, Passed, PtxasEvidence, Reason
 
 
 class PtxasGate:
@@ -73,9 +74,16 @@ class PtxasGate:
         return Passed(
             self.name,
             f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
-            f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})",
+            f"{evidence.blocks_per_sm} blocks an SM (limited by {evidence.limited_by})"
+            + _remarks(evidence.notes),
             evidence,
         )
+
+
+def _remarks(notes: tuple[AssemblerNote, ...]) -> str:
+    """Names of the assembler's remarks for a gate's sentence; empty without any."""
+    names = dict.fromkeys(f"{note.name} ({note.code})" for note in notes)
+    return "; the assembler notes " + ", ".join(names) if names else ""
 
 
 def figures(subject: Subject) -> PtxasEvidence:
@@ -104,4 +112,5 @@ def figures(subject: Subject) -> PtxasEvidence:
         resident.blocks_per_sm,
         resident.share,
         resident.limited_by,
+        parse_notes(subject.machine_code.log),
     )

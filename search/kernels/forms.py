@@ -245,6 +245,44 @@ WORKSPACE = Form(
         Key("when", EXPRESSION, "it exists only when this holds", "always"),
     ),
 )
+TENSOR_MAP = Form(
+    "[[tensor_maps]]",
+    "A tensor map, passed by value as one of the last arguments of every entry; needs "
+    "minimum_sm = 90.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("tensor", TEXT, "an argument, or a workspace of this template"),
+        Key(
+            "dtype",
+            {"enum": ["fp16", "bf16", "float32", "int32", "int64", "uint8"]},
+            "of a workspace's elements; an argument has its own",
+            "the argument's",
+        ),
+        Key(
+            "axes",
+            {"type": "array", "items": INTEGER},
+            "axes of the tensor, innermost first",
+            "all of them",
+        ),
+        Key(
+            "sizes",
+            {"type": "array", "items": EXPRESSION},
+            "in place of `axes`: sizes of merged or split axes",
+            "-",
+        ),
+        Key(
+            "strides",
+            {"type": "array", "items": EXPRESSION},
+            "with `sizes`: in elements, of the axes after the first",
+            "[]",
+        ),
+        Key("box", {"type": "array", "items": EXPRESSION}, "elements that a copy moves, by axis"),
+        Key("swizzle_bytes", EXPRESSION, "0, 32, 64 or 128", "0"),
+        Key("fill", {"enum": ["zero", "nan"]}, "what a copy beyond the tensor reads", "zero"),
+        Key("l2_promotion_bytes", EXPRESSION, "0, 64, 128 or 256", "0"),
+        Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
+    ),
+)
 PRESET = Form(
     "[presets.NAME]",
     "A named point: a documented design, run as TEMPLATE:NAME.",
@@ -344,6 +382,13 @@ TEMPLATE = Form(
         ),
         Key("launches", _list(LAUNCH), "what runs, in order"),
         Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
+        Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
+        Key(
+            "arch_specific",
+            FLAG,
+            "compiled for `sm_90a` and the like: it runs on exactly `minimum_sm`",
+            "false",
+        ),
         Key("presets", _map(PRESET), "named points", "{}"),
         Key(
             "probes",
@@ -369,7 +414,7 @@ TABLES: Mapping[str, tuple[Form, ...]] = {
     "kernel": (
         KERNEL, OPTION, DIM, ARGUMENT, WORK, ALIGNMENT, WORKLOAD, REQUIREMENT, CHECK, PROBE,
     ),
-    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, PRESET),
+    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, TENSOR_MAP, PRESET),
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LAYOUTS = ("contiguous", "padded", "bshd")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
+TMA_BYTES = 16  # every tensor map starts at a multiple of it
 
 
 def load_kernel(folder: Path) -> KernelSpec:
@@ -92,7 +93,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
     empty_dims = mistakes.value(lambda: table.strings("empty_dims", []), ())
     templates = mistakes.each(
         (path for path in sorted(folder.glob("*.toml")) if path.name != "kernel.toml"),
-        lambda path: read_template(path, folder, dims, options, mistakes),
+        lambda path: read_template(path, folder, dims, options, arguments, mistakes),
     )
     if mistakes:  # checks are sized by tiles, which a broken template does not tell
         return None
@@ -157,6 +158,13 @@ def _check_consistent(kernel: KernelSpec, where: str) -> None:
     for template in kernel.templates:
         shown = f"{kernel.name}/{template.name}.toml"
         check_template_probes(shown, template.probes, kernel.probes)
+        if template.tensor_maps and kernel.pointer_bytes % TMA_BYTES:
+            raise SpecError(
+                f"{shown}: tensor maps need tensors at multiples of {TMA_BYTES} bytes, and "
+                f"{where} promises {kernel.pointer_bytes}",
+                code="tensor_map",
+                mend=f"[alignment] pointer_bytes = {TMA_BYTES}",
+            )
     try:
         kernel.preset(kernel.baseline)
     except UsageError as error:

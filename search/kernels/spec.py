@@ -16,6 +16,7 @@ from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.probe_spec import ProbeSpec, TemplateProbe
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.kernels.workloads import (
     Dim,
     Items,
@@ -144,8 +145,12 @@ class TemplateSpec:
     deterministic_when: Expression | None = None
     # Rows of a tile that a warp owns, so that a report can name warps.
     warp_rows: Expression | None = None
+    # Compiled for `sm_90a` and the like: it runs on exactly the architecture `minimum_sm`.
+    arch_specific: bool = False
+    tensor_maps: tuple[TensorMapSpec, ...] = ()  # the last arguments of every entry, in order
 
     DIGEST_EXCLUDES = frozenset({"path", "lines"})
+    DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps"})
 
     @property
     def files(self) -> dict[str, Path]:
@@ -191,6 +196,10 @@ class TemplateSpec:
             for workspace in self.workspaces
             if workspace.when is None or workspace.when(values)
         )
+
+    def mapped(self, values: Mapping[str, Value]) -> tuple[TensorMapSpec, ...]:
+        """The tensor maps of a point; `values` holds its parameters and locals."""
+        return tuple(each for each in self.tensor_maps if each.when is None or each.when(values))
 
     def check_supports(self, workload: Workload) -> None:
         """UsageError when this template cannot compute the workload."""

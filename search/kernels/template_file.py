@@ -16,6 +16,7 @@ from greenfast.search.kernels.expressions import (
 from greenfast.search.kernels.mistakes import Mistakes
 from greenfast.search.kernels.probe_spec import read_template_probes
 from greenfast.search.kernels.spec import (
+    Argument,
     Constraint,
     LaunchSpec,
     Parameter,
@@ -25,7 +26,15 @@ from greenfast.search.kernels.spec import (
 )
 from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_text import read_template_text
+from greenfast.search.kernels.tensor_map_spec import (
+    KnownNames,
+    MappedTensor,
+    TensorMapSpec,
+    read_tensor_maps,
+)
 from greenfast.search.kernels.workloads import Dim, Option
+
+TMA_SM = 90  # PTX ISA, "cp.async.bulk.tensor" and ".target": both need sm_90 or later
 
 
 def read_template(
@@ -33,12 +42,13 @@ def read_template(
     folder: Path,
     dims: tuple[Dim, ...],
     options: tuple[Option, ...],
+    arguments: tuple[Argument, ...],
     mistakes: Mistakes,
 ) -> TemplateSpec:
     """The template whose .toml is `path`, in a kernel's `folder`.
 
-    It must not be used once there is one of the `mistakes`. Raises SpecError for a mistake that
-    makes reading on pointless.
+    `arguments`: the kernel's, of which tensor maps are made. The template must not be used once
+    there is one of the `mistakes`. Raises SpecError for a mistake that makes reading on pointless.
     """
     shown = f"{folder.name}/{path.name}"
     table = Table.read(path, shown)
@@ -61,6 +71,9 @@ def read_template(
     probes, warp_rows = read_template_probes(
         table.table("probes"), known, run_known | {tile for tile, _ in tiles}
     )
+    workspaces = mistakes.each(
+        table.tables("workspaces"), lambda entry: _workspace(entry, known, run_known)
+    )
     template = TemplateSpec(
         name=name,
         kernel=folder.name,
@@ -78,9 +91,7 @@ def read_template(
         launches=mistakes.each(
             table.tables("launches"), lambda entry: _launch(entry, known, run_known)
         ),
-        workspaces=mistakes.each(
-            table.tables("workspaces"), lambda entry: _workspace(entry, known, run_known)
-        ),
+        workspaces=workspaces,
         presets=()
         if mistakes  # of a parameter, whose values would be missing
         else mistakes.each(table.named("presets"), lambda item: _preset(*item, parameters)),
@@ -93,12 +104,47 @@ def read_template(
         path=folder / f"{name}.cu.j2",
         probes=probes,
         warp_rows=warp_rows,
+        arch_specific=table.get("arch_specific", bool, False),
+        tensor_maps=()
+        if mistakes  # of a workspace, of which a map may be made
+        else _tensor_maps(table, arguments, workspaces, known, run_known),
     )
     if not mistakes:
         table.finish()
-        if not template.launches:
-            raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
+        _check_whole(template, shown)
     return template
+
+
+def _check_whole(template: TemplateSpec, shown: str) -> None:
+    if not template.launches:
+        raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
+    if (template.arch_specific or template.tensor_maps) and template.minimum_sm < TMA_SM:
+        raise SpecError(
+            f"{shown}: minimum_sm is {template.minimum_sm}, and tensor maps and "
+            f"architecture-specific code begin with {TMA_SM}",
+            code="bad_spec",
+            mend=f"minimum_sm = {TMA_SM}",
+        )
+
+
+def _tensor_maps(
+    table: Table,
+    arguments: tuple[Argument, ...],
+    workspaces: tuple[Workspace, ...],
+    known: set[str],
+    run_known: set[str],
+) -> tuple[TensorMapSpec, ...]:
+    tensors = (
+        *(
+            MappedTensor(argument.name, argument.shape, argument.dtype, argument.optional)
+            for argument in arguments
+            if argument.kind != "scalar"
+        ),
+        *(MappedTensor(workspace.name, (), "") for workspace in workspaces),
+    )
+    scalars = frozenset(argument.name for argument in arguments if argument.kind == "scalar")
+    names = KnownNames(frozenset(known), frozenset(run_known), scalars, tensors)
+    return read_tensor_maps(table.tables("tensor_maps"), names)
 
 
 def _known(checked: Expression, known: set[str]) -> Expression:

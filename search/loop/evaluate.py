@@ -162,7 +162,8 @@ def prepare(
         return not_rendered(rendered)
     if not with_cubin:
         return context.subject(candidate, rendered, None)
-    compiled = context.toolchain.compile(rendered, context.target.device.arch)
+    arch = context.target.device.compiled_arch(specific=rendered.arch_specific)
+    compiled = context.toolchain.compile(rendered, arch)
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
     if wrong := _wrong_signature(candidate, rendered, compiled, context, probe):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Workload
-from greenfast.search.oracle.problem import launches
+from greenfast.search.oracle.problem import launches, layout_strides
+from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
 # CUDA C++ Programming Guide, Compute Capabilities: largest grid in x, y and z.
@@ -47,3 +50,48 @@ def require_grid(
                     f"{workload.name}; CUDA allows {largest:,}",
                     code="unsupported_workload",
                 )
+
+
+def require_tensor_maps(
+    kernel: KernelSpec, point: Resolved, template: TemplateSpec, workload: Workload
+) -> None:
+    """UsageError for a workload of which TMA cannot copy this point's tensors.
+
+    They are judged in every layout in which the kernel's checks pass them, too.
+    """
+    if not template.tensor_maps:
+        return
+    dims = dict(workload.dims)
+    values = {**kernel.values_of(dims, dict(workload.options)), **point.values}
+    for layout in dict.fromkeys(("contiguous", *(check.layout for check in kernel.checks))):
+        strides = {
+            argument.name: layout_strides(
+                kernel,
+                argument,
+                tuple(int(dims[name]) for name in argument.shape),
+                "contiguous" if argument.contiguous else layout,
+            )[0]
+            for argument in kernel.arguments
+            if argument.kind != "scalar"
+        }
+        try:
+            tensor_maps(template, values, strides, _scalars(kernel, values, strides))
+        except SpecError as error:
+            raise UsageError(
+                f"{error.message}, for the {layout} tensors of workload {workload.name}",
+                code=error.code,
+                mend=error.mend,
+            ) from error
+
+
+def _scalars(
+    kernel: KernelSpec, values: Mapping[str, Value], strides: Mapping[str, tuple[int, ...]]
+) -> dict[str, Value]:
+    scalars: dict[str, Value] = {}
+    for argument in kernel.arguments:
+        if argument.stride_of is not None:
+            owner, axis = argument.stride_of
+            scalars[argument.name] = strides[owner][axis]
+        elif argument.value is not None:
+            scalars[argument.name] = argument.value(values)
+    return scalars

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from greenfast.search.devices.facts import Device, device
+from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
-from greenfast.search.loop.limits import require_grid, require_memory
+from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
-from greenfast.search.space.candidate import Candidate
-from greenfast.search.space.space import Space
+from greenfast.search.space.candidate import Candidate, complete_parameters
+from greenfast.search.space.space import Space, device_refusal
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
@@ -31,7 +31,7 @@ DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LONGEST_NAME = 200
 # Refusals of one template, of which another may be spared.
-UNUSABLE = ("unsupported_workload", "empty_space")
+UNUSABLE = ("unsupported_workload", "empty_space", "tensor_map")
 LARGEST_SECONDS = 30 * 24 * 3600.0
 NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
@@ -282,10 +282,28 @@ def _require_usable(
             "no parameter values satisfy the constraints of template "
             f"{template.name}: {_why_defaults_fail(space)}",
             code="empty_space",
+            mend=_where_it_runs(template, space.device),
         )
     for workload in workloads:
         require_grid(kernel, space.require(point), template, workload)
+        for mapped in _with_presets(space, point):
+            require_tensor_maps(kernel, space.require(mapped), template, workload)
     _require_walkable(space.template, space.compiled, space.device)
+
+
+def _with_presets(space: Space, point: Items) -> tuple[Items, ...]:
+    """`point`, and the presets that are valid: between them they take most of the tensor maps."""
+    presets = (preset.parameters for preset in space.template.presets)
+    complete = (complete_parameters(space.template, dict(each), space.compiled) for each in presets)
+    return (point, *(each for each in complete if space.why_not(each) is None))
+
+
+def _where_it_runs(template: TemplateSpec, refusing: Device) -> str:
+    """Targets that run a template which `refusing` does not; empty when that is not the reason."""
+    if not device_refusal(template, refusing):
+        return ""
+    able = [name for name in device_names() if not device_refusal(template, device(name))]
+    return "targets that run it: " + ", ".join(f"emulator:{name}" for name in able) if able else ""
 
 
 @lru_cache(maxsize=32)

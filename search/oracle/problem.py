@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from greenfast.search.devices.clusters import ALONE, Shape, misfit
+from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
@@ -18,6 +19,7 @@ from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import CaseData
 from greenfast.search.oracle.storage import DTYPES
+from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
 POISON = 0xFF  # NaN in fp16, bf16, fp32, e4m3 and e5m2
@@ -95,7 +97,8 @@ class WorkspaceMemory:
     zero_fill: bool
 
 
-Arguments = tuple[Tensor | Scalar | WorkspaceMemory | None, ...]  # None: a null pointer
+GivenArgument = Tensor | Scalar | WorkspaceMemory | TensorMap | None  # None: a null pointer
+Arguments = tuple[GivenArgument, ...]
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Problem:
     case: Case
     tensors: tuple[Tensor, ...]
     workspaces: tuple[WorkspaceMemory, ...]
-    arguments: Arguments  # in order
+    arguments: Arguments  # in order: the kernel's, then workspaces, then tensor maps
     launches: tuple[LaunchPlan, ...]
     work_flop: float  # of the operation, independent of the template
     work_bytes: float  # compulsory traffic
@@ -136,14 +139,17 @@ def lay_out(
     """The problem that `case` poses to one point of `template`.
 
     Without `optional_outputs` their arguments are null pointers. Raises SpecError when a launch's
-    grid is not a multiple of its cluster.
+    grid is not a multiple of its cluster, or for a tensor map that no GPU has.
     """
     values = case.values(kernel)
     tensors: dict[str, Tensor] = {}
-    arguments: list[Tensor | Scalar | WorkspaceMemory | None] = []
+    arguments: list[GivenArgument] = []
+    scalars: dict[str, Value] = {}
     for argument in kernel.arguments:
         if argument.kind == "scalar":
-            arguments.append(_scalar(argument, tensors, values))
+            scalar = _scalar(argument, tensors, values)
+            scalars[argument.name] = scalar.value
+            arguments.append(scalar)
             continue
         key = argument.name, case.layout
         if key not in data.laid_out:  # every candidate that runs this case shares the tensor
@@ -159,11 +165,13 @@ def lay_out(
     used = tuple(
         tensor for tensor in tensors.values() if any(tensor is argument for argument in arguments)
     )
+    strides = {tensor.name: tensor.passed_strides for tensor in tensors.values()}
+    maps = tensor_maps(template, launch_values, strides, scalars)
     return Problem(
         case,
         used,
         workspaces,
-        (*arguments, *workspaces),
+        (*arguments, *workspaces, *maps),
         launches(template, launch_values),
         float(kernel.work_flop(values)),
         float(kernel.work_bytes(values)),
@@ -212,15 +220,22 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, data: CaseData) 
     shape = tuple(int(dict(case.dims)[name]) for name in argument.shape)
     spread = far.spread_of(kernel, argument, case, shape, dtype.itemsize)
     layout = "contiguous" if argument.contiguous or far.axis_of(case) is not None else case.layout
-    # The padding differs between tensors, so that using another tensor's strides is detected.
-    padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
-    strides, elements = _strides(shape, layout, padding, kernel.stride_elements)
+    strides, elements = layout_strides(kernel, argument, shape, layout)
     image = np.full(elements * dtype.itemsize, POISON, np.uint8)
     tensor = Tensor(argument.name, argument.kind, dtype, shape, strides, image, spread=spread)
     if argument.kind == "input" and all(shape):
         tensor.view(image)[...] = data.inputs[argument.name]
     image.flags.writeable = False
     return tensor
+
+
+def layout_strides(
+    kernel: KernelSpec, argument: Argument, shape: tuple[int, ...], layout: str
+) -> tuple[tuple[int, ...], int]:
+    """Element strides of the argument in a layout, and the number of elements of its image."""
+    # The padding differs between tensors, so that using another tensor's strides is detected.
+    padding = kernel.stride_elements * (1 + kernel.arguments.index(argument))
+    return _strides(shape, layout, padding, kernel.stride_elements)
 
 
 def _strides(

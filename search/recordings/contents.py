@@ -32,8 +32,12 @@ class Columns:
     check: tuple[str, ...]
 
 
+UNRECORDED = ("notes",)  # the assembler's remarks, which no replay judges by
 COLUMNS = Columns(
-    *(tuple(field.name for field in fields(kind)) for kind in (PtxasEvidence, CheckEvidence))
+    *(
+        tuple(field.name for field in fields(kind) if field.name not in UNRECORDED)
+        for kind in (PtxasEvidence, CheckEvidence)
+    )
 )
 
 

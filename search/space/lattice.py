@@ -103,8 +103,8 @@ def levels_of(template: TemplateSpec) -> list[Level]:
 
 
 def launch_names(template: TemplateSpec) -> frozenset[str]:
-    """Names from which the launches' blocks, clusters, shared memory and `when` are computed."""
-    return frozenset().union(
+    """Names from which blocks, clusters, shared memory, `when` and tensor maps are computed."""
+    return _map_names(template).union(
         *(
             expression.names
             for launch in template.launches
@@ -116,6 +116,16 @@ def launch_names(template: TemplateSpec) -> frozenset[str]:
             )
         )
     )
+
+
+def _map_names(template: TemplateSpec) -> frozenset[str]:
+    """Names from which the boxes of the tensor maps and their `when` are computed."""
+    names = frozenset[str]()
+    for spec in template.tensor_maps:
+        names |= {"dtype"} if spec.dtype == "dtype" else set()
+        for number in (*spec.box, spec.swizzle_bytes, spec.l2_promotion_bytes, spec.when):
+            names |= number.names if number is not None else set()
+    return names
 
 
 class _Known:

@@ -13,9 +13,11 @@ import numpy as np
 
 from greenfast.search.devices.clusters import Shape, device_lacks
 from greenfast.search.devices.facts import Device
+from greenfast.search.devices.tensor_map import box_misfit
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
@@ -69,6 +71,34 @@ def _figures(
     )
 
 
+def device_refusal(template: TemplateSpec, device: Device) -> str:
+    """The reason why no point of the template runs on the device; empty when some may."""
+    if device.sm < template.minimum_sm:
+        return (
+            f"template {template.name} needs sm_{template.minimum_sm}, and {device.name} is "
+            f"{device.arch}"
+        )
+    if template.arch_specific and device.sm != template.minimum_sm:
+        return (
+            f"template {template.name} is compiled for sm_{template.minimum_sm}a, which runs on "
+            f"sm_{template.minimum_sm} only, and {device.name} is {device.arch}"
+        )
+    return ""
+
+
+def _unmappable(template: TemplateSpec, values: Mapping[str, Value]) -> str | None:
+    """The reason why a point's boxes fit no tensor map; None when they do."""
+    for spec in template.mapped(values):
+        dtype = str(values["dtype"]) if spec.dtype == "dtype" else spec.dtype
+        box = tuple(whole(size, values) for size in spec.box)
+        swizzle, promotion = (
+            whole(number, values) for number in (spec.swizzle_bytes, spec.l2_promotion_bytes)
+        )
+        if reason := box_misfit(box, dtype, swizzle, promotion):
+            return f"tensor map {spec.name}: {reason}"
+    return None
+
+
 class Space:
     """The points of `template` that satisfy its constraints and the device's launch limits."""
 
@@ -78,19 +108,20 @@ class Space:
     def why_not(self, parameters: Items) -> str | None:
         """The reason why a point is invalid, with computed numbers; None when it is valid."""
         template, device = self.template, self.device
-        if device.sm < template.minimum_sm:
-            return (
-                f"template {template.name} needs sm_{template.minimum_sm}, and {device.name} is "
-                f"{device.arch}"
-            )
+        if reason := device_refusal(template, device):
+            return reason
         point = resolve(template, parameters, self.compiled, device)
         for constraint in template.constraints:
             if not constraint.expression(point.values):
                 return _because(constraint.because, point.values)
-        return self._misfit((point.threads_per_block, point.smem_dynamic_bytes, point.clusters))
+        return self._misfit(
+            (point.threads_per_block, point.smem_dynamic_bytes, point.clusters)
+        ) or _unmappable(template, point.values)
 
     def _fits(self, values: Mapping[str, Value]) -> bool:
-        return self._misfit(_figures(self.template, values)) is None
+        return self._misfit(_figures(self.template, values)) is None and not _unmappable(
+            self.template, values
+        )
 
     def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
         """The reason why the device cannot launch such blocks; None when it can."""
@@ -121,7 +152,7 @@ class Space:
     @cached_property
     def points(self) -> Points:
         """Every valid point once, in a fixed order; SpecError when the space is too large."""
-        if self.device.sm < self.template.minimum_sm or looks_ahead(self.template):
+        if device_refusal(self.template, self.device) or looks_ahead(self.template):
             return Points(self.template.parameters, self.each_point())
         known = _known_before(self.compiled, self.device)
         return Points(
@@ -131,7 +162,7 @@ class Space:
 
     def each_point(self) -> Iterator[Items]:
         """Yields the valid points; the first one costs little."""
-        if self.device.sm < self.template.minimum_sm:
+        if device_refusal(self.template, self.device):
             return
         known = _known_before(self.compiled, self.device)
         walk = combinations(self.template, known, self._fits)

@@ -6,12 +6,25 @@ They are found by phrases, because line prefixes differ between NVRTC and nvcc.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from greenfast.search.verdict import AssemblerNote
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SMEM = re.compile(r"(\d+) bytes smem")
+_REMARK = re.compile(r"\((C75\d\d)\) (?:Potential Performance Loss: )?(.*)")
+_PLACE = re.compile(r" (?:in|around)(?: around)? line \d+")  # of the PTX, which nobody sees
+_FUNCTION = re.compile(r"(?:in )?(?:the )?function '([^']+)'")
+# Names of the remarks by words of their text, since each of them has several codes.
+_NAMES = (
+    ("are serialized", "wgmma_serialised"),
+    ("wait_group is injected", "wgmma_wait_injected"),
+    ("arrive is injected", "wgmma_arrive_injected"),
+    ("setmaxnreg", "setmaxnreg_ignored"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,3 +59,16 @@ def parse_log(log: str) -> tuple[EntryFigures, ...]:
             )
             entry = None
     return tuple(figures)
+
+
+def parse_notes(log: str) -> tuple[AssemblerNote, ...]:
+    """The remarks on products and register budgets, each once for a function, with a count."""
+    counts: Counter[AssemblerNote] = Counter()
+    for line in log.splitlines():
+        if (remark := _REMARK.search(line)) is None:
+            continue
+        code, text = remark[1], _PLACE.sub("", remark[2]).strip().rstrip(".")
+        name = next((name for words, name in _NAMES if words in text), "other")
+        function = _FUNCTION.search(text)
+        counts[AssemblerNote(name, code, function[1] if function else "", text)] += 1
+    return tuple(replace(note, count=count) for note, count in counts.items())

@@ -16,12 +16,14 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _TYPE = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,\[]*)(\[\d+\])?")
+MAP_BYTES = "[128]"  # a CUtensorMap, passed by value
 _CLASSES = {"int32": "32 bits", "int64": "64 bits", "float32": "float"}
 _WORDS = {
     "pointer": "a pointer",
     "64 bits": "a 64-bit integer",
     "32 bits": "a 32-bit integer",
     "float": "a float",
+    "map": "a tensor map",
 }
 
 
@@ -30,7 +32,7 @@ class Passed:
     """An argument that a launch passes."""
 
     name: str
-    form: str  # "pointer", or a value of _CLASSES
+    form: str  # of _WORDS
 
     @property
     def words(self) -> str:
@@ -46,6 +48,7 @@ def passed_arguments(
         for argument in kernel.arguments
     ]
     arguments += [Passed(workspace.name, "pointer") for workspace in template.scratch(values)]
+    arguments += [Passed(tensor_map.name, "map") for tensor_map in template.mapped(values)]
     return (*arguments, *([Passed("probe_out", "pointer")] if probe else []))
 
 

@@ -28,6 +28,7 @@ FLAGS = [
     "--disable-sync",
 ]
 LONGEST_WAIT_MS = 20_000
+VIEWPORT = {"width": 1400, "height": 900}
 
 
 @dataclass(frozen=True)
@@ -107,62 +108,71 @@ def context(chromium, site) -> Iterator[BrowserContext]:
 
     The pages keep nothing in a browser: no cookie without a token, and no storage.
     """
-    shared = chromium.new_context(base_url=site.url, viewport={"width": 1400, "height": 900})
+    shared = chromium.new_context(base_url=site.url, viewport=VIEWPORT)
     shared.set_default_timeout(LONGEST_WAIT_MS)
     yield shared
     shared.close()
 
 
-@pytest.fixture
-def page(context, problems) -> Iterator[Page]:
-    """A tab in which nothing may go wrong: no console error, no exception, no failed request."""
+@pytest.fixture(scope="session")
+def tab(context) -> Iterator[Page]:
+    """One tab for all tests: in a fresh one Chromium would compile Plotly again."""
     tab = context.new_page()
-    watch(tab, problems)
     yield tab
-    problems_of_the_test = list(problems)  # closing the tab cuts requests off
     tab.close()
+
+
+@pytest.fixture
+def page(tab, problems) -> Iterator[Page]:
+    """A tab in which nothing may go wrong: no console error, no exception, no failed request."""
+    tab.set_viewport_size(VIEWPORT)
+    with watched(tab, problems):
+        yield tab
+        problems_of_the_test = list(problems)  # leaving the page cuts requests off
+        tab.unroute_all()
+        tab.goto("about:blank")
     assert problems_of_the_test == []
 
 
 @pytest.fixture(scope="session")
-def plain_context(chromium, site) -> Iterator[BrowserContext]:
-    """A profile without JavaScript."""
-    shared = chromium.new_context(base_url=site.url, java_script_enabled=False)
-    shared.set_default_timeout(LONGEST_WAIT_MS)
-    yield shared
-    shared.close()
+def plain_tab(chromium, site) -> Iterator[Page]:
+    context = chromium.new_context(base_url=site.url, java_script_enabled=False)
+    context.set_default_timeout(LONGEST_WAIT_MS)
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture
-def plain_page(plain_context) -> Iterator[Page]:
+def plain_page(plain_tab) -> Iterator[Page]:
     """A tab without JavaScript."""
-    tab = plain_context.new_page()
-    yield tab
-    tab.close()
+    yield plain_tab
+    plain_tab.goto("about:blank")
 
 
-def watch(page: Page, problems: list[str]) -> None:
-    page.on(
-        "console",
-        lambda message: (
+@contextmanager
+def watched(page: Page, problems: list[str]) -> Iterator[None]:
+    """A block in which the page's errors are added to `problems`."""
+    listeners = {
+        "console": lambda message: (
             problems.append(f"console: {message.text}")
             if message.type in ("error", "warning")
             else None
         ),
-    )
-    page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
-    page.on(
-        "response",
-        lambda answer: (
+        "pageerror": lambda error: problems.append(f"exception: {error}"),
+        "response": lambda answer: (
             problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
         ),
-    )
-    # A request that a navigation cuts off (the event stream) did not fail.
-    page.on(
-        "requestfailed",
-        lambda request: (
+        # A request that a navigation cuts off (the event stream) did not fail.
+        "requestfailed": lambda request: (
             problems.append(f"failed: {request.url} {request.failure}")
             if "ERR_ABORTED" not in (request.failure or "")
             else None
         ),
-    )
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)
+    try:
+        yield
+    finally:
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)

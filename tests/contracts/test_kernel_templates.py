@@ -79,8 +79,20 @@ def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
     assert not re.search(r"\basm\b|__CUDA_ARCH__|EMULAT", template.text)
 
 
-# Each preset compiles for one binding, the next preset for the next; slow tests run all pairs.
-@pytest.mark.parametrize(("kernel", "template", "preset"), PRESETS, ids=_name)
+# A template's first two presets compile, each for a binding of its own; slow tests run all pairs.
+@pytest.mark.parametrize(
+    ("kernel", "template", "preset"),
+    [
+        pytest.param(
+            kernel,
+            template,
+            preset,
+            marks=() if preset in template.presets[:2] else pytest.mark.slow,
+        )
+        for kernel, template, preset in PRESETS
+    ],
+    ids=_name,
+)
 @pytest.mark.parametrize(
     ("on", "bindings"),
     [

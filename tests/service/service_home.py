@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warm_command import WarmCommand
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "tests" / "kernels"
 DEADLINE_S = 120
+
+Process = subprocess.Popen | WarmCommand
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,12 @@ class Ended:
 
 
 class Home:
-    """A data folder of its own, and the commands that work on it."""
+    """A data folder of its own, and the commands that work on it.
+
+    `warm`: commands are forks of a process that has imported greenfast (warm_command.py).
+    """
+
+    warm = True
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.data = folder
@@ -53,10 +63,12 @@ class Home:
             "GREENFAST_POLL_S": "0.1",
             "PYTHONPATH": str(ROOT),
         }
-        self._started: list[subprocess.Popen] = []
+        self._started: list[Process] = []
 
     def run(self, *arguments: str, **environment: str) -> Ended:
         """One command to its end."""
+        if self._is_warm(environment):
+            return self._run_warm(arguments, {**self.environment, **environment})
         done = subprocess.run(
             self._command(arguments),
             env={**self.environment, **environment},
@@ -68,8 +80,40 @@ class Home:
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
+    def _run_warm(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Ended:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            command = WarmCommand(arguments, environment, self.data, out.fileno(), err.fileno())
+            try:
+                command.wait(DEADLINE_S)
+            finally:
+                command.kill()
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode())
+        return Ended(command.wait(), *texts)
+
+    def _start_warm(
+        self, arguments: tuple[str, ...], environment: Mapping[str, str]
+    ) -> WarmCommand:
+        (out, their_out), (err, their_err) = os.pipe(), os.pipe()
+        command = WarmCommand(arguments, environment, self.data, their_out, their_err)
+        os.close(their_out)
+        os.close(their_err)
+        command.stdout, command.stderr = os.fdopen(out), os.fdopen(err)
+        return command
+
+    def _is_warm(self, environment: Mapping[str, str]) -> bool:
+        """Whether a fork can run it: an interpreter reads the other variables when it starts."""
+        own = {name for name in environment if not name.startswith("GREENFAST_")}
+        return self.warm and own <= {"COLUMNS", "PATH"}
+
+    def start(self, *arguments: str, **environment: str) -> Process:
         """A command that goes on; ended with the test."""
+        if self._is_warm(environment):
+            command = self._start_warm(arguments, {**self.environment, **environment})
+            self._started.append(command)
+            return command
         process = subprocess.Popen(
             self._command(arguments),
             env={**self.environment, **environment},
@@ -81,7 +125,7 @@ class Home:
         self._started.append(process)
         return process
 
-    def serve(self, *arguments: str, **environment: str) -> tuple[subprocess.Popen, str]:
+    def serve(self, *arguments: str, **environment: str) -> tuple[Process, str]:
         """A running service and its URL."""
         process = self.start("serve", "--port", "0", *arguments, **environment)
         line = process.stdout.readline()

@@ -33,6 +33,8 @@ raise SystemExit("a file of the current folder was imported: " + __name__)
 class HostileHome(Home):
     """Commands as they are installed, run in a folder of such files."""
 
+    warm = False
+
     def __init__(self, folder: Path, cache: Path) -> None:
         super().__init__(folder, cache)
         self.marker = folder.parent / "imported"

@@ -116,6 +116,7 @@ def test_foreign_code_is_refused_and_not_run_unless_it_is_trusted(home, bundle):
     assert verify(home, zip_bytes(foreign), "--trust").code == 0 and mark.exists()
 
 
+@pytest.mark.slow  # a search of attention_fp8, and three verifications of it
 def test_what_the_reference_builds_on_is_carried_and_is_held_to_be_ours_like_the_reference(
     home, fp8_bundle, tmp_path
 ):

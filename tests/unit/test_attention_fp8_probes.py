@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
 from greenfast.search.gates import GateLimits
@@ -47,7 +48,10 @@ def probed(artifacts, catalogue, toolchain):
 
 @pytest.mark.parametrize(
     ("workload", "changes"),
-    [("mission_e4m3", {}), ("mission", {"dequantise": "lut", "lazy_rescale": True})],
+    quick_first(
+        [("mission_e4m3", {}), ("mission", {"dequantise": "lut", "lazy_rescale": True})],
+        1,
+    ),
     ids=["e4m3", "sim"],
 )
 def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
@@ -60,16 +64,23 @@ def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
 
 @pytest.mark.parametrize(
     ("stage", "old", "new"),
-    [
-        ("qk", "k_scale[batch * H_kv + kv_head]", "k_scale[batch * H_kv]"),
-        ("softmax", "p_scale_log2 = {{ p_scale_log2 }};", "p_scale_log2 = 0;"),
-        (
-            "pv",
-            "even[2] = {__byte_perm(v[0], v[1], 0x6420)",
-            "even[2] = {__byte_perm(v[0], v[1], 0x3210)",
-        ),
-        ("single_tile", "even[0] * factor, odd[0] * factor", "odd[0] * factor, even[0] * factor"),
-    ],
+    quick_first(
+        [
+            ("qk", "k_scale[batch * H_kv + kv_head]", "k_scale[batch * H_kv]"),
+            ("softmax", "p_scale_log2 = {{ p_scale_log2 }};", "p_scale_log2 = 0;"),
+            (
+                "pv",
+                "even[2] = {__byte_perm(v[0], v[1], 0x6420)",
+                "even[2] = {__byte_perm(v[0], v[1], 0x3210)",
+            ),
+            (
+                "single_tile",
+                "even[0] * factor, odd[0] * factor",
+                "odd[0] * factor, even[0] * factor",
+            ),
+        ],
+        1,
+    ),
     ids=("scale_of_the_first_head", "p_not_scaled", "v_not_turned", "columns_swapped"),
 )
 def test_a_planted_fault_is_found_in_its_stage(stage, old, new, probed):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from slow_cases import quick_first
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -227,7 +228,7 @@ def _pip(index: Path, python: Path, *requirements: str) -> tuple[int, dict[str, 
     )
 
 
-@pytest.mark.parametrize("requirement", ["greenfast", "greenfast[cuda13]"])
+@pytest.mark.parametrize("requirement", quick_first(["greenfast", "greenfast[cuda13]"], 1))
 def test_pip_changes_no_package_of_pytorch(index, beside, requirement):
     python, installed = beside
     code, new, output = _pip(index, python, requirement)

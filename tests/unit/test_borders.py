@@ -51,7 +51,7 @@ THIRD_PARTIES = {
     "cupy": ("search/targets/cuda/", "search/peers/duel.py"),
     "torch": ("search/peers/duel.py",),
     "pynvml": ("search/targets/cuda/",),
-    "cuda": ("search/toolchain/", "app/cli/doctor_checks.py"),
+    "cuda": ("search/toolchain/", "search/targets/cuda/", "app/cli/doctor_checks.py"),
     "optuna": ("search/strategies/",),
     "jinja2": ("search/rendering/", "app/dashboard/"),
     "sqlalchemy": ("db/",),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from emulator_harness import ORDERS, only_right, prepared
+from slow_cases import quick_first
 
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
@@ -136,7 +137,7 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", quick_first(PLANTED, 4))
 def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, attention, name):
     parameters, change, kind, text_of_line = PLANTED[name]
     files = {
@@ -158,14 +159,17 @@ def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, atten
 
 @pytest.mark.parametrize(
     "parameters",
-    [
-        {},
-        {"pipeline_depth": 1},
-        {"s_p_alias": True},
-        {"o_in": "fragments"},
-        {"split_kv_wait": True},
-        {"q_in_fragments": True},
-    ],
+    quick_first(
+        [
+            {},
+            {"pipeline_depth": 1},
+            {"s_p_alias": True},
+            {"o_in": "fragments"},
+            {"split_kv_wait": True},
+            {"q_in_fragments": True},
+        ],
+        2,
+    ),
     ids=str,
 )
 def test_no_alarm_on_the_right_attention_kernel(emulator, attention, parameters):

@@ -56,6 +56,7 @@ def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architectu
             assert isinstance(compiled, Cubin), (case.name, compiled)
 
 
+@pytest.mark.slow  # NVRTC compiles the device form of every case
 def test_the_device_form_of_every_header_compiles_with_nvcc(tmp_path):
     nvcc = shutil.which("nvcc")
     if nvcc is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
 from greenfast.search.gates import GateLimits
@@ -75,7 +76,7 @@ def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
     )
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", quick_first(FAULTS, 2))
 def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolchain):
     template, preset, old, new, stage = FAULTS[name]
     folder = tmp_path / "rmsnorm"

@@ -134,7 +134,7 @@ def test_the_forms_have_the_keys_that_the_loader_reads(monkeypatch, tmp_path):
             assert read[header] == keys, header
             assert extra <= keys
             compared += 1
-    assert compared == 14
+    assert compared == 15
 
 
 ALL_KERNEL = """
@@ -180,6 +180,7 @@ ALL_TEMPLATE = """
 name = "one"
 kernel = "all"
 idea = "none"
+minimum_sm = 90
 [parameters.t]
 type = "int"
 values = [32]
@@ -198,6 +199,16 @@ block = ["1", "1", "1"]
 [[workspaces]]
 name = "w"
 bytes = "4"
+[[tensor_maps]]
+name = "m"
+tensor = "w"
+dtype = "float32"
+sizes = ["64"]
+box = ["64"]
+[[tensor_maps]]
+name = "n"
+tensor = "y"
+box = ["64"]
 [presets.plain]
 [probes]
 warp_rows = "1"

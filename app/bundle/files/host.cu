@@ -2,11 +2,14 @@
 //
 //   nvcc -std=c++17 -arch=sm_90 -o host host.cu && ./host
 //
+// README.txt names the GPU's own -arch. No library but the runtime is linked, also for kernels that take tensor maps.
+//
 // It fills the inputs with fixed pseudo-random numbers in [-1, 1), launches every workload of launch.h, and prints the
 // time of one pass and a checksum of each output. It fails only on NaN; run_cupy.py checks the values.
 #include "kernel.cu"
 #include "launch.h"
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -93,10 +96,73 @@ static void* allocate(const Argument& argument, uint32_t seed)
 }
 
 // Storage for the value of one argument; cudaLaunchKernel reads the argument from its address.
-struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; };
+struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; CUtensorMap as_map; };
+
+static CUtensorMapDataType map_type(Type type)
+{
+    switch (type) {
+    case Type::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case Type::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Type::float32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case Type::int32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case Type::int64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
+    default: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    }
+}
+
+static CUtensorMapSwizzle map_swizzle(int bytes)
+{
+    return bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+         : bytes == 32  ? CU_TENSOR_MAP_SWIZZLE_32B  : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
+static CUtensorMapL2promotion map_promotion(int bytes)
+{
+    return bytes == 256 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : bytes == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+         : bytes == 64  ? CU_TENSOR_MAP_L2_PROMOTION_L2_64B  : CU_TENSOR_MAP_L2_PROMOTION_NONE;
+}
+
+// The driver's cuTensorMapEncodeTiled, through the runtime.
+static auto map_encoder()
+{
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found), "driver");
+#else
+    check(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &found), "driver");
+#endif
+    if (found != cudaDriverEntryPointSuccess) {
+        std::fprintf(stderr, "the driver has no tensor maps\n");
+        std::exit(1);
+    }
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+}
+
+// The tensor map of `argument` for a tensor at `address`.
+static CUtensorMap encode(const Argument& argument, void* address)
+{
+    static const auto encoder = map_encoder();
+    const TensorMapNumbers& map = *argument.map;
+    const unsigned element_strides[5] = {1, 1, 1, 1, 1};
+    const cuuint64_t *sizes = reinterpret_cast<const cuuint64_t*>(map.sizes);
+    const cuuint64_t *strides = reinterpret_cast<const cuuint64_t*>(map.strides_bytes);
+    CUtensorMap encoded;
+    const CUresult result = encoder(
+        &encoded, map_type(argument.type), map.rank, address, sizes, strides, map.box, element_strides,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(map.swizzle_bytes), map_promotion(map.l2_promotion_bytes),
+        map.fill_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) {
+        std::fprintf(stderr, "tensor map %s: the driver's error %d\n", argument.name, static_cast<int>(result));
+        std::exit(1);
+    }
+    return encoded;
+}
 
 static void* value_of(const Argument& argument, Value& value)
 {
+    if (argument.kind == Kind::tensor_map)
+        return &value.as_map;
     if (argument.kind != Kind::scalar)
         return &value.pointer;
     value.as_long = argument.whole;
@@ -161,7 +227,11 @@ static bool run(const Workload& workload)
     std::vector<void*> values(workload.argument_count);
     for (int i = 0; i < workload.argument_count; ++i) {
         const Argument& argument = workload.arguments[i];
-        storage[i].pointer = argument.kind == Kind::scalar ? nullptr : allocate(argument, 1u + i);
+        storage[i].pointer = nullptr;
+        if (argument.kind == Kind::tensor_map)
+            storage[i].as_map = encode(argument, storage[argument.map->argument].pointer);  // after its tensor
+        else if (argument.kind != Kind::scalar)
+            storage[i].pointer = allocate(argument, 1u + i);
         values[i] = value_of(argument, storage[i]);
     }
     for (int i = 0; i < workload.launch_count; ++i)

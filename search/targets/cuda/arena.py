@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.oracle.problem import POISON, Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.devices.tensor_map import TensorMap
+from greenfast.search.oracle.problem import POISON, GivenArgument, Problem, Scalar
 
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
@@ -59,12 +60,14 @@ def description(problem: Problem, images: Path) -> dict[str, Any]:
     }
 
 
-def _argument(argument: Tensor | Scalar | WorkspaceMemory | None) -> dict[str, Any]:
+def _argument(argument: GivenArgument) -> dict[str, Any]:
     match argument:
         case None:
             return {"scalar": "uint64", "value": 0}
         case Scalar():
             return {"scalar": argument.dtype, "value": argument.value}
+        case TensorMap():
+            return {"tensor_map": argument.numbers()}
     return {"buffer": argument.name}
 
 

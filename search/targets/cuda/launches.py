@@ -60,12 +60,7 @@ class Loaded:
             function = module.get_function(launch["entry"])
             if launch["smem"]:
                 function.max_dynamic_shared_size_bytes = launch["smem"]
-            arguments = tuple(
-                np.uint64(addresses[value["buffer"]])
-                if "buffer" in value
-                else SCALARS[value["scalar"]](value["value"])
-                for value in launch["arguments"]
-            )
+            arguments = tuple(_argument(value, addresses) for value in launch["arguments"])
             grid, block = tuple(launch["grid"]), tuple(launch["block"])
             self._calls.append((function, grid, block, arguments, launch["smem"]))
 
@@ -74,6 +69,17 @@ class Loaded:
             runtime.memsetAsync(address, 0, size, stream.ptr)
         for function, grid, block, arguments, smem in self._calls:
             function(grid, block, arguments, shared_mem=smem)
+
+
+def _argument(value: dict[str, Any], addresses: dict[str, int]) -> Any:
+    if "buffer" in value:
+        return np.uint64(addresses[value["buffer"]])
+    if "tensor_map" in value:
+        # Beside peers a Python without cuda-bindings may run this, for kernels without maps.
+        from greenfast.search.targets.cuda.tensor_maps import encoded
+
+        return encoded(value["tensor_map"], addresses[value["tensor_map"]["buffer"]])
+    return SCALARS[value["scalar"]](value["value"])
 
 
 class Stopwatch:

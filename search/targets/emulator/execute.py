@@ -36,6 +36,7 @@ from greenfast.search.targets.emulator.runs import (
     RunFault,
     RunResult,
     ScalarArgument,
+    TensorMapArgument,
 )
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "RunFault",
     "RunResult",
     "ScalarArgument",
+    "TensorMapArgument",
     "execute",
     "interrupt",
 ]

@@ -17,6 +17,7 @@ KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
 NO_READING_FENCE = "no fence on the reading side"  # the texts in native/findings.h
 CARRIED = "carried from call to call"
+ASYNC = "async:"  # what follows is the sentence's end; {other} stands for the other party
 VERBS = {
     "read": "reads",
     "write": "writes",
@@ -27,6 +28,10 @@ VERBS = {
     "volatile_read": "reads",
     "volatile_write": "writes",
     "block_atomic": "updates atomically for its block",
+    "bulk_write": "starts to copy",
+    "bulk_read": "starts to store",
+    "wgmma_read": "starts a matrix product with",
+    "barrier": "uses",
 }
 NOUNS = {
     "read": "read",
@@ -38,6 +43,10 @@ NOUNS = {
     "volatile_read": "volatile read",
     "volatile_write": "volatile write",
     "block_atomic": "atomic of its block's scope",
+    "bulk_write": "bulk copy",
+    "bulk_read": "bulk store",
+    "wgmma_read": "matrix product",
+    "barrier": "mbarrier_init or mbarrier_expect_bytes",
 }
 WRITES = ("write", "atomic", "copy", "matrix_write", "volatile_write", "block_atomic")
 
@@ -117,11 +126,15 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
         )
     action, memory = event["party"]["action"], event["memory"]
     name = "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
-    into = "into" if action == "copy" else "of"
+    into = "into" if action in ("copy", "bulk_write") else "of"
     access = (
         f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at "
         f"{event['offset']:+d} ({place})"
     )
+    if event["detail"].startswith(ASYNC):
+        noun = NOUNS[event["other"]["action"]] if event["other"] else ""
+        other = f"{other_thread}'s {noun} ({other_place})"
+        return f"{access} " + event["detail"].removeprefix(ASYNC).replace("{other}", other)
     if memory == "module":
         return f"{thread} {VERBS[action]} {event['bytes']} bytes ({place}) {event['detail']}"
     if event["kind"] in ("out_of_bounds", "device_fault"):

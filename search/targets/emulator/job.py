@@ -11,7 +11,8 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from greenfast.search.errors import UsageError
+from greenfast.search.devices.tensor_map import MOST_EMULATED_AXES, TensorMap, misfit
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.job_files import JobFiles
 from greenfast.search.targets.emulator.runs import (
@@ -23,6 +24,7 @@ from greenfast.search.targets.emulator.runs import (
     PointerArgument,
     Run,
     ScalarArgument,
+    TensorMapArgument,
 )
 
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
@@ -86,11 +88,27 @@ def _sample(module: Module, launch: Launch) -> list[int]:
 def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
     if isinstance(argument, NullArgument):
         return "null"
+    if isinstance(argument, TensorMapArgument):
+        return _tensor_map_words(argument.tensor_map, buffers)
     if isinstance(argument, PointerArgument):
         names = [buffer.name for buffer in buffers]
         return f"pointer {names.index(argument.buffer)} {argument.offset_bytes}"
     raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
     return f"scalar {int.from_bytes(raw, 'little')}"
+
+
+def _tensor_map_words(tensor_map: TensorMap, buffers: Sequence[Buffer]) -> str:
+    numbers = (
+        [buffer.name for buffer in buffers].index(tensor_map.buffer),
+        tensor_map.rank,
+        tensor_map.element_bytes,
+        tensor_map.swizzle_bytes,
+        int(tensor_map.fill == "nan"),
+        *tensor_map.sizes,
+        *tensor_map.strides_bytes,
+        *tensor_map.box,
+    )
+    return "tensor_map " + " ".join(map(str, numbers))
 
 
 def check_run(module: Module, run: Run) -> None:
@@ -132,6 +150,8 @@ def _check_arguments(run: Run) -> None:
     names = [buffer.name for buffer in run.buffers]
     launches = (argument for launch in run.launches for argument in launch.arguments or ())
     for argument in (*run.arguments, *launches):
+        if isinstance(argument, TensorMapArgument):
+            _check_tensor_map(run, argument.tensor_map, names)
         if isinstance(argument, PointerArgument) and argument.buffer not in names:
             raise _refusal(
                 run, f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}"
@@ -139,6 +159,23 @@ def _check_arguments(run: Run) -> None:
         if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
             known = ", ".join(SCALAR_FORMATS)
             raise _refusal(run, f"unknown scalar type {argument.ctype!r}; known: {known}")
+
+
+def _check_tensor_map(run: Run, tensor_map: TensorMap, names: Sequence[str]) -> None:
+    if tensor_map.buffer not in names:
+        raise _refusal(
+            run,
+            f"the tensor map {tensor_map.name!r} names the buffer {tensor_map.buffer!r}; "
+            f"known: {', '.join(names)}",
+        )
+    if reason := misfit(tensor_map):
+        raise _refusal(run, f"the tensor map {tensor_map.name!r}: {reason}")
+    if tensor_map.rank > MOST_EMULATED_AXES:
+        raise Fault(
+            f"the tensor map {tensor_map.name!r} has {tensor_map.rank} axes, and the emulator "
+            f"copies tensors of up to {MOST_EMULATED_AXES}",
+            code="emulator_unsupported",
+        )
 
 
 def _misfit(module: Module, launch: Launch) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from greenfast.search.devices.tensor_map import TensorMap
+
 Index3 = tuple[int, int, int]
 
 
@@ -58,7 +60,12 @@ class ScalarArgument:
     value: int | float
 
 
-Argument = PointerArgument | NullArgument | ScalarArgument
+@dataclass(frozen=True)
+class TensorMapArgument:
+    tensor_map: TensorMap
+
+
+Argument = PointerArgument | NullArgument | ScalarArgument | TensorMapArgument
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from greenfast.search.devices.facts import device
+from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.oracle.problem import GivenArgument, Problem, Scalar
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import (
     Checked,
@@ -63,7 +64,7 @@ SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 # The deadline of a checked run, in deadlines of a plain run: slow checks are not the candidate's.
 CHECKED_PATIENCE = 4.0
-MEMORY_BYTES = 4 * 2**30
+MEMORY_BYTES = 12 * 2**30
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
 WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
 LONGEST_MESSAGE = 300  # characters, of a compiler's
@@ -137,10 +138,13 @@ class EmulatorTarget(Runner):
             line = source.lines[min(directive[0], len(source.lines)) - 1]
             raise SourceRefused(f"{line.file}:{line.number}: {directive[1]}")
         text = self._prepared().examined(
-            source.unit, arch=self.device.arch, deadline_s=COMPILE_DEADLINE_S
+            source.unit, arch=self._arch(source), deadline_s=COMPILE_DEADLINE_S
         )
         if isinstance(text, Refused):
             raise SourceRefused(text.sentence)
+
+    def _arch(self, source: RenderedSource) -> str:
+        return self.device.compiled_arch(specific=source.arch_specific)
 
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         return Program(source)
@@ -241,7 +245,7 @@ class EmulatorTarget(Runner):
             source.entries,
             flavour=flavour,
             deadline_s=COMPILE_DEADLINE_S,
-            arch=self.device.arch,
+            arch=self._arch(source),
         )
         if isinstance(built, Module):
             return program.modules.setdefault(flavour, built)
@@ -462,10 +466,12 @@ def emulated_run(
     )
 
 
-def _argument(argument: Tensor | Scalar | WorkspaceMemory | None) -> Argument:
+def _argument(argument: GivenArgument) -> Argument:
     match argument:
         case None:
             return native.NullArgument()
+        case TensorMap():
+            return native.TensorMapArgument(argument)
         case Scalar():
             return native.ScalarArgument(argument.dtype, argument.value)
     return native.PointerArgument(argument.name, 0)

@@ -10,13 +10,13 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
 from greenfast.search.oracle.problem import (
+    GivenArgument,
     LaunchPlan,
     Problem,
     Scalar,
-    Tensor,
-    WorkspaceMemory,
 )
 from greenfast.search.targets.emulator.execute import Counters
 from greenfast.search.targets.emulator.instruction_mix import (
@@ -182,9 +182,11 @@ def arguments_of(problem: Problem, launch: LaunchPlan) -> tuple[int | float | No
     return tuple(map(_value, arguments))
 
 
-def _value(argument: Tensor | Scalar | WorkspaceMemory | None) -> int | float | None:
+def _value(argument: GivenArgument) -> int | float | None:
     if isinstance(argument, Scalar):
         return argument.value
+    if isinstance(argument, TensorMap):
+        return math.nan  # no instruction's result follows from a map's bytes
     return None if argument is None else BUFFER_ADDRESS
 
 

@@ -27,6 +27,10 @@ void Block::start(const Launch& launch, std::uint64_t index) {
     order_.start_block(index);
     barrier_.reset();
     named_barriers_.reset();
+    mbarriers_.start_block();
+    bulk_copies_.start_block();
+    warpgroups_.start_block();
+    register_budget_.start_block(thread_count_);
     yielded_.clear();
     paused_ = 0;
     progressed_ = true;
@@ -55,12 +59,18 @@ void Block::start(const Launch& launch, std::uint64_t index) {
         fiber.atomics_since_yield = 0;
         fiber.spin.start();
         fiber.named_barrier = 0;
+        fiber.bulk_group = 0;
+        fiber.mbarrier = nullptr;
         fiber.cluster_arrived = false;
     }
 }
 
 void Block::resume() {
-    if (!ready_warps_) wake_yielded();
+    if (!ready_warps_) {
+        bulk_copies_.land_piece(*this);
+        wake_yielded();
+        if (!ready_warps_) return;
+    }
     current_ = next_ready();
     outside_.switch_to(current_->context);
     current_ = nullptr;
@@ -68,6 +78,10 @@ void Block::resume() {
 }
 
 void Block::finish() {
+    register_budget_.finish(*this);
+    warpgroups_.finish(*this);
+    bulk_copies_.finish(*this);
+    mbarriers_.finish(*this);
     if (const std::size_t damaged = shared_.damaged_bytes())
         worker_.record({"out_of_bounds",
                         format("%zu bytes just outside dynamic shared memory were written", damaged),
@@ -163,6 +177,7 @@ void Block::release_all(std::uint64_t result) {
 }
 
 Fault::Waiting Block::waiting(const Fiber& fiber) const {
+    if (fiber.mbarrier) return {fiber.thread_index, mbarriers_.describe(*this, fiber), 0, fiber.site};
     const bool in_a_loop = std::find(yielded_.begin(), yielded_.end(), &fiber) != yielded_.end();
     const std::uint64_t value = fiber.spin.last[Spin::place(fiber.spin.address)].value;
     if (in_a_loop && fiber.spin.address)
@@ -209,6 +224,7 @@ void Block::report_deadlock(const std::string& why) {
     if (fault.waiting.size() > shown) fault.waiting.resize(shown);
     fault.sentence = why.empty() ? format("%u of %u threads wait for others that never come", alive, thread_count_)
                                  : why;
+    if (warpgroups_.someone_waits()) fault.kind = "divergence";
     worker_.record(std::move(fault));
     abandoned_ = true;
 }

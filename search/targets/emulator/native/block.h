@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "barrier.h"
+#include "bulk_copy.h"
 #include "checker.h"
+#include "mbarrier.h"
 #include "named_barrier.h"
 #include "order.h"
+#include "register_budget.h"
 #include "report.h"
 #include "shared_memory.h"
 #include "warp.h"
+#include "warpgroup.h"
 
 namespace gf_emulator {
 
@@ -22,7 +26,9 @@ public:
 
     // --- for its cluster ---
     void start(const Launch& launch, std::uint64_t index);
-    bool can_go_on() const { return !abandoned_ && (ready_warps_ || !yielded_.empty()); }
+    bool can_go_on() const {
+        return !abandoned_ && (ready_warps_ || !yielded_.empty() || bulk_copies_.under_way());
+    }
     bool take_progress();  // whether a thread did more than wait in a loop since the last call
     void resume();  // runs its threads until none can go on alone, or until it is abandoned
     void finish();  // after its last thread
@@ -65,6 +71,14 @@ public:
     unsigned alive() const { return alive_; }
     BlockBarrier& barrier() { return barrier_; }
     NamedBarriers& named_barriers() { return named_barriers_; }
+    Mbarriers& mbarriers() { return mbarriers_; }
+    BulkCopies& bulk_copies() { return bulk_copies_; }
+    Warpgroups& warpgroups() { return warpgroups_; }
+    RegisterBudget& register_budget() { return register_budget_; }
+    // One of `count` things (32 at most), or of the set bits: the first, the last, or as the seed says.
+    unsigned choose(unsigned count) { return choose_bit(count == 32 ? ~0u : (1u << count) - 1); }
+    unsigned choose_bit(std::uint32_t bits) { return order_.pick(bits); }
+    const Order& order() const { return order_; }
     void warp_is_ready(unsigned warp, bool ready) {
         ready_warps_ = ready ? ready_warps_ | 1u << warp : ready_warps_ & ~(1u << warp);
     }
@@ -89,6 +103,10 @@ private:
     bool progressed_ = false;
     BlockBarrier barrier_;
     NamedBarriers named_barriers_;
+    Mbarriers mbarriers_;
+    BulkCopies bulk_copies_;
+    Warpgroups warpgroups_;
+    RegisterBudget register_budget_;
     Order order_;
     uint3 block_index_{};
     unsigned thread_count_ = 0;

@@ -19,6 +19,9 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     released_.clear();
     suspect_.bytes = 0;
     remote_.clear();
+    async_.start_block();
+    afar_.clear();
+    is_watched_ = false;
     cluster_met_at_ = clocks_.floor();
     running_ = block_.running();
     module_base_ = static_cast<const char*>(block_.worker().launch().module_base);
@@ -88,7 +91,7 @@ bool Checker::matrix_access(const Matrix& matrix, const Running& running) {
     const std::size_t extent = (matrix.lines - 1) * matrix.pitch_bytes + matrix.line_bytes;
     if (!writes(running.action) && is_readable(matrix)) return true;
     const Range& range = dynamic_.contains(matrix.first, extent) ? dynamic_ : static_;
-    if (!range.contains(matrix.first, extent) || !remote_.empty()) return false;
+    if (!range.contains(matrix.first, extent) || is_watched_) return false;
     const std::size_t offset = range.offset_of(matrix.first), lines = matrix.lines;
     if (offset % Cell::bytes || matrix.pitch_bytes % Cell::bytes) return false;
     const unsigned warp = running.fiber.thread / 32;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "async_shadow.h"
 #include "clocks.h"
 #include "fiber.h"
 #include "findings.h"
@@ -78,6 +79,32 @@ public:
     void after_atomic(const void* address, bool block_wide);
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
+
+    // --- the asynchronous proxy (checker_async.cpp) ---
+    // Who issues an operation. A matrix product is a warp's: its first and last lane speak for all.
+    struct AsyncIssue {
+        Checker& issuer;
+        unsigned threads[2];
+        const std::shared_ptr<AsyncOperation>& operation;
+    };
+    // From now on generic accesses are compared with what the asynchronous proxy does.
+    void watch_async();
+    // Before an asynchronous operation of this block's shared memory. `offset` and `bytes` are multiples of 16.
+    void async_write(std::size_t offset, std::size_t bytes, const AsyncIssue& issue);
+    void async_read(std::size_t offset, std::size_t bytes, const AsyncIssue& issue);
+    std::shared_ptr<AsyncOperation> operation(const Fiber& fiber, Action action, const void* site,
+                                              std::shared_ptr<Completion> end);
+    void saw(Completion& end, unsigned thread) {
+        if (!end.seen[thread]) end.seen[thread] = clocks_.tick();
+    }
+    // Marks the 8 bytes as an mbarrier's, or as memory again.
+    // What a thread knows of all blocks' threads of the cluster, by rank: handed over by another block's arrival.
+    void publish_to_cluster(unsigned thread, std::vector<Clocks::Row>& by_rank);
+    void learn_from_cluster(unsigned thread, const std::vector<Clocks::Row>& by_rank);
+    void barrier_lies_at(std::size_t offset, bool lies, const Fiber& fiber, const void* site);
+    void async_finding(const char* kind, std::size_t offset, unsigned bytes, const Party& party, const Party& other,
+                       const std::string& detail);
+    Party party_of(const Fiber& fiber, Action action, const void* site) const { return party({fiber, action, site}); }
 
     // A store that raced with another store is forgiven if it changed nothing; it is judged here, before any other
     // thread or access.
@@ -195,6 +222,16 @@ private:
     bool comes_before(const Remote& other, const GlobalAccess& access) const;
     void keep_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
     void own_meets_remote(std::size_t offset, unsigned bytes, const Running& running);
+    // What other blocks, and the asynchronous proxy, do to this block's shared memory. True when the words must be
+    // examined.
+    bool meets_others(std::size_t offset, unsigned bytes, const Running& running);
+    void meets_async(std::size_t offset, unsigned bytes, const Running& running);
+    bool knows(unsigned thread, Completion& end) const;
+    bool knows(const AsyncIssue& issue, Completion& end) const;
+    bool knows(const AsyncIssue& issue, unsigned thread, Clocks::Time time, std::uint32_t site) const;
+    void async_meets_generic(std::size_t cell, bool write, const AsyncIssue& issue);
+    void async_meets_touch(std::size_t word, const Touch& touch, bool write, const AsyncIssue& issue);
+    void async_meets_unfenced(std::size_t cell, const AsyncIssue& issue);
 
     void judge_suspect();
     void race_or_suspect(const Finding& finding, bool one_instruction);
@@ -231,6 +268,17 @@ private:
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
     Suspect suspect_;
+    AsyncShadow async_;
+    // What threads learnt of other blocks' threads, and when.
+    struct Afar {
+        unsigned thread;
+        Clocks::Time time;
+        std::vector<Clocks::Row> by_rank;
+    };
+    static constexpr std::size_t most_afar = 4096;
+    bool knows_afar(unsigned thread, unsigned rank, unsigned other, Clocks::Time time) const;
+    std::vector<Afar> afar_;
+    bool is_watched_ = false;  // by other blocks' accesses or the asynchronous proxy
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;
 };
@@ -251,10 +299,8 @@ __attribute__((always_inline)) inline void Checker::touch_shared(std::size_t off
                                                                  unsigned bytes, const Running& running) {
     Touch fresh = fresh_touch(running);
     access_address_ = address, access_bytes_ = bytes;
-    if (__builtin_expect(!remote_.empty(), 0))
-        own_meets_remote(offset, bytes, running);
-    else if (is_cell(offset, bytes) && touch_cell(offset / Cell::bytes, fresh, running))
-        return;
+    const bool by_words = __builtin_expect(is_watched_, 0) && meets_others(offset, bytes, running);
+    if (!by_words && is_cell(offset, bytes) && touch_cell(offset / Cell::bytes, fresh, running)) return;
     if (offset % 4 + bytes <= 4)
         touch(offset / 4, ((1u << bytes) - 1u) << offset % 4, running, fresh);
     else if ((offset | bytes) % 4 == 0)

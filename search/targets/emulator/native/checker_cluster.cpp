@@ -61,6 +61,7 @@ bool Checker::comes_before(const Remote& other, const GlobalAccess& access) cons
 
 // A thread's new access speaks for its old ones in the same way.
 void Checker::keep_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
+    is_watched_ = true;
     const Remote fresh{accessor, bytes, access.block, access.thread, access.clocks->now()};
     std::vector<Remote>& others = remote_[word];
     for (Remote& other : others)
@@ -96,6 +97,7 @@ void Checker::own_meets_remote(std::size_t offset, unsigned bytes, const Running
 void Checker::cluster_met() {
     block_met();
     remote_.clear();
+    is_watched_ = async_.used();
     cluster_met_at_ = clocks_.floor();
 }
 

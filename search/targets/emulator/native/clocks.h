@@ -17,7 +17,9 @@ namespace gf_emulator {
 class Clocks {
 public:
     using Time = std::uint32_t;
-    using Row = std::vector<Time>;  // by thread of the block
+    // By thread of the block; behind these, once the block has executed a proxy fence, the times up to which the
+    // threads' accesses are made known to the asynchronous proxy.
+    using Row = std::vector<Time>;
 
     void start_block(unsigned thread_count);
 
@@ -39,10 +41,18 @@ public:
     void release(unsigned thread, Row& into);
     void acquire(unsigned thread, const Row& from);
 
+    // What the thread did and knows is from now on known to the asynchronous proxy, for whoever learns of this fence
+    // (PTX ISA, "Proxies" and "fence.proxy.async").
+    void proxy_fence(unsigned thread);
+    // Up to when `thread` knows `other`'s accesses to be fenced so.
+    Time fenced(unsigned thread, unsigned other) const;
+
 private:
     bool has_row(unsigned thread) const { return row_since_[thread] > floor_; }
     Row& row(unsigned thread);
     void add_known(unsigned thread, Row& into) const;
+    void open_proxy();
+    void join_fenced();
 
     Time now_ = 1;
     Time floor_ = 0;
@@ -51,6 +61,8 @@ private:
     std::array<Time, 32> warp_event_{};
     bool partial_ = false;
     unsigned thread_count_ = 0;
+    unsigned width_ = 0;  // of rows: twice the number of threads after a proxy fence
+    Row all_fenced_;      // what all threads knew to be fenced when the block last met
     std::vector<Time> row_since_;
     std::vector<Row> rows_;
     Row joined_;

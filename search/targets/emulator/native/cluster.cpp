@@ -135,6 +135,21 @@ void Cluster::report_deadlock(const std::string& why) {
         }
 }
 
+Block& Cluster::block_of_rank(const void* address, unsigned rank, const void* site) {
+    if (rank >= size_)
+        worker_.fail("out_of_bounds", site, format("block %u of a cluster of %u is named", rank, size_));
+    if (!current_->shared().contains(address))
+        worker_.fail("device_fault", site, "an address outside the block's own shared memory is mapped to another block");
+    Block& block = *blocks_[rank];
+    const bool before = block.checker().enabled() && !barrier_.was_met();
+    if (&block != current_ && (before || block.alive() == 0))
+        worker_.fail("device_fault", site,
+                     format("block %u of the cluster is reached %s", rank,
+                            before ? "before all met at the cluster's barrier: it may not have started"
+                                   : "after its end: nothing keeps it from leaving"));
+    return block;
+}
+
 void* Cluster::map_shared(void* address, unsigned rank, const void* site) {
     if (rank >= size_)
         worker_.fail("out_of_bounds", site,

@@ -56,6 +56,8 @@ public:
     ClusterBarrier& barrier() { return barrier_; }
     // Where `address`, in the running block's shared memory, lies in that of block `rank`.
     void* map_shared(void* address, unsigned rank, const void* site);
+    // The block `rank`, to whose shared memory the running block names a place by an address in its own.
+    Block& block_of_rank(const void* address, unsigned rank, const void* site);
     // The block in whose shared memory all the bytes lie; null when there is none.
     Block* owner_of(const void* address, unsigned bytes);
     // All of the cluster have met at its barrier.

@@ -20,6 +20,9 @@ void EventTotals::add(const EventTotals& other) {
     warp_collectives += other.warp_collectives;
     special_functions += other.special_functions;
     async_copy_bytes += other.async_copy_bytes;
+    bulk_copy_bytes += other.bulk_copy_bytes;
+    for (std::size_t i = 0; i < wgmma_flop.size(); i++) wgmma_flop[i] += other.wgmma_flop[i];
+    mbarrier_operations += other.mbarrier_operations;
     atomics += other.atomics;
     printfs += other.printfs;
     for (std::size_t i = 0; i < matrix_flop.size(); i++) matrix_flop[i] += other.matrix_flop[i];

@@ -33,10 +33,13 @@ struct EventTotals {
     std::uint64_t warp_collectives = 0;
     std::uint64_t special_functions = 0;
     std::uint64_t async_copy_bytes = 0;
+    std::uint64_t bulk_copy_bytes = 0;
+    std::uint64_t mbarrier_operations = 0;
     std::uint64_t atomics = 0;
     std::uint64_t printfs = 0;
     // Floating-point operations by input and accumulator format.
     std::array<std::uint64_t, 5> matrix_flop{};  // f16 -> f32, bf16 -> f32, f16 -> f16, tf32 -> f32, fp8 -> f32
+    std::array<std::uint64_t, 3> wgmma_flop{};  // of warpgroups, by input format: f16, bf16, fp8
     void add(const EventTotals& other);
 };
 

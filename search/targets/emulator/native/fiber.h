@@ -65,6 +65,9 @@ struct Fiber {
     std::vector<AsyncCopy> copies;
     std::uint32_t copy_group = 0;  // the open one
     unsigned atomics_since_yield = 0;
+    std::uint32_t bulk_group = 0;  // the open one, of bulk stores
+    const void* mbarrier = nullptr;  // that it waits for, with ...
+    unsigned mbarrier_parity = 0;
 
     bool cluster_arrived = false;  // at its cluster's barrier, in this phase, and has not waited yet
     std::uint32_t cluster_phase = 0;

@@ -20,6 +20,10 @@ const char* name_of(Action action) {
         case Action::volatile_read: return "volatile_read";
         case Action::volatile_write: return "volatile_write";
         case Action::block_atomic: return "block_atomic";
+        case Action::bulk_write: return "bulk_write";
+        case Action::bulk_read: return "bulk_read";
+        case Action::wgmma_read: return "wgmma_read";
+        case Action::barrier: return "barrier";
     }
     return "?";
 }

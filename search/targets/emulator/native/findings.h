@@ -22,11 +22,18 @@ enum class Action : unsigned {
     matrix_write,
     volatile_read,
     volatile_write,
-    block_atomic
+    block_atomic,
+    bulk_write,   // the asynchronous proxy's: bulk and tensor copies, and wgmma's operands
+    bulk_read,
+    wgmma_read,
+    barrier,      // an mbarrier's own state
 };
 
 inline bool writes(Action action) {
-    return action != Action::read && action != Action::matrix_read && action != Action::volatile_read;
+    constexpr unsigned reading = 1u << unsigned(Action::read) | 1u << unsigned(Action::matrix_read) |
+                                 1u << unsigned(Action::volatile_read) | 1u << unsigned(Action::bulk_read) |
+                                 1u << unsigned(Action::wgmma_read);
+    return !(reading >> unsigned(action) & 1u);
 }
 inline bool is_atomic(Action action) { return action == Action::atomic || action == Action::block_atomic; }
 inline bool is_volatile(Action action) { return action == Action::volatile_read || action == Action::volatile_write; }
@@ -45,6 +52,14 @@ constexpr const char* no_reading_fence = "no fence on the reading side";
 
 // An uninitialised read's detail: of a `__device__` object that the run reads, and then leaves changed.
 constexpr const char* carried_from_call_to_call = "carried from call to call";
+
+// Details of the asynchronous proxy's findings. In the sentence they follow the access; {other} is the other party.
+constexpr const char* copy_is_under_way =
+    "async:while {other} to it is under way: nothing that this thread waited for tells that the copy is complete";
+constexpr const char* operand_is_in_use =
+    "async:while {other} may still read it: nothing that this thread waited for tells that it is done";
+constexpr const char* no_proxy_fence =
+    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence_shared() lies between the two";
 
 // One side of a finding.
 struct Party {

@@ -38,6 +38,13 @@ void watch_flag(const void* address, unsigned bytes, const void* site) {
         look_at_flag(address, bytes, site);
 }
 
+// A thread's own memory, which may be an accumulator of a matrix product under way.
+__attribute__((noinline)) void watch_own(const void* address, std::size_t bytes, bool write, const void* site) {
+    if (!Checker::active()) return;
+    Block& block = Worker::current().block();
+    if (block.inside_fiber()) block.warpgroups().own_access(block, block.current(), address, bytes, write, site);
+}
+
 template <Action action, unsigned bytes>
 __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
@@ -56,7 +63,10 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
 // Most accesses are to the thread's own memory: they are done with here.
 template <Action action, unsigned bytes>
 inline void access(const void* address, const void* site) {
-    if (in_live_frames(address, bytes)) return;
+    if (in_live_frames(address, bytes)) {
+        if (__builtin_expect(Warpgroups::watched.load(std::memory_order_relaxed), 0)) watch_own(address, bytes, writes(action), site);
+        return;
+    }
     if (Checker::active()) {
         check<action, bytes>(address, site);
     } else {
@@ -66,6 +76,8 @@ inline void access(const void* address, const void* site) {
 }
 
 void access_range(const void* address, unsigned long bytes, Action action, const void* site) {
+    if (__builtin_expect(Warpgroups::watched.load(std::memory_order_relaxed), 0) && bytes && in_live_frames(address, bytes))
+        watch_own(address, bytes, writes(action), site);
     if (Checker* checker = Checker::active()) checker->access_range(address, bytes, action, site);
     count(address, unsigned(bytes), writes(action), site);
 }

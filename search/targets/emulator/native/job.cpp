@@ -54,6 +54,20 @@ bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
     return !words.fail();
 }
 
+// BUFFER RANK ELEMENT_BYTES SWIZZLE_BYTES FILL_NAN, then sizes, strides and box.
+bool read_tensor_map(std::istringstream& words, ArgumentSpec& argument) {
+    EmulatedTensorMap& map = argument.tensor_map;
+    words >> argument.buffer >> map.rank >> map.element_bytes >> map.swizzle_bytes >> map.fill_nan;
+    if (words.fail() || map.rank < 1 || map.rank > most_tensor_map_axes) return false;
+    for (unsigned axis = 0; axis < most_tensor_map_axes; axis++) map.sizes[axis] = map.box[axis] = 1;
+    for (unsigned axis = 0; axis < map.rank; axis++) words >> map.sizes[axis];
+    for (unsigned axis = 1; axis < map.rank; axis++) words >> map.strides_bytes[axis - 1];
+    for (unsigned axis = 0; axis < map.rank; axis++) words >> map.box[axis];
+    map.tag = tensor_map_tag;
+    argument.is_pointer = argument.is_tensor_map = true;
+    return !words.fail() && argument.buffer >= 0;
+}
+
 bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& arguments) {
     ArgumentSpec argument;
     std::string kind;
@@ -63,7 +77,7 @@ bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& argumen
         words >> argument.buffer >> argument.value;
     else if (kind == "scalar")
         words >> argument.value;
-    else if (kind != "null")
+    else if (kind == "tensor_map" ? !read_tensor_map(words, argument) : kind != "null")
         return false;
     arguments.push_back(argument);
     return !words.fail();

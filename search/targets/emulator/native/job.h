@@ -7,6 +7,7 @@
 #include "global_memory.h"
 #include "gf_emulator/vector_types.h"
 #include "order.h"
+#include "tensor_map.h"
 
 namespace gf_emulator {
 
@@ -14,6 +15,8 @@ struct ArgumentSpec {
     bool is_pointer = false;
     int buffer = -1;          // of a pointer; -1: null
     std::uint64_t value = 0;  // a pointer's offset, or a scalar's bytes
+    bool is_tensor_map = false;
+    EmulatedTensorMap tensor_map{};  // its base is that of the buffer
 };
 
 struct LaunchSpec {

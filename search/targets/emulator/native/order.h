@@ -25,6 +25,11 @@ public:
         return __builtin_ctz(ready);
     }
 
+    // The lane that elect.sync elects, of all warps: any may be, but always the same.
+    unsigned elected() const {
+        return kind_ == Kind::forward ? 0 : kind_ == Kind::reverse ? 31 : unsigned(seed_ * 0x9E3779B97F4A7C15ull >> 59);
+    }
+
     bool is_seeded() const { return kind_ == Kind::seeded; }
 
     // The position-th block to start, out of `total`.

@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <cstring>
 #include <ctime>
 #include <dlfcn.h>
 #include <memory>
@@ -35,7 +36,15 @@ const void* base_of(void* code) {
 
 // Argument values as cuLaunchKernel takes them: one address each.
 struct Arguments {
-    std::vector<std::uint64_t> values;
+    // Large and aligned enough for any argument.
+    struct alignas(64) Value {
+        unsigned char bytes[128] = {};
+        template <class T> void set(const T& value) {
+            static_assert(sizeof value <= sizeof bytes);
+            std::memcpy(bytes, &value, sizeof value);
+        }
+    };
+    std::vector<Value> values;
     std::vector<void*> addresses;
 
     Arguments(const std::vector<ArgumentSpec>& specs, const GlobalMemory& memory) {
@@ -43,9 +52,15 @@ struct Arguments {
             const bool in_buffer = spec.is_pointer && spec.buffer >= 0;
             const std::uint64_t base =
                 in_buffer ? reinterpret_cast<std::uint64_t>(memory.address(std::size_t(spec.buffer))) : 0;
-            values.push_back(base + spec.value);
+            EmulatedTensorMap map = spec.tensor_map;
+            map.base = reinterpret_cast<unsigned char*>(base);
+            values.emplace_back();
+            if (spec.is_tensor_map)
+                values.back().set(map);
+            else
+                values.back().set(base + spec.value);
         }
-        for (std::uint64_t& value : values) addresses.push_back(&value);
+        for (Value& value : values) addresses.push_back(value.bytes);
     }
 };
 
@@ -104,11 +119,13 @@ std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
                blocks.total, blocks.executed, static_bytes, events.printfs);
     text += format(
         "\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
-        "\"async_copy_bytes\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
-        "lu,\"mma_tf32_f32\":%lu,\"mma_fp8_f32\":%lu},",
+        "\"async_copy_bytes\":%lu,\"bulk_copy_bytes\":%lu,\"mbarrier_operations\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
+        "lu,\"mma_tf32_f32\":%lu,\"mma_fp8_f32\":%lu,\"wgmma_f16_f32\":%lu,"
+        "\"wgmma_bf16_f32\":%lu,\"wgmma_fp8_f32\":%lu},",
         events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes,
+        events.bulk_copy_bytes, events.mbarrier_operations,
         events.atomics, events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2], events.matrix_flop[3],
-        events.matrix_flop[4]);
+        events.matrix_flop[4], events.wgmma_flop[0], events.wgmma_flop[1], events.wgmma_flop[2]);
     text += "\"sites\":[";
     bool first = true;
     for (const auto& [key, totals] : sites) {

@@ -16,6 +16,7 @@ namespace gf_emulator {
 
 constexpr unsigned char poison_byte = 0xff;
 constexpr std::size_t front_canary_bytes = 1024;
+constexpr std::size_t swizzle_pattern_bytes = 1024;
 
 namespace {
 
@@ -90,9 +91,12 @@ void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, u
               : rank == 0        ? static_cast<char*>(__tls_get_addr(&index))
                                  : own_static(segment.bytes);
 
-    reserve(round_up(dynamic_bytes + alignment + front_canary_bytes, page_bytes));
+    reserve(round_up(dynamic_bytes + alignment + swizzle_pattern_bytes + front_canary_bytes, page_bytes));
     dynamic_bytes_ = dynamic_bytes;
     dynamic_ = pages_ + pages_bytes_ - round_up(dynamic_bytes, alignment);
+    // Swizzles look at addresses: as on the device, the dynamic part lies behind the static one.
+    if (dynamic_bytes >= swizzle_pattern_bytes)
+        dynamic_ -= (std::uintptr_t(dynamic_) - round_up(static_bytes_, alignment)) % swizzle_pattern_bytes;
     std::memset(dynamic_ - front_canary_bytes, poison_byte, front_canary_bytes);
 }
 
@@ -108,6 +112,12 @@ std::size_t SharedMemory::offset(const void* address) const {
 }
 
 std::size_t SharedMemory::bytes() const { return round_up(static_bytes_, alignment) + dynamic_bytes_; }
+
+char* SharedMemory::at(std::size_t offset) const {
+    if (offset < static_bytes_) return static_ + offset;
+    const std::size_t in_dynamic = offset - round_up(static_bytes_, alignment);
+    return in_dynamic < dynamic_bytes_ ? dynamic_ + in_dynamic : nullptr;
+}
 
 long SharedMemory::signed_offset(const void* address) const {
     const char* byte = static_cast<const char*>(address);

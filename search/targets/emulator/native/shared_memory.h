@@ -27,6 +27,8 @@ public:
     // As the device's 32-bit window shows it: static first, then dynamic.
     std::size_t offset(const void* address) const;
     std::size_t bytes() const;  // offsets are below this
+    // Where `offset` lies; null where the block has no memory.
+    char* at(std::size_t offset) const;
     // The same for an address near the dynamic or static part.
     long signed_offset(const void* address) const;
     // False when touching it would end the process.

@@ -31,8 +31,14 @@ constexpr const char* collective_names[] = {
     "stmatrix",
     "mma_sync",
     "mma.sync",
+    "wgmma",
+    "wgmma_fence",
+    "wgmma_commit",
+    "wgmma_wait",
+    "elect_thread",
+    "setmaxnreg",
 };
-static_assert(std::size(collective_names) == std::size_t(Collective::mma) + 1);
+static_assert(std::size(collective_names) == std::size_t(Collective::set_registers) + 1);
 
 const char* name_of(Collective kind) { return collective_names[int(kind)]; }
 

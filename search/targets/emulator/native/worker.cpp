@@ -22,6 +22,7 @@ Worker::Worker() : cluster_(clusters_.emplace_back(std::make_unique<Cluster>(*th
 void Worker::start_run() {
     const std::lock_guard<std::mutex> lock(reported_mutex);
     reported.clear();
+    Warpgroups::watched = false;
     any_fault_ = false;
 }
 

@@ -31,6 +31,12 @@ enum class Collective : int {
     stmatrix,
     wmma,
     mma,
+    wgmma,
+    wgmma_fence,
+    wgmma_commit,
+    wgmma_wait,
+    elect,
+    set_registers,
 };
 
 enum class AtomicOperation : int {
@@ -112,6 +118,35 @@ void* gf_emulator_map_shared_rank(void* address, unsigned rank);
 void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes);
 void gf_emulator_async_copy_commit();
 void gf_emulator_async_copy_wait(int groups_left_in_flight);
+
+void gf_emulator_mbarrier_init(void* barrier, unsigned arrivals);
+void gf_emulator_mbarrier_init_fence();
+void gf_emulator_mbarrier_invalidate(void* barrier);
+void gf_emulator_mbarrier_arrive(void* barrier);
+void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank);
+void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
+bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
+void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
+void gf_emulator_proxy_fence();
+
+// `at` holds `rank` coordinates. `rank_mask`: blocks of the cluster; null: the own block.
+void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
+                             const int* at);
+void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at);
+void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier);
+void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
+void gf_emulator_bulk_commit();
+void gf_emulator_bulk_wait(int groups_left_in_flight);
+
+// A product of a warpgroup; `a_registers` is null where A lies in shared memory. `flags`: 1 accumulate, 2 and 4 A and B
+// are transposed.
+void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
+                       gf_emulator::Element element, unsigned flags);
+void gf_emulator_wgmma_fence();
+void gf_emulator_wgmma_commit();
+void gf_emulator_wgmma_wait(int groups_left_in_flight);
+bool gf_emulator_elect();
+void gf_emulator_set_registers(unsigned registers, bool grow);
 
 void* gf_emulator_dynamic_shared();
 std::size_t gf_emulator_shared_offset(const void* pointer);

@@ -1,0 +1,139 @@
+"""Searches of the wgmma templates on a Hopper GPU: long and short attention, and layers' products.
+
+    python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
+
+Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
+processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
+are kept; the next run goes on with the others.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from bench.command_line import require_gpu, run_greenfast, script_parser
+from bench.environment import basic_environment
+from bench.results import Row, read_json, write_json
+
+NONE, CAUSAL = "", ",mask=causal_top_left"
+LONG, CAUSAL_LONG = "wgmma:fa3_small_heads", "wgmma:ping_pong"
+# Workload and baseline. What comes first is measured first.
+ATTENTION = (
+    ("B=4,H=16,S_q=4096,D=128" + NONE, "wgmma:persistent"),
+    ("B=4,H=16,S_q=4096,D=128" + CAUSAL, CAUSAL_LONG),
+    ("B=2,H=8,S_q=2048,D=64" + NONE, "wgmma:two_blocks"),
+    ("B=2,H=8,S_q=2048,D=64" + CAUSAL, "wgmma:two_blocks"),
+    ("B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL, CAUSAL_LONG),
+    ("B=4,H=16,S_q=4096,D=64" + NONE, LONG),
+    ("B=4,H=16,S_q=4096,D=64" + CAUSAL, LONG),
+    ("B=8,H=16,S_q=577,D=64" + NONE, "wgmma:two_blocks"),
+    ("B=32,H=12,S_q=128,D=64" + NONE, "wgmma:self_loading"),
+    ("B=1,H=16,S_q=16384,D=128" + NONE, "wgmma:fa3"),
+    ("B=1,H=16,S_q=16384,D=128" + CAUSAL, "wgmma:fa3"),
+    ("B=1,H=16,S_q=16384,D=64" + NONE, LONG),
+    ("B=1,H=16,S_q=16384,D=64" + CAUSAL, LONG),
+    ("B=2,H=10,S_q=4096,S_kv=77,D=64" + NONE, "wgmma:two_blocks"),
+)
+GEMM = tuple(
+    (f"M={m},N={n},K={k}", "wgmma:tall" if m > 256 else "wgmma:narrow")
+    for m, n, k in (
+        (4096, 4096, 4096),
+        (8192, 8192, 8192),
+        (16, 6144, 4096),
+        (64, 4096, 14336),
+        (256, 4096, 4096),
+        (512, 6144, 4096),
+        (2048, 28672, 4096),
+        (4616, 3072, 1024),
+        (4616, 1024, 4096),
+        (4096, 768, 768),
+        (3000, 2056, 1032),
+        (1024, 4096, 14336),
+        (128, 28672, 4096),
+        (2048, 4096, 4096),
+        (8192, 5120, 5120),
+        (1000, 10240, 8192),
+        (8192, 1280, 8192),
+        (16384, 1024, 4096),
+    )
+)
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--seconds", default="14")
+    parser.add_argument("--trials", default="40")
+    parser.add_argument("--kernel", choices=("attention", "gemm"))
+    parser.add_argument("--only", default="", help="text that a workload contains")
+    options = parser.parse_args()
+    require_gpu()
+    rows = read_json(options.out)["rows"] if options.out.is_file() else []
+    plans = [("attention", *row) for row in ATTENTION] + [("gemm", *row) for row in GEMM]
+    for kernel, values, baseline in plans:
+        workload = f"{values},dtype=bf16"
+        if options.kernel not in (None, kernel) or options.only not in workload:
+            continue
+        if any(row["kernel"] == kernel and row["workload"] == workload for row in rows):
+            continue
+        rows.append(searched(kernel, workload, baseline, options.trials, options.seconds))
+        print(json.dumps(rows[-1])[:400], flush=True)
+        environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        write_json(options.out, {"environment": environment, "rows": rows})
+    return 0
+
+
+def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: str) -> Row:
+    began_s = time.monotonic()
+    process = run_greenfast(
+        *("search", kernel, "--workload", workload, "--template", "wgmma", "--baseline", baseline),
+        *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
+        *("--json",),
+        check=False,
+    )
+    try:
+        search = json.loads(process.stdout)
+    except ValueError:
+        return {"kernel": kernel, "workload": workload, "error": process.stderr.strip()[-400:]}
+    best = search["best"] or {}
+    return {
+        "kernel": kernel,
+        "workload": workload,
+        "baseline": baseline,
+        "trials": search["trials_done"],
+        "verdicts": search["counts"]["by_verdict"],
+        "reasons": search["counts"]["by_reason"],
+        "took_s": round(time.monotonic() - began_s, 1),
+        "time_median_us": best.get("time_median_us"),
+        "preset": best.get("preset"),
+        "parameters": best.get("parameters"),
+        "source_digest": best.get("source_digest"),
+        "confirmed": bool((search["confirmation"] or {}).get("confirmed")),
+        "peers": [peer_row(peer) for peer in search["peers"]],
+    }
+
+
+def peer_row(peer: Row) -> Row:
+    comparison = peer["comparison"] or {}
+    winners = [
+        timing["time_median_us"]
+        for process in comparison.get("processes", [])
+        for timing in process["timings"]
+    ]
+    return {
+        "name": peer["name"],
+        "version": peer["version"],
+        "outcome": peer["outcome"],
+        "time_median_us": peer["time_median_us"],
+        "winner_medians_us": winners,
+        "ratio": comparison.get("ratio"),
+        "ratio_low": comparison.get("ratio_low"),
+        "ratio_high": comparison.get("ratio_high"),
+        "decision": comparison.get("decision"),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

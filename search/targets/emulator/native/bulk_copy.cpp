@@ -1,0 +1,275 @@
+#include "bulk_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "worker.h"
+
+namespace gf_emulator {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = 16, sector_bytes = 32;
+constexpr unsigned char bulk_poison = 0xff;
+
+// What every copy asks for, beside its barrier.
+void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
+    const EmulatedTensorMap& map = box.map;
+    const char* what = store ? "a bulk store" : "a bulk load";
+    for (unsigned axis = 0; axis < map.rank; axis++)
+        if (map.box[axis] == 0 || (map.swizzle_bytes && map.box[axis] > 256))
+            worker.fail("device_fault", site, format("%s of a box of %u elements along an axis", what, map.box[axis]));
+    if (box.row_bytes() % chunk_bytes || (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes))
+        worker.fail("misaligned", site,
+                    format("%s of rows of %zu bytes: it takes multiples of 16, up to the swizzle's %u", what,
+                           box.row_bytes(), map.swizzle_bytes));
+    const SharedMemory& shared = const_cast<Block&>(block).shared();
+    if (!shared.contains(box.shared))
+        worker.fail("out_of_bounds", site, format("%s names an address outside its block's shared memory", what));
+    if (!shared.contains(box.shared + box.bytes() - 1))
+        worker.fail("out_of_bounds", site,
+                    format("%s of %zu bytes begins in shared memory at +%zu and ends behind it", what, box.bytes(),
+                           shared.offset(box.shared)));
+    bool strides_fit = std::uintptr_t(map.base) % chunk_bytes == 0;
+    for (unsigned axis = 1; axis < map.rank; axis++) strides_fit &= map.strides_bytes[axis - 1] % chunk_bytes == 0;
+    if (!strides_fit)
+        worker.fail("misaligned", site, format("%s of a tensor whose address or strides are no multiples of 16", what));
+}
+
+void check_place(Worker& worker, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
+    const std::size_t needed = box.map.swizzle_bytes ? 8 * std::size_t(box.map.swizzle_bytes) : without_swizzle;
+    if (std::uintptr_t(box.shared) % needed)
+        worker.fail("misaligned", site,
+                    format("a bulk copy's place in shared memory, +%zu, is not a multiple of %zu",
+                           worker.shared().offset(box.shared), needed));
+}
+
+// A tensor's memory outside its buffer faults here, where the copy was written.
+void touch_tensor(Worker& worker, const CopiedBox& box, Action action, const void* site) {
+    for (std::size_t row = 0; row < box.rows(); row++) {
+        char* address = nullptr;
+        const std::size_t bytes = box.inside(row, address);
+        if (!bytes) continue;
+        if (Checker* checker = worker.checker()) checker->access(address, unsigned(bytes), action, site);
+        static_cast<void>(*static_cast<const volatile char*>(address));
+        static_cast<void>(*static_cast<const volatile char*>(address + bytes - 1));
+        if (!worker.counting().enabled()) continue;
+        for (std::size_t at = 0; at < bytes;) {
+            const std::size_t next = std::min(bytes, at + sector_bytes - std::uintptr_t(address + at) % sector_bytes);
+            worker.count_access(address + at, unsigned(next - at), writes(action), site);
+            at = next;
+        }
+    }
+}
+
+}  // namespace
+
+std::size_t CopiedBox::rows() const {
+    std::size_t count = 1;
+    for (unsigned axis = 1; axis < map.rank; axis++) count *= map.box[axis];
+    return count;
+}
+
+std::size_t CopiedBox::inside(std::size_t row, char*& address) const {
+    address = reinterpret_cast<char*>(map.base);
+    for (unsigned axis = 1; axis < map.rank; axis++) {
+        const long index = at[axis] + long(row % map.box[axis]);
+        row /= map.box[axis];
+        if (index < 0 || index >= long(map.sizes[axis])) return 0;
+        address += std::size_t(index) * map.strides_bytes[axis - 1];
+    }
+    const long begin = std::max(at[0], 0l), end = std::min(at[0] + long(map.box[0]), long(map.sizes[0]));
+    if (begin >= end) return 0;
+    address += std::size_t(begin) * map.element_bytes;
+    return std::size_t(end - begin) * map.element_bytes;
+}
+
+void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
+    const std::size_t in_row = row_bytes() / chunk_bytes, row = chunk / in_row;
+    char* place = swizzled(shared + chunk * chunk_bytes, map.swizzle_bytes);
+    char* first = nullptr;  // of the row's part inside the tensor
+    const std::size_t bytes = inside(row, first);
+    const long skipped = std::max(-at[0], 0l) * long(map.element_bytes);  // of the row, before that part
+    for (std::size_t i = 0; i < chunk_bytes; i += map.element_bytes) {
+        const long in_part = long(chunk % in_row * chunk_bytes + i) - skipped;
+        const bool is_inside = in_part >= 0 && in_part < long(bytes);
+        if (to_shared && is_inside)
+            std::memcpy(place + i, first + in_part, map.element_bytes);
+        else if (to_shared)
+            std::memset(place + i, map.fill_nan ? 0xff : 0, map.element_bytes);
+        else if (is_inside)
+            std::memcpy(first + in_part, place + i, map.element_bytes);
+    }
+}
+
+void CopiedBox::move(std::size_t from_chunk, std::size_t to_chunk, bool to_shared) const {
+    for (std::size_t chunk = from_chunk; chunk < to_chunk; chunk++) move_chunk(chunk, to_shared);
+}
+
+void BulkCopies::start_block() {
+    loads_.clear();
+    stores_.clear();
+}
+
+void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site) {
+    Load load{box, barrier, (1u << pieces) - 1, nullptr};
+    std::shared_ptr<Completion> end = block.mbarriers().completion_of_copy(block, from, fiber, barrier, site);
+    if (block.checker().enabled()) {
+        load.operation = from.checker().operation(fiber, Action::bulk_write, site, std::move(end));
+        block.checker().async_write(block.shared().offset(box.shared), box.bytes(),
+                                    {from.checker(), {fiber.thread, fiber.thread}, load.operation});
+    }
+    std::memset(box.shared, bulk_poison, box.bytes());
+    block.worker().counting().events.bulk_copy_bytes += box.bytes();
+    loads_.push_back(std::move(load));
+    block.progresses();
+    stir(block);
+}
+
+void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site) {
+    Store store{box, &fiber, fiber.bulk_group, nullptr};
+    if (block.checker().enabled()) {
+        store.operation = block.checker().operation(fiber, Action::bulk_read, site,
+                                                    std::make_shared<Completion>(block.thread_count()));
+        block.checker().async_read(block.shared().offset(box.shared), box.bytes(),
+                                   {block.checker(), {fiber.thread, fiber.thread}, store.operation});
+    }
+    block.worker().counting().events.bulk_copy_bytes += box.bytes();
+    stores_.push_back(std::move(store));
+}
+
+void BulkCopies::wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight) {
+    const auto is_over = [&](const Store& store) {
+        return store.fiber == &fiber && store.group + groups_left_in_flight < fiber.bulk_group;
+    };
+    for (const Store& store : stores_) {
+        if (!is_over(store)) continue;
+        store.box.move(0, store.box.bytes() / chunk_bytes, false);
+        if (store.operation) block.checker().saw(*store.operation->end, fiber.thread);
+    }
+    stores_.erase(std::remove_if(stores_.begin(), stores_.end(), is_over), stores_.end());
+}
+
+const AsyncOperation* BulkCopies::under_way_for(const Completion* end) const {
+    for (const Load& load : loads_)
+        if (load.operation && load.operation->end.get() == end) return load.operation.get();
+    return nullptr;
+}
+
+void BulkCopies::land_piece(Block& block) {
+    if (loads_.empty()) return;
+    const std::size_t number = block.choose(unsigned(std::min<std::size_t>(loads_.size(), 32)));
+    Load& load = loads_[number];
+    const unsigned piece = block.choose_bit(load.left);
+    const std::size_t chunks = load.box.bytes() / chunk_bytes;
+    const std::size_t begin = chunks * piece / pieces, end = chunks * (piece + 1) / pieces;
+    load.box.move(begin, end, true);
+    load.left &= ~(1u << piece);
+    void* const barrier = load.barrier;
+    if (!load.left) loads_.erase(loads_.begin() + long(number));
+    if (end > begin) block.mbarriers().bytes_landed(block, barrier, unsigned((end - begin) * chunk_bytes));
+}
+
+void BulkCopies::stir(Block& block) {
+    if (!loads_.empty() && block.order().is_seeded() && block.choose(4) == 0) land_piece(block);
+}
+
+void BulkCopies::finish(Block& block) {
+    const auto unwaited = [&](const std::shared_ptr<AsyncOperation>& operation, const CopiedBox& box) {
+        if (operation)
+            block.checker().async_finding("unwaited_copy", block.shared().offset(box.shared), unsigned(box.bytes()),
+                                          operation->party, {}, "async:and nobody waits for the copy before the block ends");
+    };
+    for (const Load& load : loads_) unwaited(load.operation, load.box);
+    for (const Store& store : stores_) {
+        unwaited(store.operation, store.box);
+        store.box.move(0, store.box.bytes() / chunk_bytes, false);
+    }
+    start_block();
+}
+
+}  // namespace gf_emulator
+
+#define SITE __builtin_return_address(0)
+using namespace gf_emulator;
+
+namespace {
+
+CopiedBox box_of(const void* map, int rank, const int* at, void* shared, const void* site) {
+    CopiedBox box{};
+    std::memcpy(&box.map, map, sizeof box.map);
+    Worker& worker = Worker::current();
+    if (box.map.tag != tensor_map_tag)
+        worker.fail("device_fault", site,
+                    "a tensor copy is given 128 bytes that the launch has not made a tensor map");
+    if (int(box.map.rank) != rank)
+        worker.fail("device_fault", site,
+                    format("a tensor copy with %d coordinates of a tensor map of %u dims", rank, box.map.rank));
+    for (int axis = 0; axis < rank; axis++) box.at[axis] = at[axis];
+    box.shared = static_cast<char*>(shared);
+    return box;
+}
+
+CopiedBox bytes_of(const void* global, unsigned bytes, void* shared) {
+    CopiedBox box{};
+    box.map.base = static_cast<unsigned char*>(const_cast<void*>(global));
+    box.map.sizes[0] = box.map.box[0] = bytes;
+    box.map.rank = box.map.element_bytes = 1;
+    box.shared = static_cast<char*>(shared);
+    return box;
+}
+
+void load_box(const CopiedBox& box, void* barrier, const unsigned* rank_mask, std::size_t alignment, const void* site) {
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
+    Fiber& fiber = from.current();
+    fiber.site = site;
+    if (!box.map.box[0]) return;  // no bytes
+    check_box(worker, from, box, site, false);
+    check_place(worker, box, site, alignment);
+    touch_tensor(worker, box, Action::read, site);
+    if (!rank_mask) return from.bulk_copies().load(from, from, fiber, box, barrier, site);
+    for (unsigned left = *rank_mask; left; left &= left - 1) {
+        Block& to = worker.cluster().block_of_rank(barrier, unsigned(__builtin_ctz(left)), site);
+        CopiedBox there = box;
+        there.shared = static_cast<char*>(to.shared().at_same_place(from.shared(), box.shared));
+        to.bulk_copies().load(to, from, fiber, there, to.shared().at_same_place(from.shared(), barrier), site);
+    }
+}
+
+void store_box(const CopiedBox& box, std::size_t alignment, const void* site) {
+    Worker& worker = Worker::current();
+    Block& block = worker.block();
+    block.current().site = site;
+    if (!box.map.box[0]) return;  // no bytes
+    check_box(worker, block, box, site, true);
+    check_place(worker, box, site, alignment);
+    touch_tensor(worker, box, Action::write, site);
+    block.bulk_copies().store(block, block.current(), box, site);
+}
+
+}  // namespace
+
+extern "C" {
+
+void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
+                             const int* at) {
+    load_box(box_of(map, rank, at, shared, SITE), barrier, rank_mask, 128, SITE);
+}
+void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at) {
+    store_box(box_of(map, rank, at, const_cast<void*>(shared), SITE), 128, SITE);
+}
+void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier) {
+    load_box(bytes_of(global, bytes, shared), barrier, nullptr, 16, SITE);
+}
+void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes) {
+    store_box(bytes_of(global, bytes, const_cast<void*>(shared)), 16, SITE);
+}
+void gf_emulator_bulk_commit() { Worker::current().fiber().bulk_group++; }
+void gf_emulator_bulk_wait(int groups_left_in_flight) {
+    Block& block = Worker::current().block();
+    block.current().site = SITE;
+    block.bulk_copies().wait(block, block.current(), unsigned(groups_left_in_flight));
+}
+
+}  // extern "C"

@@ -1,0 +1,74 @@
+// Copies by the asynchronous proxy (PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor"): boxes of a tensor, or runs of
+// bytes. The device may land the bytes of a load at any time, in any order; here the destination turns to poison at
+// the issue, and the pieces come when no thread of the block can go on, or at moments that the seed chooses. A store
+// reads its source when it is waited for.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "async_shadow.h"
+#include "fiber.h"
+#include "tensor_map.h"
+
+namespace gf_emulator {
+
+class Block;
+
+// What one copy moves: a box of the tensor, and where it lies in shared memory.
+struct CopiedBox {
+    EmulatedTensorMap map;
+    long at[4];
+    char* shared;
+
+    std::size_t row_bytes() const { return std::size_t(map.box[0]) * map.element_bytes; }
+    std::size_t rows() const;
+    std::size_t bytes() const { return rows() * row_bytes(); }
+    // The part of a row that lies inside the tensor: its address, and its bytes; 0 when none does.
+    std::size_t inside(std::size_t row, char*& address) const;
+    void move(std::size_t from_chunk, std::size_t to_chunk, bool to_shared) const;  // chunks of 16 bytes
+    // Where the swizzle puts a chunk of a shared matrix; it looks at the address's bits (PTX ISA, "Swizzling modes").
+    static char* swizzled(char* address, unsigned swizzle_bytes) {
+        const auto bits = std::uintptr_t(address);
+        return reinterpret_cast<char*>(swizzle_bytes ? bits ^ (bits >> 7 & (swizzle_bytes / 16 - 1)) << 4 : bits);
+    }
+
+private:
+    void move_chunk(std::size_t chunk, bool to_shared) const;
+};
+
+class BulkCopies {
+public:
+    void start_block();
+    // Into `block`, which is the issuing fiber's own or another of its cluster.
+    void load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site);
+    void store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site);
+    void wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight);
+
+    bool under_way() const { return !loads_.empty(); }
+    const AsyncOperation* under_way_for(const Completion* end) const;
+    // Lands a piece of a load.
+    void land_piece(Block& block);
+    // The seed may let a piece land here.
+    void stir(Block& block);
+    void finish(Block& block);
+
+private:
+    static constexpr unsigned pieces = 4;  // of a load, each with a bit in `left`
+    struct Load {
+        CopiedBox box;
+        void* barrier;
+        unsigned left = (1u << pieces) - 1;
+        std::shared_ptr<AsyncOperation> operation;  // of checked runs
+    };
+    struct Store {
+        CopiedBox box;
+        const Fiber* fiber;
+        std::uint32_t group;
+        std::shared_ptr<AsyncOperation> operation;  // of checked runs
+    };
+    std::vector<Load> loads_;
+    std::vector<Store> stores_;
+};
+
+}  // namespace gf_emulator

@@ -1,0 +1,71 @@
+// The block's mbarriers (PTX ISA, "mbarrier"): each counts a phase's arrivals and the bytes of asynchronous copies. A
+// phase is over when all arrivals and bytes that it expects have come; the next begins at once.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "async_shadow.h"
+#include "clocks.h"
+#include "fiber.h"
+
+namespace gf_emulator {
+
+class Block;
+
+class Mbarriers {
+public:
+    void start_block() { barriers_.clear(); }
+
+    void init(Block& block, Fiber& fiber, void* address, unsigned arrivals, const void* site);
+    void invalidate(Block& block, Fiber& fiber, void* address, const void* site);
+    // From now on other threads' copies and the cluster may use what the thread has initialised.
+    void init_fence(Block& block, const Fiber& fiber);
+    // `from` is the block of the arriving fiber: `block`, or another of its cluster.
+    void arrive(Block& block, Block& from, Fiber& fiber, void* address, const void* site);
+    void expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site);
+    // True when the phase of `parity` is over; the running fiber then knows what was done before.
+    bool try_wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
+    void wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
+
+    // Of a copy that the fiber of block `from` issues: what its end is known by. Null without checks.
+    std::shared_ptr<Completion> completion_of_copy(Block& block, Block& from, Fiber& fiber, void* address,
+                                                   const void* site);
+    // A part of a copy has landed.
+    void bytes_landed(Block& block, void* address, unsigned bytes);
+
+    // What the fiber waits for, for a report.
+    std::string describe(const Block& block, const Fiber& fiber) const;
+    // After the block's last thread.
+    void finish(Block& block);
+
+private:
+    struct Barrier {
+        unsigned expected = 0;  // arrivals of a phase
+        unsigned pending = 0;   // of this phase
+        long bytes = 0;         // expected and not landed yet
+        std::uint64_t phase = 0;  // those that are over
+        Fiber* initialiser = nullptr;
+        Clocks::Time initialised = 0, fenced = 0;  // 0: by no mbarrier_init_fence
+        const void* init_site = nullptr;
+        Clocks::Row published, known;  // what those who arrived knew: in this phase, and in the last
+        std::vector<Clocks::Row> published_afar, known_afar;  // of other blocks' threads, by rank
+        bool has_remote = false, known_remote = false;
+        std::shared_ptr<Completion> completion, last_completion;  // of this phase, and of the last
+        std::vector<unsigned> came, came_before;  // threads, of this phase and of the last; -1u: another block's
+        std::vector<const void*> came_from;       // their lines, in this phase
+        const void* expect_site = nullptr;
+        Fiber* expecting = nullptr;
+        std::vector<Fiber*> waiting;
+    };
+
+    Barrier& at(Block& block, Block& from, Fiber& fiber, void* address, const char* operation, const void* site);
+    void complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset);
+    void report_early_completion(Block& block, const Barrier& barrier, std::size_t offset);
+
+    std::map<std::size_t, Barrier> barriers_;  // by offset in shared memory
+};
+
+}  // namespace gf_emulator

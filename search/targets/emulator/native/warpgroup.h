@@ -1,0 +1,108 @@
+// Matrix products of warpgroups (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"). A product is issued by
+// each of four warps, and done when the first of them waits for its group: the operands are read then and not before.
+// From its issue to each warp's own wait the accumulators hold poison.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "async_shadow.h"
+#include "matrix_descriptor.h"
+#include "gf_emulator/abi.h"
+#include "fiber.h"
+
+namespace gf_emulator {
+
+class Block;
+class Warp;
+
+// What each lane brings.
+struct WgmmaOperands {
+    float* d;
+    std::uint64_t a;
+    const unsigned* a_registers;  // null: A lies in shared memory
+    std::uint64_t b;
+    unsigned columns;
+    Element element;
+    bool accumulate, transpose_a, transpose_b;
+
+    unsigned depth() const { return element == Element::float16 || element == Element::bfloat16 ? 16 : 32; }
+    unsigned element_bytes() const { return 32 / depth(); }
+    bool same_product(const WgmmaOperands& other) const {
+        return a == other.a && !a_registers == !other.a_registers && b == other.b && columns == other.columns &&
+               element == other.element && accumulate == other.accumulate && transpose_a == other.transpose_a &&
+               transpose_b == other.transpose_b;
+    }
+};
+
+class Warpgroups {
+public:
+    static constexpr unsigned warps = 4, rows_of_warp = 16;
+    // Whether any checked run of this process has accumulators: their accesses are then watched.
+    static inline std::atomic<bool> watched{false};
+
+    void start_block();
+    void fence(Warp& warp);
+    void issue(Block& block, Warp& warp, const void* site);
+    void commit(Block& block, Warp& warp, const void* site);
+    void wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight, const void* site);
+    // A thread's access of its own memory, which may be an accumulator.
+    void own_access(Block& block, Fiber& fiber, const void* address, std::size_t bytes, bool write, const void* site);
+    bool someone_waits() const;
+    void finish(Block& block);
+
+private:
+    // One warp's part of an accumulator, by its lanes' addresses.
+    struct Accumulator {
+        std::array<float*, 32> lanes{};
+        unsigned columns = 0;
+        bool changed = true;     // by its threads, since their last fence
+        unsigned in_flight = 0;  // products
+        std::uint64_t last = 0;  // the last one's number
+        std::vector<float> values;  // while in flight: 16 rows
+        Party issued{};
+
+        bool holds(unsigned lane, const void* address) const {
+            return std::uintptr_t(address) - std::uintptr_t(lanes[lane]) < columns / 2 * sizeof(float);
+        }
+    };
+    struct Product {
+        WgmmaOperands operands;
+        unsigned came = 0;  // a bit for each warp
+        std::array<Accumulator*, warps> d{};
+        std::array<std::array<std::array<unsigned, 4>, 32>, warps> a_registers;
+        Party issued{};
+    };
+    struct Group {
+        std::uint64_t end = 0;  // of its products
+        unsigned committed = 0;  // a bit for each warp
+        std::shared_ptr<Completion> completion;  // of checked runs
+    };
+    struct Warpgroup {
+        std::deque<Product> products;  // not done yet
+        std::uint64_t done = 0;        // products before these
+        std::array<std::uint64_t, warps> issued{};
+        std::vector<Group> groups;
+        std::array<std::size_t, warps> committed{};
+        std::size_t done_groups = 0;
+        std::array<bool, warps> fenced{};
+        std::array<std::vector<std::unique_ptr<Accumulator>>, warps> accumulators;
+        std::vector<Fiber*> waiting;
+    };
+
+    Warpgroup& of(Warp& warp);
+    Group& group(Block& block, Warpgroup& warpgroup, std::size_t number);
+    Accumulator& accumulator(Block& block, Warpgroup& warpgroup, Warp& warp, const void* site);
+    void read_operands(Block& block, Warpgroup& warpgroup, Warp& warp, const WgmmaOperands& operands, const void* site);
+    void multiply(Block& block, Product& product);
+    void hand_over(Warpgroup& warpgroup, unsigned warp, std::uint64_t end);
+
+    std::array<Warpgroup, 8> warpgroups_;
+    bool used_ = false;
+};
+
+}  // namespace gf_emulator
