@@ -31,7 +31,7 @@ from greenfast.search.toolchain import CompileFailed, Toolchain
 from greenfast.search.toolchain.signature import passed_arguments, signature_fault
 
 SAMPLED_POINTS = 8  # of each template and compile-time choice, beside the presets
-MOST_CHOICES = 4  # of compile-time values
+MOST_CHOICES = 4  # of compile-time values, beside those that a preset needs
 SEED = 0
 _PLACE = re.compile(r"(?P<file>[\w./-]+\.(?:toml|py|j2))(?::(?P<line>\d+))?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -116,7 +116,7 @@ def _choices(kernel: KernelSpec, template: TemplateSpec) -> tuple[Items, ...]:
         except UsageError:
             continue
         choices.append(workload.compile_time(kernel))
-    return tuple(dict.fromkeys(choices))[:MOST_CHOICES]
+    return tuple(dict.fromkeys(choices))
 
 
 # ---- names that nothing uses ----
@@ -202,13 +202,14 @@ def _template_problems(
     file = f"{kernel.name}/{template.name}.toml"
     problems: list[Problem] = []
     reasons: dict[str, str | None] = {}  # by preset: why it is impossible; None: it is possible
-    for compiled in _choices(kernel, template):
+    for number, compiled in enumerate(_choices(kernel, template)):
         try:
-            candidates = _candidates(Space(template, compiled, device), reasons)
+            space = Space(template, compiled, device)
+            candidates = _candidates(space, reasons, with_sample=number < MOST_CHOICES)
         except SpecError as error:
             problems.append(problem_of(located(error, kernel.folder)))
             continue
-        if not candidates:
+        if not candidates and number < MOST_CHOICES:
             shown = ", ".join(f"{name}={value}" for name, value in compiled)
             problems.append(
                 Problem(
@@ -241,10 +242,17 @@ def _impossible_preset(kernel: KernelSpec, file: str, preset: str, reason: str) 
     return problem_of(located(SpecError(sentence, code="impossible_preset"), kernel.folder))
 
 
-def _candidates(space: Space, reasons: dict[str, str | None]) -> list[Candidate]:
-    """The possible presets and a drawn sample of points; `reasons` learns of the presets."""
+def _candidates(
+    space: Space, reasons: dict[str, str | None], *, with_sample: bool
+) -> list[Candidate]:
+    """The possible presets and a drawn sample of points; `reasons` learns of the presets.
+
+    Without a sample only presets that were not possible before.
+    """
     template, candidates = space.template, []
     for preset in template.presets:
+        if not with_sample and reasons.get(preset.name, "") is None:
+            continue
         candidate = preset_candidate(template, preset.name, space.compiled)
         reason = space.why_not(candidate.parameters)
         if reason is None:
@@ -252,7 +260,7 @@ def _candidates(space: Space, reasons: dict[str, str | None]) -> list[Candidate]
             candidates.append(candidate)
         else:
             reasons.setdefault(preset.name, reason)
-    points = space.points
+    points = space.points if with_sample else ()
     drawn = random.Random(SEED).sample(range(len(points)), min(SAMPLED_POINTS, len(points)))
     candidates += (
         Candidate(template.kernel, template.name, points[number], Origin(OriginKind.SAMPLED))
@@ -299,7 +307,8 @@ def _signature_problem(
     if toolchain is None:
         return None
     text_file = f"{kernel.name}/{template.name}.cu.j2"
-    compiled = toolchain.compile(source, device.arch)
+    arch = device.compiled_arch(specific=source.arch_specific)
+    compiled = toolchain.compile(source, arch)
     if isinstance(compiled, CompileFailed):
         return Problem(text_file, 0, "compile_error", f"{text_file}: {compiled.sentence}")
     passed = passed_arguments(kernel, template, dict(values), False)
@@ -315,7 +324,7 @@ def _reference_problems(kernel: KernelSpec, device: Device) -> list[Problem]:
     problems: list[Problem] = []
     file = f"{kernel.name}/reference.py"
     for template in kernel.templates[:1]:
-        for compiled in _choices(kernel, template):
+        for compiled in _choices(kernel, template)[:MOST_CHOICES]:
             try:
                 points = Space(template, compiled, device).points
                 if not len(points):

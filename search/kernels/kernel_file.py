@@ -64,9 +64,8 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         raise SpecError(
             f"{table.where}: name is {name!r} in a folder called {folder.name!r}", code="bad_spec"
         )
-    options, dims = (
-        read(table.table(key), mistakes) for key, read in (("options", _options), ("dims", _dims))
-    )
+    options = _options(table.table("options"), mistakes)
+    dims = _dims(table.table("dims"), mistakes)
     constants = mistakes.value(lambda: _constants(table.table("constants")), ())
     _check_names_differ(options, dims, constants, table.where, mistakes)
     if mistakes:  # further ones would follow from these

@@ -206,7 +206,7 @@ dtype = "float32"
 sizes = ["64"]
 box = ["64"]
 [[tensor_maps]]
-name = "n"
+name = "y_map"
 tensor = "y"
 box = ["64"]
 [presets.plain]
