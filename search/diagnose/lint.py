@@ -238,7 +238,7 @@ def _template_problems(
 
 
 def _impossible_preset(kernel: KernelSpec, file: str, preset: str, reason: str) -> Problem:
-    sentence = f"{file}, [presets.{preset}]: the preset is not possible: {reason}"
+    sentence = f"{file}, [presets.{preset}]: the preset is not possible for any workload: {reason}"
     return problem_of(located(SpecError(sentence, code="impossible_preset"), kernel.folder))
 
 

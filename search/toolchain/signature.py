@@ -17,6 +17,7 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _TYPE = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,\[]*)(\[\d+\])?")
 MAP_BYTES = "[128]"  # a CUtensorMap, passed by value
+UNTYPED = "any 32 bits"
 _CLASSES = {"int32": "32 bits", "int64": "64 bits", "float32": "float"}
 _WORDS = {
     "pointer": "a pointer",
@@ -75,12 +76,16 @@ def _forms(parameters: str) -> list[str]:
     forms = []
     for match in _TYPE.finditer(parameters):
         kind, attributes, array = match[1], match[2], match[3]
-        if array or (kind.startswith("b") and kind[1:] not in ("32", "64")):
+        if array == MAP_BYTES:
+            forms.append("map")
+        elif array or kind in ("b8", "b16"):
             forms.append("another type")
         elif ".ptr" in attributes:
             forms.append("pointer")
         elif kind.startswith("f"):
             forms.append("float" if kind == "f32" else "another type")
+        elif kind == "b32":  # an integer or a float
+            forms.append(UNTYPED)
         else:
             bits = kind[1:]
             forms.append(f"{bits} bits" if bits in ("32", "64") else "another type")
@@ -95,8 +100,9 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
             "(the [[arguments]] of kernel.toml, then the template's workspaces)"
         )
     for number, (form, argument) in enumerate(zip(declared, passed, strict=True), 1):
-        wide = {"pointer", "64 bits"}
-        if form != argument.form and not ({form, argument.form} == wide and form == "64 bits"):
+        fits = {form} | ({"pointer"} if form == "64 bits" else set())
+        fits |= {"32 bits", "float"} if form == UNTYPED else set()
+        if argument.form not in fits:
             return (
                 f"takes {_WORDS.get(form, form)} as argument {number}, where a launch passes "
                 f"{argument.words}: the order is that of [[arguments]] in kernel.toml, then the "

@@ -21,7 +21,7 @@ from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.toolchain import Cubin
-from greenfast.search.toolchain.signature import passed_arguments, signature_fault
+from greenfast.search.toolchain.signature import Passed, passed_arguments, signature_fault
 
 Edit = Callable[..., KernelSpec]
 
@@ -241,3 +241,20 @@ def test_lines_are_found_or_left_out_in_any_text():
     for broken in ("[", "[[", "a = {", "a = [", "= 1", "]", "a.b", "\n" * 99, "a = '", "{" * 999):
         assert isinstance(key_lines(broken), dict)
     assert isinstance(key_lines(Path(__file__).read_text()), dict)
+
+
+MAPPED = """.entry mapped(
+\t.param .u64 .ptr .global .align 16 mapped_param_0,
+\t.param .b32 mapped_param_1,
+\t.param .align 64 .b8 mapped_param_2[128]
+)
+.maxntid 256, 1, 1
+{
+"""
+
+
+def test_a_tensor_map_is_an_argument_by_value():
+    pointer, number, tensor_map = Passed("x", "pointer"), Passed("n", "32 bits"), Passed("m", "map")
+    assert signature_fault(["mapped"], [pointer, number, tensor_map], MAPPED, "t") == ""
+    for passed in ([pointer, number, pointer], [pointer, tensor_map, number]):
+        assert "takes" in signature_fault(["mapped"], passed, MAPPED, "t")

@@ -107,7 +107,9 @@ def test_a_template_with_other_arguments_is_found_where_there_is_a_compiler(lint
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "attention_fp8", "rmsnorm"])
 def test_the_shipped_kernels_have_no_problem(name, toolchain):
-    assert lint_kernel(REPOSITORY_TEMPLATES / name, HEADERS, device("h200"), toolchain) == ()
+    problems = lint_kernel(REPOSITORY_TEMPLATES / name, HEADERS, device("h200"), toolchain)
+    # Some presets are for shapes that no workload has by name.
+    assert {problem.code for problem in problems} <= {"impossible_preset"}, problems
 
 
 class TestCommands:
