@@ -2,6 +2,10 @@
 
 This is the public API:
 
+    load                the kernels of a bundle, ready to be called
+    attention           scaled dot-product attention by the fastest kernel that is known here
+    rms_norm            RMS normalisation with a fused residual add, likewise
+    explain             which kernel a call runs, and why
     Client              talks to a running service (`greenfast serve`)
     GreenfastError      base of all errors: `code`, `message`, `mend`
       SpecError         a kernel's files are invalid
@@ -9,17 +13,21 @@ This is the public API:
       Fault             a failure of greenfast or of its machine
       ServiceError      the service refused a request: also `status`
 
-Importing greenfast is cheap. `Client` and its HTTP library are imported on first use.
+Importing greenfast is cheap. Everything but the errors is imported on first use.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
 
 if TYPE_CHECKING:
     from greenfast.client import Client, ServiceError
+    from greenfast.runtime.front import attention, explain, rms_norm
+    from greenfast.runtime.loaded import load
 
 __version__ = "0.2.0"
 
@@ -31,15 +39,33 @@ __all__ = [
     "SpecError",
     "UsageError",
     "__version__",
+    "attention",
+    "explain",
+    "load",
+    "rms_norm",
 ]
+
+# Where a name comes from; the module is imported when the name is first used.
+_HOMES = {
+    "Client": "greenfast.client",
+    "ServiceError": "greenfast.client",
+    "explain": "greenfast.runtime.front",
+    "load": "greenfast.runtime.loaded",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names that need an HTTP library on first use."""
-    if name in ("Client", "ServiceError"):
-        from greenfast import client
-
-        return getattr(client, name)
+    """Import a name on its first use, and keep it."""
+    if name in ("attention", "rms_norm"):
+        front = importlib.import_module("greenfast.runtime.front")
+        value = front.public(name)
+        if "torch" in sys.modules:  # before that, PyTorch may still come
+            globals()[name] = value
+        return value
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(
         f"module 'greenfast' has no attribute {name!r}; it has {', '.join(__all__)}"
     )

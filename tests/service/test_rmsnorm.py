@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import zipfile
 
+import numpy as np
 import pytest
+
+import greenfast
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,20 @@ def test_its_bundle_agrees_on_new_seeds(service, searched, home):
     (home.data / "bundle.zip").write_bytes(content)
     ended = home.run("verify", "bundle.zip", "--target", "emulator:h200", "--json")
     assert ended.code == 0 and ended.json["finding"] == "agrees", ended.out + ended.err
+
+
+def test_its_bundle_is_loaded_and_called(service, searched, artifacts, tmp_path, monkeypatch):
+    (tmp_path / "emulator").symlink_to(artifacts, target_is_directory=True)
+    monkeypatch.setenv("GREENFAST_RUNTIME_CACHE", str(tmp_path))
+    content = service._get(f"/api/v1/searches/{searched['id']}/bundle").content
+    (tmp_path / "bundle.zip").write_bytes(content)
+    kernels = greenfast.load(tmp_path / "bundle.zip", device="emulator")
+    x, residual = np.random.default_rng(1).standard_normal((2, 3, 520)).astype(np.float16)
+    h, y = kernels(x, residual, np.full(520, 2, np.float16), eps=0.5)
+    exact = x.astype(np.float64) + residual
+    assert np.abs(h - exact).max() < 4e-3
+    scale = np.sqrt((exact**2).mean(-1, keepdims=True) + 0.5)
+    assert np.abs(y - 2 * exact / scale).max() < 1e-2
 
 
 def test_its_page_says_what_may_vary_and_nothing_of_attention(service):

@@ -49,7 +49,7 @@ ROOMS = {"search": SEARCH, "app": APP}
 
 THIRD_PARTIES = {
     "cupy": ("search/targets/cuda/", "search/peers/duel.py"),
-    "torch": ("search/peers/duel.py",),
+    "torch": ("search/peers/duel.py", "greenfast/runtime/"),
     "pynvml": ("search/targets/cuda/",),
     "cuda": ("search/toolchain/", "search/targets/cuda/", "app/cli/doctor_checks.py"),
     "optuna": ("search/strategies/",),

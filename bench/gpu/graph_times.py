@@ -1,0 +1,73 @@
+"""Times of functions inside CUDA graphs, in turns, as compiled models run them."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+GRAPH_US = 300.0  # of one replay, at least
+ROUNDS = 15
+MOST_REPEATS = 400
+
+
+def captured(function: Callable[[], Any], repeats: int) -> Any:
+    """A graph of `repeats` calls; the memory of their results belongs to it."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            function()
+    return graph
+
+
+def replayed_us(graph: Any) -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1000
+
+
+def times_us(
+    functions: Mapping[str, Callable[[], Any]], *, rounds: int = ROUNDS, drop_above: float = 1.6
+) -> dict[str, dict[str, float]]:
+    """The median time of one call of each function, with the quartiles; hot caches.
+
+    Functions that a first round finds `drop_above` times slower than the fastest keep that time.
+    """
+    graphs, quick = {}, {}
+    for name, function in functions.items():
+        graph = captured(function, 1)
+        replayed_us(graph)
+        rough = min(replayed_us(graph) for _ in range(3))
+        repeats = max(1, min(MOST_REPEATS, int(GRAPH_US / max(rough - 2, 1)) + 1))
+        graphs[name] = (captured(function, repeats), repeats)
+        replayed_us(graphs[name][0])
+        quick[name] = min(replayed_us(graphs[name][0]) for _ in range(2)) / repeats
+    fastest = min(quick.values())
+    samples: dict[str, list[float]] = {
+        name: [] for name in functions if quick[name] <= drop_above * fastest
+    }
+    for _ in range(rounds):
+        order = list(samples)
+        random.shuffle(order)
+        for name in order:
+            graph, repeats = graphs[name]
+            samples[name].append(replayed_us(graph) / repeats)
+    rows = {name: {"us": time, "rough": 1.0} for name, time in quick.items()}
+    for name, values in samples.items():
+        low, middle, high = statistics.quantiles(values, n=4)
+        rows[name] = {"us": middle, "low": low, "high": high}
+    return rows

@@ -1,0 +1,346 @@
+"""greenfast.attention on a GPU: 500 random calls beside PyTorch, and 60 shapes beside its peers.
+
+    python -m bench.gpu.runtime_calls OUT.json [--calls 500] [--pool] [--seconds 240]
+
+Every random call has a shape, mask, layout, type, scale and head grouping of its own, half of them
+inside what the shipped set covers. Its output is compared with float64 attention on the same
+inputs, and its error with that of PyTorch's own. The table times calls inside CUDA graphs.
+
+--pool also times other kernels on each shape (the recorded winners and the presets of mma and
+wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.graph_times import times_us
+from bench.gpu.runtime_pool import Pool
+from bench.gpu.runtime_shapes import Shape, shapes
+from bench.results import Row, write_json
+
+LARGEST_ERROR = 2.0  # in errors of PyTorch's own operation on the same inputs
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pool", action="store_true")
+    parser.add_argument("--seconds", type=float, default=240.0, help="for the table")
+    options = parser.parse_args()
+    require_gpu()
+    result: Row = {"environment": environment(), "calls": calls(options.calls, options.seed)}
+    write_json(options.out, result)
+    print(json.dumps({"calls": result["calls"]["counts"]}), flush=True)
+    result["table"] = table(options.seconds, pool=options.pool)
+    result["summary"] = summary(result["table"])
+    write_json(options.out, result)
+    print(json.dumps(result["summary"]), flush=True)
+    return 0 if not result["calls"]["wrong"] else 1
+
+
+def environment() -> Row:
+    import torch
+
+    import greenfast
+
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(),
+        "greenfast": greenfast.__version__,
+    }
+
+
+# ---- random calls ----
+
+
+def calls(count: int, seed: int) -> Row:
+    import torch
+
+    import greenfast
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    wrong, kernels, faults = [], 0, []
+    worst = 0.0
+    for number in range(count):
+        q, k, v, settings = random_call()
+        with torch.no_grad():
+            said = greenfast.explain(greenfast.attention, q, k, v, **settings)
+            kernels += said.kernel is not None
+            try:
+                got = greenfast.attention(q, k, v, **settings)
+            except Exception as error:  # what a call raises is the finding
+                faults.append(
+                    {"call": number, "error": str(error)[:300], **described(q, k, settings)}
+                )
+                continue
+        for problem in problems(q, k, v, settings, got):
+            wrong.append(
+                {"call": number, "why": problem, "said": str(said), **described(q, k, settings)}
+            )
+        worst = max(worst, last_ratio())
+    counts = {
+        "calls": count,
+        "kernels": kernels,
+        "fallbacks": count - kernels,
+        "wrong": len(wrong),
+        "faults": len(faults),
+        "worst_error_ratio": worst,
+    }
+    return {"counts": counts, "wrong": wrong[:20], "faults": faults[:20], "seed": seed}
+
+
+def described(q: Any, k: Any, settings: Row) -> Row:
+    return {
+        "q": [list(q.shape), list(q.stride()), str(q.dtype)],
+        "k": [list(k.shape), list(k.stride())],
+        "settings": {name: str(value)[:40] for name, value in settings.items()},
+    }
+
+
+def random_call() -> tuple[Any, Any, Any, Row]:
+    """Inputs and settings; every second call is one that the shipped set may serve."""
+    import torch
+
+    served = random.random() < 0.5
+    dtype = torch.bfloat16 if served or random.random() < 0.5 else torch.float16
+    if random.random() < 0.04:
+        dtype = torch.float32
+    batch, heads = random.choice((1, 2)), random.choice((4, 8))
+    grouped = heads // random.choice((1, 2, 4)) if random.random() < 0.3 else heads
+    width = 64 if served else random.choice((32, 64, 96, 128, 256, 40))
+    rows = random.randint(128, 512) if served else random.randint(1, 700)
+    keys = rows if random.random() < 0.5 else random.randint(*((128, 512) if served else (1, 700)))
+    q = laid_out(batch, heads, rows, width, dtype)
+    k = laid_out(batch, grouped, keys, width, dtype)
+    v = laid_out(batch, grouped, keys, width, dtype)
+    settings: Row = {"enable_gqa": grouped != heads}
+    mask = random.choice(("none", "is_causal", "causal_top_left", "causal_bottom_right"))
+    if mask == "is_causal":
+        settings["is_causal"] = True
+    elif random.random() < 0.9:
+        settings["mask"] = mask
+    if random.random() < 0.3:
+        settings["scale"] = random.choice((0.05, 0.125, 1.0))
+    if random.random() < 0.3:
+        settings["return_lse"] = True
+    return q, k, v, settings
+
+
+def laid_out(batch: int, heads: int, rows: int, width: int, dtype: Any) -> Any:
+    """[B, H, S, D] in one of the layouts that models use, and some odd ones."""
+    import torch
+
+    def new(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda").to(dtype)
+
+    kind = random.choice(("bhsd", "bhsd", "bshd", "qkv", "padded", "slice", "expanded", "odd"))
+    if kind == "bshd":
+        return new(batch, rows, heads, width).transpose(1, 2)
+    if kind == "qkv":
+        return new(batch, rows, 3, heads, width)[:, :, 1].transpose(1, 2)
+    if kind == "padded":
+        return new(batch, heads, rows, width + 8)[..., :width]
+    if kind == "slice":
+        return new(batch, heads, rows + 3, width)[:, :, 3:]
+    if kind == "expanded":
+        return new(1, heads, rows, width).expand(batch, heads, rows, width)
+    if kind == "odd":
+        return new(batch, heads, rows, width + 1)[..., 1:]  # misaligned, and strides of no 8
+    return new(batch, heads, rows, width)
+
+
+_RATIO = [0.0]
+
+
+def last_ratio() -> float:
+    return _RATIO[0]
+
+
+def problems(q: Any, k: Any, v: Any, settings: Row, got: Any) -> list[str]:
+    """What is wrong with a result: shape, type, NaN, or an error beyond PyTorch's."""
+    import torch
+
+    from greenfast.runtime.fallbacks import torch_attention
+
+    mask = settings.get("mask") or ("causal_top_left" if settings.get("is_causal") else "none")
+    exact, exact_lse = exact_attention(q, k, v, mask, settings.get("scale"))
+    lse = settings.get("return_lse", False)
+    o = got[0] if lse else got
+    with torch.no_grad():
+        torchs = torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)["o"]
+    found = []
+    if o.shape != q.shape or o.dtype != q.dtype:
+        found.append(f"o is {o.dtype} {tuple(o.shape)}")
+        return found
+    error = (o.double() - exact).norm().item()
+    own = (torchs.double() - exact).norm().item()
+    floor = 1e-3 * exact.norm().item() * (1e-3 if q.dtype == torch.float32 else 1.0)
+    _RATIO[0] = error / max(own, floor, 1e-12)
+    if not error <= LARGEST_ERROR * max(own, floor):
+        found.append(f"error {error:.3g}; PyTorch's {own:.3g}")
+    if lse:
+        finite = torch.isfinite(exact_lse)
+        same = torch.isclose(got[1].double(), exact_lse, rtol=1e-3, atol=2e-2)
+        if not bool((same | (~finite & (got[1].double() == exact_lse))).all()):
+            found.append("lse differs")
+    return found
+
+
+def exact_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None) -> tuple[Any, Any]:
+    """Attention in float64; rows without keys give 0 and -inf."""
+    import torch
+
+    repeats = q.shape[1] // k.shape[1]
+    keys, values = (tensor.double().repeat_interleave(repeats, 1) for tensor in (k, v))
+    scores = q.double() @ keys.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
+    if mask != "none":
+        diagonal = k.shape[2] - q.shape[2] if mask == "causal_bottom_right" else 0
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(diagonal)
+        scores = scores.masked_fill(~seen, float("-inf"))
+    lse = torch.logsumexp(scores, -1)
+    weights = torch.exp(scores - lse.masked_fill(torch.isneginf(lse), 0.0)[..., None])
+    return weights @ values, lse
+
+
+# ---- the table ----
+
+
+def table(seconds: float, *, pool: bool) -> list[Row]:
+    import torch
+
+    rows, began = [], time.perf_counter()
+    kernels = Pool() if pool else None
+    for shape in shapes():
+        if time.perf_counter() - began > seconds:
+            rows.append({"shape": shape.name, "skipped": "no time was left"})
+            continue
+        with torch.no_grad():
+            rows.append(measured(shape, kernels))
+        print(json.dumps(brief(rows[-1])), flush=True)
+    return rows
+
+
+def inputs(shape: Shape) -> tuple[Any, Any, Any]:
+    import torch
+
+    def new(heads: int, rows: int) -> Any:
+        return torch.randn(shape.B, heads, rows, shape.D, device="cuda", dtype=torch.bfloat16)
+
+    return new(shape.H, shape.S_q), new(shape.H_kv, shape.S_kv), new(shape.H_kv, shape.S_kv)
+
+
+def measured(shape: Shape, pool: Pool | None) -> Row:
+    import torch
+
+    import greenfast
+
+    q, k, v = inputs(shape)
+    settings = {"is_causal": shape.is_causal, "enable_gqa": shape.H_kv != shape.H}
+    functions = {"greenfast": lambda: greenfast.attention(q, k, v, **settings)}
+    notes: Row = {}
+    for name, function in peers(shape, q, k, v).items():
+        try:
+            function()
+            torch.cuda.synchronize()
+        except Exception as error:  # a peer that does not serve the shape
+            notes[name] = str(error).strip().splitlines()[0][:160]
+            continue
+        functions[name] = function
+    if pool is not None:
+        functions |= pool.functions(shape, q, k, v, notes)
+    said = greenfast.explain(greenfast.attention, q, k, v, **settings)
+    times = times_us(functions)
+    return {
+        "shape": shape.name,
+        "dims": {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")},
+        "mask": shape.mask,
+        "tuned": shape.tuned,
+        "kernel": said.kernel,
+        "why": said.why,
+        "times": times,
+        "unavailable": notes,
+    }
+
+
+def peers(shape: Shape, q: Any, k: Any, v: Any) -> dict[str, Any]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    settings = {"is_causal": shape.is_causal, "enable_gqa": shape.H_kv != shape.H}
+
+    def backend(which: Any) -> Any:
+        def run() -> Any:
+            with sdpa_kernel(which):
+                return sdpa(q, k, v, **settings)
+
+        return run
+
+    functions: dict[str, Any] = {
+        "torch-default": lambda: sdpa(q, k, v, **settings),
+        "torch-cudnn": backend(SDPBackend.CUDNN_ATTENTION),
+        "torch-flash": backend(SDPBackend.FLASH_ATTENTION),
+    }
+    if shape.mask == "none" or shape.S_q == shape.S_kv:
+        try:
+            from flash_attn.cute import flash_attn_func
+        except ImportError:
+            return functions
+        turned = [tensor.transpose(1, 2) for tensor in (q, k, v)]
+        functions["flash-attention-4"] = lambda: flash_attn_func(*turned, causal=shape.is_causal)
+    return functions
+
+
+PEERS = ("torch-default", "torch-cudnn", "torch-flash", "flash-attention-4")
+
+
+def brief(row: Row) -> Row:
+    times = row["times"]
+    best_peer = min((name for name in PEERS if name in times), key=lambda name: times[name]["us"])
+    own = {name: item["us"] for name, item in times.items() if name not in (*PEERS, "greenfast")}
+    best_own = min(own, key=lambda name: own[name], default=None)
+    return {
+        "shape": row["shape"],
+        "us": round(times["greenfast"]["us"], 2),
+        "kernel": row["kernel"],
+        "peer": best_peer,
+        "peer_us": round(times[best_peer]["us"], 2),
+        "pool": best_own and best_own[:60],
+        "pool_us": best_own and round(own[best_own], 2),
+    }
+
+
+def summary(rows: list[Row]) -> Row:
+    """Geometric mean and worst ratio to the best peer, as called, and as the pool could be."""
+    from math import exp, log
+
+    timed = [row for row in rows if "times" in row]
+    called, possible = [], []
+    for row in timed:
+        times = row["times"]
+        peer = min(times[name]["us"] for name in PEERS if name in times)
+        called.append((times["greenfast"]["us"] / peer, row["shape"]))
+        own = [item["us"] for name, item in times.items() if name not in PEERS]
+        possible.append(min(*own, peer) / peer if own else 1.0)
+    return {
+        "shapes": len(timed),
+        "geometric_mean": exp(sum(log(ratio) for ratio, _ in called) / len(called)),
+        "worst": max(called),
+        "possible_geometric_mean": exp(sum(map(log, possible)) / len(possible)),
+        "by_kernels": sum(row["kernel"] is not None for row in timed),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,174 @@
+"""Other kernels of attention beside the shipped ones: recorded winners and presets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.runtime_shapes import Shape, shapes
+from bench.gpu.set_files import Entry, built, bundle_bytes, group
+from bench.results import Row, find_result, read_result
+from greenfast.runtime.archive import read_archive
+from greenfast.runtime.calls import Prepared, prepare, run
+from greenfast.runtime.frameworks import framework_of
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.read_bundle import kernel_set
+from greenfast.runtime.signatures import attention_call
+from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.space.space import Space
+from greenfast.search.toolchain import Toolchain
+
+TEMPLATES = ("mma", "wgmma")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a template; its compile-time values are those of a shape."""
+
+    template: str
+    parameters: Row
+
+
+def pool_points(kernel: KernelSpec) -> dict[str, Point]:
+    """By label: the recorded winners, and the presets of the fast templates."""
+    points = {
+        f"{row['template']} winner {row['workload']}": Point(row["template"], row["parameters"])
+        for row in read_result("h200/attention_winners")["rows"]
+        if row["template"] in TEMPLATES
+    }
+    points |= {
+        f"wgmma winner {row['workload']}": Point("wgmma", row["parameters"])
+        for row in find_result("h200/hopper_rows").get("rows", ())
+        if row["kernel"] == kernel.name and row["baseline"].startswith("wgmma:")
+    }
+    return points | {
+        f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
+        for template in kernel.templates
+        if template.name in TEMPLATES
+        for preset in template.presets
+    }
+
+
+class Pool:
+    """Kernels by compile-time values, each a set of its own."""
+
+    @classmethod
+    def of_points(cls, names: tuple[str, ...]) -> Pool:
+        """Some points, for heads of 64 elements without a mask."""
+        known = pool_points(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
+        return cls({name: known[name] for name in names}, ((64, "none"),))
+
+    def __init__(
+        self,
+        points: dict[str, Point] | None = None,
+        heads: tuple[tuple[int, str], ...] = (),
+        gpu: str = "h200",
+    ) -> None:
+        catalogue = Catalogue([REPOSITORY_TEMPLATES])
+        kernel = catalogue.kernel("attention")
+        points = pool_points(kernel) if points is None else points
+        heads = heads or tuple(dict.fromkeys((shape.D, shape.mask) for shape in shapes()))
+        entries: dict[Any, Entry] = {}
+        for width, mask in heads:
+            compiled = (("D", width), ("dtype", "bf16"), ("mask", mask))
+            for label, point in points.items():
+                entry = valid_entry(kernel, point, dict(compiled), label, gpu)
+                if entry is not None:
+                    key = entry.template, tuple(entry.parameters.items()), compiled
+                    entries.setdefault(key, entry)
+        self.sets: list[tuple[Entry, KernelSet]] = []
+        with tempfile.TemporaryDirectory(prefix="greenfast-pool-") as folder:
+            toolchain = Toolchain(Path(folder), usable_cores())
+            try:
+                with ThreadPoolExecutor(usable_cores()) as threads:
+                    made = threads.map(
+                        lambda entry: _built(catalogue, kernel, entry, gpu, toolchain),
+                        entries.values(),
+                    )
+                    for item in filter(None, made):
+                        table = group(item.entry.compiled, {}, [("1", None, "k0")], ())
+                        data = bundle_bytes(
+                            kernel, [item], [table], device(gpu), name="pool", toolchain={}
+                        )
+                        path = Path(folder) / "pool.zip"
+                        path.write_bytes(data)
+                        self.sets.append((item.entry, kernel_set(read_archive(path), "pool")))
+            finally:
+                toolchain.close()
+        print(f"pool: {len(self.sets)} kernels", flush=True)
+
+    def functions(
+        self, shape: Shape, q: Any, k: Any, v: Any, notes: Row
+    ) -> dict[str, Callable[[], Any]]:
+        """A call of each kernel that is compiled for the shape, and correct on it."""
+        framework = framework_of(q)
+        assert framework is not None  # PyTorch's
+        facts = {name: framework.facts(item) for name, item in zip("qkv", (q, k, v), strict=True)}
+        call = attention_call(facts, shape.mask, None, grouped=True, lse=False)
+        functions: dict[str, Callable[[], Any]] = {}
+        for entry, kernels in self.sets:
+            compiled = entry.compiled
+            if (compiled["D"], compiled["mask"]) != (shape.D, shape.mask):
+                continue
+            label = entry.label
+            state = prepare(kernels, call, 0)  # type: ignore[arg-type]
+            if not isinstance(state, Prepared):
+                notes[label] = state.why[:160]
+                continue
+            functions[label] = _call(state, framework, q, k, v)
+            if why := _wrong(functions[label](), q, k, v, shape):
+                notes[label] = why
+                del functions[label]
+        return functions
+
+
+def valid_entry(
+    kernel: KernelSpec, point: Point, compiled: Row, label: str, gpu: str
+) -> Entry | None:
+    """The point for these compile-time values; None where the template excludes it."""
+    template = kernel.template(point.template)
+    if any(compiled[name] not in values for name, values in template.supports):
+        return None
+    items = tuple(compiled.items())
+    parameters = complete_parameters(template, point.parameters, items)
+    if Space(template, items, device(gpu)).why_not(parameters) is not None:
+        return None
+    return Entry(point.template, dict(parameters), compiled, "", label)
+
+
+def _built(catalogue: Any, kernel: Any, entry: Entry, gpu: str, toolchain: Toolchain) -> Any:
+    try:
+        return built(catalogue, kernel, entry, device(gpu), toolchain)
+    except SystemExit as error:
+        print(f"left out: {error}", flush=True)
+        return None
+
+
+def _call(state: Prepared, framework: Any, q: Any, k: Any, v: Any) -> Callable[[], Any]:
+    import torch
+
+    def function() -> Any:
+        o = torch.empty_like(q)
+        run(state.plan, framework, {"q": q, "k": k, "v": v, "o": o}, q, framework.stream(0))
+        return o
+
+    return function
+
+
+def _wrong(o: Any, q: Any, k: Any, v: Any, shape: Shape) -> str:
+    """Why the output differs from PyTorch's; empty when it is close. The gates did the rest."""
+    import torch
+
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=shape.is_causal, enable_gqa=shape.H_kv != shape.H
+    )
+    error = (o.float() - theirs.float()).norm() / theirs.float().norm()
+    return "" if error.item() < 0.02 else f"wrong: relative error {error.item():.3g}"

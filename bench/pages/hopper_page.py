@@ -1,0 +1,77 @@
+"""The tables of docs/hopper.md: searches of the wgmma templates on an H200.
+
+    python -m bench.pages.hopper_page [--save]
+
+tests/unit/test_docs.py compares the page with the results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.results import Row, find_result
+
+PAGE = DOCS / "hopper.md"
+RESULT = "h200/hopper_rows"
+
+
+def attention() -> str:
+    return _section("attention")
+
+
+def gemm() -> str:
+    return _section("gemm")
+
+
+def pages() -> dict[Path, str]:
+    sections = {"attention": attention, "gemm": gemm}
+    return {PAGE: filled_page(PAGE, "hopper_page", sections)}
+
+
+def _section(kernel: str) -> str:
+    measured = [row for row in rows(RESULT) if row["kernel"] == kernel and "error" not in row]
+    titles = ("workload", "winner, us", "TFLOP/s", "best peer, us", "winner / peer", "confirmed")
+    text = table((*titles, "winner"), [_line(row) for row in measured])
+    if not measured:
+        return text
+    date = find_result(RESULT)["environment"]["date"]
+    return f"{text}\n\nH200, {date}, L2 hot; {source_of(RESULT)}."
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    timed = [peer for peer in row["peers"] if peer["ratio"] is not None]
+    best = max(timed, key=lambda peer: peer["ratio"]) if timed else None
+    time_us = row["time_median_us"]
+    ratio = (
+        f"{best['ratio']:.3f} [{best['ratio_low']:.3f}, {best['ratio_high']:.3f}]"
+        if best
+        else "no peer was timed"
+    )
+    return (
+        f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+        f"{time_us:.1f}",
+        f"{_flop(row['kernel'], row['workload']) / time_us / 1e6:.0f}",
+        f"{best['time_median_us']:.1f}, {best['name']}" if best else "",
+        ratio,
+        "yes" if row["confirmed"] else "the baseline stayed the best",
+        row["preset"] or _parameters(row["parameters"]),
+    )
+
+
+def _flop(kernel: str, workload: str) -> float:
+    """Operations that count; half of the pairs where a square is causal."""
+    values = dict(item.split("=") for item in workload.split(","))
+    size = {name: int(value) for name, value in values.items() if value.isdigit()}
+    if kernel == "gemm":
+        return 2.0 * size["M"] * size["N"] * size["K"]
+    pairs = size["S_q"] * size.get("S_kv", size["S_q"]) * (0.5 if "mask" in values else 1.0)
+    return 4.0 * size["B"] * size["H"] * size["D"] * pairs
+
+
+def _parameters(parameters: Row) -> str:
+    return " ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+if __name__ == "__main__":
+    run_page(__doc__, pages)

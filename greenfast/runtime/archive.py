@@ -1,0 +1,126 @@
+"""A bundle's files, read into memory: sizes are bounded, and every file matches its checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.errors import UsageError
+
+MOST_FILES = 512
+LARGEST_FILE_BYTES = 32 * 2**20
+LARGEST_BUNDLE_BYTES = 128 * 2**20
+DEEPEST_NAME = 4
+SUMS = "SHA256SUMS"  # of a candidate bundle
+MANIFEST = "manifest.json"  # of a tuning bundle
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}\Z")
+_SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    """Every file of the bundle at `path`; UsageError `bad_bundle` when it is damaged or hostile."""
+    files = _contents(path)
+    _require_sums(path, files)
+    return files
+
+
+def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """The JSON object in file `name`; UsageError when it is missing or something else."""
+    try:
+        value = json.loads(files[name])
+    except KeyError:
+        raise bad_bundle(f"the bundle has no {name}") from None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise bad_bundle(f"{name} of the bundle is not a JSON object")
+    return value
+
+
+def bad_bundle(sentence: str) -> UsageError:
+    return UsageError(sentence, code="bad_bundle", mend="make or download the bundle again")
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return _files(path, packed)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", code="missing_bundle") from None
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+    ) as error:
+        raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
+
+
+def _files(path: Path, packed: zipfile.ZipFile) -> dict[str, bytes]:
+    entries = [entry for entry in packed.infolist() if not entry.is_dir()]
+    if len(entries) > MOST_FILES:
+        raise bad_bundle(f"{path} holds {len(entries)} files; a bundle has at most {MOST_FILES}")
+    files: dict[str, bytes] = {}
+    total = 0
+    for entry in entries:
+        if not _plain(entry.filename) or entry.filename in files:
+            raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
+        # Sizes in the directory are claims, so the bytes that are read are counted.
+        most = min(LARGEST_FILE_BYTES, LARGEST_BUNDLE_BYTES - total)
+        with packed.open(entry) as opened:
+            data = opened.read(most + 1)
+        if len(data) > most:
+            raise bad_bundle(
+                f"{path} is too large: {entry.filename} exceeds {LARGEST_FILE_BYTES >> 20} MiB "
+                f"a file or {LARGEST_BUNDLE_BYTES >> 20} MiB in all"
+            )
+        files[entry.filename] = data
+        total += len(data)
+    return files
+
+
+def _plain(name: str) -> bool:
+    """Whether a name leads nowhere else: plain words, joined by single slashes."""
+    parts = name.split("/")
+    return len(parts) <= DEEPEST_NAME and all(_PART.match(part) for part in parts)
+
+
+def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
+    where, sums = _listed_sums(path, files)
+    listed = files.keys() - {where}
+    if odd := sorted(listed ^ sums.keys()):
+        raise bad_bundle(f"{path}: {where} and the files do not match: {', '.join(odd[:5])}")
+    changed = [
+        name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]
+    ]
+    if changed:
+        raise bad_bundle(
+            f"{path}: {', '.join(changed[:5])} does not match {where}: damaged, or changed since"
+        )
+
+
+def _listed_sums(path: Path, files: Mapping[str, bytes]) -> tuple[str, dict[str, str]]:
+    """The file that lists checksums, and what it lists."""
+    if MANIFEST in files:
+        listed = json_object(files, MANIFEST).get("files")
+        if not isinstance(listed, dict):
+            raise bad_bundle(f"{path}: {MANIFEST} lists no files")
+        return MANIFEST, listed
+    if SUMS not in files:
+        raise bad_bundle(f"{path} is not a bundle: it has neither {MANIFEST} nor {SUMS}")
+    sums: dict[str, str] = {}
+    for line in files[SUMS].decode("utf-8", "replace").splitlines():
+        match = _SUM.match(line)
+        if not match or match.group(2) in sums:
+            raise bad_bundle(f"{path}: {SUMS} holds {line[:80]!r}")
+        sums[match.group(2)] = match.group(1)
+    return SUMS, sums

@@ -1,0 +1,158 @@
+"""From tensors to a plan: what is checked, chosen and prepared on the first call of a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from greenfast.runtime.driver import device_facts, driver
+from greenfast.runtime.frameworks import Framework
+from greenfast.runtime.kernel_set import Choice, KernelSet
+from greenfast.runtime.modules import MODULES
+from greenfast.runtime.operation import Operation
+from greenfast.runtime.plan import CudaPlan
+from greenfast.runtime.program import (
+    Geometry,
+    Program,
+    Strides,
+    TensorFacts,
+    geometry,
+    mismatch,
+)
+from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.expressions import Value
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call without its memory."""
+
+    tensors: Mapping[str, TensorFacts]
+    options: Mapping[str, Value]
+    constants: Mapping[str, Value]  # scale, eps: where the caller gives them
+    without: frozenset[str] = frozenset()  # optional outputs that are not asked for
+
+
+@dataclass(frozen=True)
+class Prepared:
+    plan: CudaPlan
+    choice: Choice
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No kernel of the set takes the call; `why` is for the log and for `explain`.
+
+    `always`: it holds for every call of this signature, not for this one's memory alone.
+    """
+
+    why: str
+    always: bool = False
+
+
+def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
+    """The plan of a call on a CUDA device, or the reason why the set has none."""
+    try:
+        facts = device_facts(device)
+        choice = choose(kernels, call)
+        if choice.program is None:
+            return Refused(choice.why, always=True)
+        shapes = planned(choice.program, call)
+        functions = [
+            MODULES.function(
+                driver(), choice.program, facts, launch.entry, launch.smem_dynamic_bytes
+            )
+            for launch in shapes.launches
+        ]
+    except (UsageError, Fault) as error:
+        return Refused(error.message, always=True)
+    return Prepared(CudaPlan(driver(), choice.program, shapes, functions, device), choice)
+
+
+def choose(kernels: KernelSet, call: Call) -> Choice:
+    """The program for a call; UsageError where shapes contradict each other."""
+    values = call_values(kernels.operation, call)
+    dtypes = {name: facts.dtype for name, facts in call.tensors.items()}
+    if "dtype" in dict(kernels.operation.options):
+        values["dtype"] = call_dtype(kernels.operation, dtypes)
+    return kernels.choose(values, dtypes)
+
+
+def call_values(operation: Operation, call: Call) -> dict[str, Value]:
+    """Dims and options of the call."""
+    from greenfast.runtime.operation import sizes
+
+    shapes = {name: facts.shape for name, facts in call.tensors.items()}
+    values: dict[str, Value] = {**sizes(operation, shapes)}
+    for dim in operation.dims:
+        if dim.name not in values and dim.default is not None:
+            values[dim.name] = dim.default(values)
+    return {**values, **call.options}
+
+
+def call_dtype(operation: Operation, dtypes: Mapping[str, str]) -> str:
+    """The value of the option `dtype`: the type of the first input that follows it."""
+    for argument in operation.tensors:
+        if argument.dtype == "dtype" and argument.name in dtypes:
+            return dtypes[argument.name]
+    return ""
+
+
+def planned(program: Program, call: Call) -> Geometry:
+    """The geometry of a call; outputs follow the first input of the same dims in memory order."""
+    why = mismatch(
+        program, {name: facts.dtype for name, facts in call.tensors.items()}, call.options
+    )
+    if why:
+        raise UsageError(why, code="other_kernel")
+    return geometry(
+        program,
+        call.tensors,
+        call.constants,
+        without=call.without,
+        output_strides=output_strides(program.operation, call.tensors),
+    )
+
+
+def output_strides(operation: Operation, tensors: Mapping[str, TensorFacts]) -> dict[str, Strides]:
+    strides = {}
+    for argument in operation.tensors:
+        if not argument.output or argument.name in tensors or not argument.free_strides:
+            continue
+        for other in operation.tensors:
+            if other.name in tensors and other.shape == argument.shape:
+                strides[argument.name] = dense_strides(tensors[other.name])
+                break
+    return strides
+
+
+def dense_strides(facts: TensorFacts) -> Strides:
+    """Strides without gaps, with the axes in the memory order of `facts`; the last stays 1."""
+    rank = len(facts.shape)
+    order = sorted(range(rank - 1), key=lambda axis: (-facts.strides[axis], axis))
+    strides, step = [1] * rank, max(facts.shape[-1], 1) if rank else 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(facts.shape[axis], 1)
+    return tuple(strides)
+
+
+def run(
+    plan: CudaPlan, framework: Framework, tensors: Mapping[str, Any], like: Any, stream: int
+) -> None:
+    """Launch a plan on tensors by name, with fresh scratch memory."""
+    memory = dict(tensors)
+    for name, size, zero_fill in plan.scratch:
+        memory[name] = framework.scratch(max(size, 16), like)
+        if zero_fill and size:
+            plan.driver.zero(framework.address(memory[name]), size, stream)
+    plan.launch([framework.address(memory[name]) for name in plan.names], stream)
+
+
+def misaligned(operation: Operation, addresses: Mapping[str, int]) -> str:
+    """Why the addresses do not fit; empty when they do."""
+    for name, address in addresses.items():
+        if address % operation.pointer_bytes:
+            return f"{name} begins at no multiple of {operation.pointer_bytes} bytes"
+    return ""

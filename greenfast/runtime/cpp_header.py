@@ -1,0 +1,305 @@
+"""A bundle as one C++ header: its machine code, its table, and a function that launches.
+
+    python -m greenfast.runtime.cpp_header BUNDLE.zip FOLDER
+
+writes greenfast_NAME.h, which needs cuda.h and libcuda only, and greenfast_NAME_tvm_ffi.cc, a
+module of TVM-FFI that calls it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from greenfast.runtime.archive import read_archive
+from greenfast.runtime.cpp_expression import cpp, literal
+from greenfast.runtime.kernel_set import LIBRARY, Group, KernelSet
+from greenfast.runtime.operation import Operation, ScalarArgument, TensorArgument
+from greenfast.runtime.program import LaunchForm, Program
+from greenfast.runtime.read_bundle import kernel_set
+from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.expressions import Value
+
+_SCALARS = {"int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "float32": "float"}
+_BYTES_A_LINE = 24
+_FIXED = Path(__file__).parent / "cpp"  # what is the same for every bundle
+BEGIN, LAUNCH, TVM_FFI = (
+    (_FIXED / name).read_text("utf-8") for name in ("begin.h.in", "launch.h.in", "tvm_ffi.cc.in")
+)
+
+
+def header(kernels: KernelSet) -> str:
+    """The text of the header; UsageError for a kernel without machine code."""
+    operation = kernels.operation
+    parts = [
+        BEGIN.replace("@NAME@", operation.name)
+        .replace("@SCALARS@", _call_scalars(operation))
+        .replace("@TENSORS@", ", ".join(item.name for item in operation.tensors))
+    ]
+    parts.append(_fits(operation))
+    parts += [_images(number, item) for number, item in enumerate(kernels.programs.values())]
+    parts.append(_pick(kernels))
+    parts += [_kernel(number, item) for number, item in enumerate(kernels.programs.values())]
+    parts.append(
+        LAUNCH.replace(
+            "@SCRATCH_CASES@", _cases(len(kernels.programs), "return scratch_bytes_{}(call);")
+        )
+        .replace("@LAUNCH_CASES@", _cases(len(kernels.programs), "return launch_{}(call, stream);"))
+        .replace("@NAME@", operation.name)
+    )
+    return "\n".join(parts)
+
+
+def _cases(count: int, text: str) -> str:
+    return "\n".join(f"    case {number}: {text.format(number)}" for number in range(count))
+
+
+def _call_scalars(operation: Operation) -> str:
+    """Fields of Call: dims, options and constants, the last with what means "by default"."""
+    lines = [f"    int64_t {dim.name} = 0;" for dim in operation.dims]
+    lines += [f'    const char* {name} = "{default}";' for name, default in operation.options]
+    lines += [
+        f"    double {name} = std::numeric_limits<double>::quiet_NaN();  // {form.text}"
+        for name, form in operation.constants
+    ]
+    return "\n".join(lines)
+
+
+def _images(number: int, program: Program) -> str:
+    if program.tensor_maps:
+        raise UsageError(
+            f"{program.name} takes tensor maps, which this header does not encode",
+            code="no_header",
+        )
+    if not program.cubins:
+        raise UsageError(f"{program.name} has no machine code in this bundle", code="no_cubin")
+    parts, rows = [], []
+    for arch, data in sorted(program.cubins.items()):
+        name = f"image_{number}_{arch}"
+        lines = [
+            ",".join(map(str, data[at : at + _BYTES_A_LINE]))
+            for at in range(0, len(data), _BYTES_A_LINE)
+        ]
+        body = ",\n".join(lines)
+        parts.append(f"alignas(16) static const unsigned char {name}[{len(data)}] = {{\n{body}}};")
+        figures = arch.removeprefix("sm_").rstrip("af")
+        exact = "true" if arch.endswith("a") else "false"
+        rows.append(f"    {{{figures[:-1]}, {figures[-1]}, {exact}, {name}}}")
+    parts.append(f"static const Image images_{number}[] = {{\n" + ",\n".join(rows) + "};")
+    return "\n".join(parts) + "\n"
+
+
+def _dims(operation: Operation) -> str:
+    """Local variables of a function over `call`."""
+    return "\n".join(
+        f"    [[maybe_unused]] const int64_t {dim.name} = call.{dim.name};"
+        for dim in operation.dims
+    )
+
+
+def _fits(operation: Operation) -> str:
+    """The layouts that kernel.toml allows, as a function of a call."""
+    lines = [
+        "// Whether addresses and strides are those that the kernels take.",
+        "inline bool fits(const Call& call)",
+        "{",
+        _dims(operation),
+    ]
+    for argument in operation.tensors:
+        tensor, step = f"call.{argument.name}", "1"
+        tests = [f"reinterpret_cast<uintptr_t>({tensor}.data) % {operation.pointer_bytes} == 0"]
+        for axis in range(len(argument.shape) - 1, -1, -1):
+            dim, stride = argument.shape[axis], f"{tensor}.strides[{axis}]"
+            if axis in argument.free_strides:
+                even = f"{stride} >= 0 && {stride} % {operation.stride_elements} == 0"
+                tests.append(f"({dim} <= 1 || ({even}))")
+            else:
+                tests.append(f"({dim} <= 1 || {stride} == {step})")
+            step = f"{step} * {dim}"
+        null = f"{tensor}.data == nullptr || " if argument.optional else ""
+        joint = " &&\n          ".join(tests)
+        lines.append(f"    if (!({null}({joint})))\n        return false;")
+    lines += [
+        f"    if (!({cpp(requirement, {})}))\n        return false;"
+        for requirement, _ in operation.requirements
+    ]
+    return "\n".join([*lines, "    return true;", "}", ""])
+
+
+def _pick(kernels: KernelSet) -> str:
+    ids = {name: number for number, name in enumerate(kernels.programs)}
+    lines = [
+        "// The index of the kernel for a call; -1: another library's is faster, or none fits.",
+        "inline int pick(const Call& call)",
+        "{",
+        _dims(kernels.operation),
+    ]
+    for group in kernels.groups or _implied(kernels):
+        lines += _group(group, ids)
+    return "\n".join([*lines, "    return -1;", "}", ""])
+
+
+def _implied(kernels: KernelSet) -> tuple[Group, ...]:
+    """For a set without a table: each kernel for its compile-time values."""
+    from greenfast.runtime.kernel_set import Rule
+
+    return tuple(
+        Group(program.compiled, {}, (Rule((), name),), LIBRARY)
+        for name, program in kernels.programs.items()
+    )
+
+
+def _group(group: Group, ids: Mapping[str, int]) -> list[str]:
+    tests = [_is(name, value) for name, value in group.compiled.items()]
+    tests += [
+        f"{name} >= {low}LL && {name} <= {high}LL" for name, (low, high) in group.region.items()
+    ]
+    lines = [f"    if ({' && '.join(tests)}) {{"]
+    for rule in group.rules:
+        conditions = []
+        for condition in rule.conditions:
+            value = cpp(condition.value, group.compiled)
+            if condition.above is not None:
+                conditions.append(f"{value} > {literal(condition.above)}")
+            if condition.at_most is not None:
+                conditions.append(f"{value} <= {literal(condition.at_most)}")
+        use = -1 if rule.use == LIBRARY else ids[rule.use]
+        lines.append(f"        if ({' && '.join(conditions) or 'true'})")
+        lines.append(f"            return {use};")
+    return [*lines, "        return -1;", "    }"]
+
+
+def _is(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return f'std::strcmp(call.{name}, "{value}") == 0'
+    return f"{name} == {literal(value)}"
+
+
+def _kernel(number: int, program: Program) -> str:
+    operation, known = program.operation, dict(program.point)
+    sizes = " + ".join(f"padded({cpp(form.bytes, known)})" for form in program.scratch) or "0"
+    lines = [
+        f"// {program.name}",
+        f"inline int64_t scratch_bytes_{number}([[maybe_unused]] const Call& call)",
+        "{",
+        _dims(operation),
+        f"    return {sizes};",
+        "}",
+        "",
+        f"inline CUresult launch_{number}(const Call& call, CUstream stream)",
+        "{",
+        _dims(operation),
+    ]
+    for name, form in operation.constants:
+        default = cpp(form, known)
+        lines.append(
+            f"    [[maybe_unused]] const double {name} = "
+            f"std::isnan(call.{name}) ? double({default}) : call.{name};"
+        )
+    lines += _argument_lines(program, known)
+    for launch in program.launches:
+        lines += _launch_lines(number, launch, known)
+    return "\n".join([*lines, "    return CUDA_SUCCESS;", "}", ""])
+
+
+def _argument_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
+    """Storage for every argument, and the list of addresses."""
+    lines, names = [], []
+    for argument in program.operation.arguments:
+        name = f"argument_{argument.name}"
+        names.append(f"&{name}")
+        if isinstance(argument, TensorArgument):
+            lines.append(f"    const void* {name} = call.{argument.name}.data;")
+        else:
+            lines.append(f"    {_SCALARS[argument.dtype]} {name} = {_scalar(argument, known)};")
+    if program.scratch:
+        lines.append("    auto at = reinterpret_cast<uintptr_t>(call.scratch);")
+    for form in program.scratch:
+        name, size = f"argument_{form.name}", cpp(form.bytes, known)
+        names.append(f"&{name}")
+        lines.append(f"    uintptr_t {name} = at;")
+        if form.zero_fill:
+            lines.append(
+                f"    if (CUresult status = cuMemsetD8Async({name}, 0, {size}, stream))\n"
+                "        return status;"
+            )
+        lines.append(f"    at += padded({size});")
+    lines.append(f"    const void* arguments[] = {{{', '.join(names)}}};")
+    return lines
+
+
+def _scalar(argument: ScalarArgument, known: Mapping[str, Value]) -> str:
+    kind = _SCALARS[argument.dtype]
+    if argument.stride_of is not None:
+        owner, axis = argument.stride_of
+        return f"{kind}(call.{owner}.strides[{axis}])"
+    assert argument.value is not None  # a scalar is a stride or a value
+    return f"{kind}({cpp(argument.value, known)})"
+
+
+def _launch_lines(number: int, launch: LaunchForm, known: Mapping[str, Value]) -> list[str]:
+    grid = ", ".join(f"int64_t({cpp(size, known)})" for size in launch.grid)
+    block = ", ".join(f"unsigned({cpp(size, known)})" for size in launch.block)
+    smem = cpp(launch.smem_dynamic_bytes, known)
+    images = f"images_{number}, std::size(images_{number})"
+    sizes = f'"{launch.entry}", {{{grid}}}, {{{block}}}, unsigned({smem})'
+    return [
+        f"    if (CUresult status = start({images}, {sizes}, arguments, stream))",
+        "        return status;",
+    ]
+
+
+def tvm_ffi_source(operation: Operation) -> str:
+    """A module of TVM-FFI: one function that takes tensors, options and constants in order."""
+    given = [f"tvm::ffi::TensorView {item.name}" for item in operation.tensors]
+    given += [f"tvm::ffi::String {name}" for name, _ in operation.options if name != "dtype"]
+    given += [f"double {name}" for name, _ in operation.constants]
+    lines = []
+    for item in operation.tensors:
+        lines.append(f"    call.{item.name} = tensor({item.name});")
+        for axis, dim in enumerate(item.shape):
+            lines.append(f'    set(call.{dim}, {item.name}.size({axis}), "{dim}");')
+    lines += [
+        f"    call.{name} = {name}.c_str();" for name, _ in operation.options if name != "dtype"
+    ]
+    if "dtype" in dict(operation.options):
+        lines.append(f"    call.dtype = dtype_of({operation.tensors[0].name});")
+    lines += [f"    call.{name} = {name};" for name, _ in operation.constants]
+    return (
+        TVM_FFI.replace("@NAME@", operation.name)
+        .replace("@ARGUMENTS@", ", ".join(given))
+        .replace("@FIRST@", operation.tensors[0].name)
+        .replace("@FILL@", "\n".join(lines))
+    )
+
+
+def written(bundle: Path, folder: Path) -> list[Path]:
+    """Write both files into `folder`."""
+    kernels = kernel_set(read_archive(bundle), bundle.name)
+    name = kernels.operation.name
+    texts = {
+        f"greenfast_{name}.h": header(kernels),
+        f"greenfast_{name}_tvm_ffi.cc": tvm_ffi_source(kernels.operation),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for file_name, text in texts.items():
+        (folder / file_name).write_text(text, "utf-8")
+    return [folder / file_name for file_name in texts]
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print((__doc__ or "").strip(), file=sys.stderr)
+        return 2
+    try:
+        for path in written(Path(sys.argv[1]), Path(sys.argv[2])):
+            print(path)
+    except GreenfastError as error:
+        print(f"greenfast: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

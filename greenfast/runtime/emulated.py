@@ -1,0 +1,244 @@
+"""Calls on this machine's CPU: the same launch, executed by greenfast's emulator of a GPU.
+
+This needs the whole package and a C++ compiler. It is for trying a bundle, not for speed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greenfast.runtime.calls import Call, choose, planned
+from greenfast.runtime.frameworks import Framework
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.nvrtc import cache_folder
+from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
+from greenfast.runtime.program import Geometry, Program, TensorFacts, bytes_of
+from greenfast.search.devices.tensor_map import TensorMap
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import Value
+
+MODEL = "h200"
+
+
+def emulate(
+    kernels: KernelSet,
+    framework: Framework,
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+) -> dict[str, Any]:
+    """All tensors of the call, with its outputs; UsageError where no kernel takes it."""
+    arrays = {name: _array(tensor) for name, tensor in tensors.items()}
+    facts = {name: framework.facts(tensor) for name, tensor in tensors.items()}
+    given = {name: value for name, value in constants.items() if value is not None}
+    call = Call(facts, options, given, without)
+    choice = choose(kernels, call)
+    if choice.program is None:
+        raise UsageError(
+            f"no kernel of {kernels.origin} takes this call: {choice.why}", code="no_kernel"
+        )
+    shapes = planned(choice.program, call)
+    images = _run(choice.program, shapes, arrays, facts)
+    results = dict(tensors)
+    for name, output in shapes.outputs.items():
+        if name not in results:
+            results[name] = framework.empty(output, next(iter(tensors.values())))
+        _array(results[name])[...] = _view(images[name], output)
+    return results
+
+
+def _array(tensor: Any) -> np.ndarray:
+    """The tensor's memory as unsigned integers of its element's size."""
+    if isinstance(tensor, np.ndarray):
+        array: np.ndarray = tensor.view(f"u{tensor.dtype.itemsize}")
+        return array
+    import torch
+
+    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
+        raise UsageError(
+            "the emulator takes NumPy arrays and PyTorch's CPU tensors", code="bad_call"
+        )
+    signed = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    view = tensor.detach().view(signed[tensor.element_size()]).numpy()
+    bits: np.ndarray = view.view(f"u{tensor.element_size()}")
+    return bits
+
+
+def _view(image: np.ndarray, facts: TensorFacts) -> np.ndarray:
+    item = bytes_of(TensorFacts(facts.dtype, (1,), (1,)))
+    return np.ndarray(
+        facts.shape,
+        f"u{item}",
+        buffer=image.data if image.size else b"",
+        strides=tuple(stride * item for stride in facts.strides),
+    )
+
+
+def _run(
+    program: Program,
+    shapes: Geometry,
+    arrays: Mapping[str, np.ndarray],
+    facts: Mapping[str, TensorFacts],
+) -> Mapping[str, np.ndarray]:
+    """Whole byte images of the outputs by name."""
+    from greenfast.search.oracle.cases import Case
+    from greenfast.search.oracle.problem import (
+        DTYPES,
+        POISON,
+        LaunchPlan,
+        Problem,
+        Scalar,
+        Tensor,
+        WorkspaceMemory,
+    )
+
+    items: dict[str, Any] = {
+        name: WorkspaceMemory(name, size, zero) for name, size, zero in shapes.scratch_bytes
+    }
+    for argument in program.operation.tensors:
+        known = {**facts, **shapes.outputs}.get(argument.name)
+        if known is None:
+            continue
+        image = np.full(bytes_of(known), POISON, np.uint8)
+        if not argument.output and image.size:
+            _view(image, known)[...] = arrays[argument.name]
+        role = "output" if argument.output else "input"
+        items[argument.name] = Tensor(
+            argument.name, role, DTYPES[known.dtype], known.shape, known.strides, image
+        )
+    arguments: list[Any] = []
+    scalars = [
+        item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
+    ]
+    scalars += [None] * (len(program.scratch) + len(program.tensor_maps))
+    for packed, scalar in zip(shapes.arguments, scalars, strict=True):
+        if isinstance(packed, TensorMap):
+            arguments.append(packed)
+        elif isinstance(packed, str):
+            arguments.append(items[packed])
+        elif scalar is None:
+            arguments.append(None)  # a null pointer
+        else:
+            (value,) = struct.unpack(SCALAR_FORMATS[scalar.dtype], packed)
+            arguments.append(Scalar(scalar.dtype, value))
+    tensors = tuple(item for item in arguments if isinstance(item, Tensor))
+    workspaces = tuple(item for item in arguments if isinstance(item, WorkspaceMemory))
+    launches = tuple(
+        LaunchPlan(launch.entry, launch.grid, launch.block, launch.smem_dynamic_bytes)
+        for launch in shapes.launches
+    )
+    problem = Problem(
+        Case("call", (), (), "", "contiguous", 0, ()),
+        tensors,
+        workspaces,
+        tuple(arguments),
+        launches,
+        0.0,
+        0.0,
+    )
+    execution = next(iter(_target().execute(_emulated(program.identity, program), [problem])))
+    if execution.failure is not None:
+        raise UsageError(
+            f"the kernel failed on the emulator: {execution.failure.sentence}", code="kernel_failed"
+        )
+    outputs: Mapping[str, np.ndarray] = execution.outputs
+    return outputs
+
+
+@cache
+def _target() -> Any:
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+    from greenfast.search.targets import TargetSettings, open_target
+
+    folder = cache_folder() / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = open_target(
+        f"emulator:{MODEL}",
+        TargetSettings(folder, (REPOSITORY_TEMPLATES / "include",), os.cpu_count() or 1),
+    )
+    target.prepare()
+    return target
+
+
+_PROGRAMS: dict[str, Any] = {}
+
+
+def _emulated(identity: str, program: Program) -> Any:
+    """The emulator's program: the template rendered again, since the emulator has its own headers.
+
+    UsageError when the rendering is not the bundle's source.
+    """
+    if identity not in _PROGRAMS:
+        _PROGRAMS[identity] = _target().load(_rendered(program), None)
+    return _PROGRAMS[identity]
+
+
+_BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
+
+
+def _with_own_baseline(program: Program) -> str:
+    """kernel.toml with a preset of the bundle's template as its baseline, which has to be there."""
+    text = program.files["kernel.toml"].decode("utf-8")
+    presets = tomllib.loads(program.files["template.toml"].decode("utf-8")).get("presets", {})
+    if not presets:
+        return text
+    own = f'baseline = "{program.template}:{next(iter(presets))}"'
+    return _BASELINE_LINE.sub(own, text, count=1)
+
+
+def _rendered(program: Program) -> Any:
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
+    from greenfast.search.render import RenderFailed, render
+    from greenfast.search.space.candidate import (
+        Candidate,
+        Origin,
+        OriginKind,
+        complete_parameters,
+    )
+    from greenfast.search.space.space import resolve
+
+    needed = ("kernel.toml", "template.toml", "template.cu.j2", "reference.py")
+    if missing := [name for name in needed if name not in program.files]:
+        raise UsageError(
+            f"the emulator needs {missing[0]}, which this bundle lacks", code="not_emulated"
+        )
+    with tempfile.TemporaryDirectory(prefix="greenfast-runtime-") as scratch:
+        folder = Path(scratch) / program.operation.name
+        folder.mkdir()
+        for name, data in program.files.items():
+            if name.endswith("reference.py"):
+                (folder / name).write_bytes(data)
+        (folder / "kernel.toml").write_text(_with_own_baseline(program), "utf-8")
+        for ending in ("toml", "cu.j2"):
+            (folder / f"{program.template}.{ending}").write_bytes(
+                program.files[f"template.{ending}"]
+            )
+        kernel = load_kernel(folder)
+        template = kernel.template(program.template)
+        compiled = tuple(program.compiled.items())
+        parameters = complete_parameters(template, program.parameters, compiled)
+        candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
+        point = resolve(template, parameters, compiled, _target().device)
+        source = render(kernel, template, candidate, point, (REPOSITORY_TEMPLATES / "include",))
+    if isinstance(source, RenderFailed):
+        raise UsageError(
+            f"the template refuses its parameters: {source.message}", code="bad_bundle"
+        )
+    if source.digest != program.source_digest:
+        raise UsageError(
+            "this version of greenfast renders another source from the bundle's template, so the "
+            "emulator would run another kernel",
+            code="not_emulated",
+        )
+    return source

@@ -1,0 +1,46 @@
+"""What `greenfast.explain` says of a call: which kernel runs and why, or why the fallback does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from greenfast.runtime.calls import Prepared, Refused
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.program import Launch, Measured
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`kernel` is None where the operation's own library runs."""
+
+    operation: str
+    kernel: str | None
+    why: str
+    origin: str
+    source_digest: str | None = None
+    launches: tuple[Launch, ...] = ()
+    measured: tuple[Measured, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kernel is None:
+            return f"{self.operation}: the library's own, because {self.why}"
+        sizes = ", ".join(
+            f"{launch.entry} {launch.grid} x {launch.block}" for launch in self.launches
+        )
+        shown = f" ({sizes})" if sizes else ""
+        return f"{self.operation}: {self.kernel} of {self.origin}{shown}, because {self.why}"
+
+
+def explanation(kernels: KernelSet, state: Prepared | Refused) -> Explanation:
+    if isinstance(state, Refused):
+        return Explanation(kernels.operation.name, None, state.why, kernels.origin)
+    program = state.plan.program
+    return Explanation(
+        kernels.operation.name,
+        program.name,
+        state.choice.why,
+        kernels.origin,
+        program.source_digest,
+        state.plan.launches,
+        state.choice.measured,
+    )

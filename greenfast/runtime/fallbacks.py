@@ -1,0 +1,157 @@
+"""The operations' own libraries, for calls that no kernel serves. Arrays of CuPy go by DLPack."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from greenfast.runtime.frameworks import framework_of
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import Value
+
+log = logging.getLogger("greenfast.runtime")
+MOST_REASONS = 100  # that are logged
+_NUMBER = re.compile(r"\d+")
+_TOLD: set[tuple[str, str]] = set()
+LARGEST_SCORES = 1 << 26  # elements of the scores that are held at a time
+Fallback = Callable[
+    [Mapping[str, Any], Mapping[str, Value], Mapping[str, Value], frozenset[str], str],
+    Mapping[str, Any],
+]
+
+
+def tell(operation: str, why: str) -> None:
+    """Log why a call falls back, once for reasons that differ in their numbers alone."""
+    kind = operation, _NUMBER.sub("0", why)
+    if kind not in _TOLD and len(_TOLD) < MOST_REASONS:
+        _TOLD.add(kind)
+        log.warning("%s falls back to the library: %s", operation, why)
+
+
+def _in_torch(tensors: Mapping[str, Any], why: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """The tensors in PyTorch, and the way back."""
+    framework = framework_of(next(iter(tensors.values())))
+    name = framework.name if framework else ""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise UsageError(
+            f"no kernel takes this call ({why}), and PyTorch, which would compute it, is not "
+            "installed",
+            code="no_kernel",
+        ) from None
+    if name == "torch":
+        return dict(tensors), lambda tensor: tensor
+    if name == "cupy":
+        cupy = importlib.import_module("cupy")
+        return {key: torch.from_dlpack(value) for key, value in tensors.items()}, cupy.from_dlpack
+    raise UsageError(f"no kernel takes this call: {why}", code="no_kernel")
+
+
+def attention_fallback(
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+    why: str,
+) -> Mapping[str, Any]:
+    inputs, back = _in_torch({name: tensors[name] for name in ("q", "k", "v")}, why)
+    scale = constants.get("scale")
+    outputs = torch_attention(
+        inputs["q"],
+        inputs["k"],
+        inputs["v"],
+        str(options.get("mask", "none")),
+        None if scale is None else float(scale),
+        lse="lse" not in without,
+        grouped=True,
+    )
+    return {name: back(tensor) for name, tensor in outputs.items()}
+
+
+def torch_attention(
+    q: Any, k: Any, v: Any, mask: str, scale: float | None, *, lse: bool, grouped: bool
+) -> dict[str, Any]:
+    """PyTorch's scaled_dot_product_attention for our masks; rows that see no key give 0."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    causal = mask == "causal_top_left" or (mask != "none" and q.shape[-2] == k.shape[-2])
+    bias = None
+    if mask == "causal_bottom_right" and not causal:
+        bias = bottom_right(q.shape[-2], k.shape[-2], q.device)
+    grouped = grouped and q.dim() == 4 and q.shape[1] != k.shape[1]
+    outputs = {}
+    if k.shape[-2] == 0:
+        outputs["o"] = torch.zeros_like(q)
+    else:
+        o = scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=grouped
+        )
+        # PyTorch's backends give NaN or a mean for a row without keys.
+        outputs["o"] = o if bias is None else o * bias.any(-1, keepdim=True)
+    if lse:
+        outputs["lse"] = log_sum_exp(q, k, mask, scale)
+    return outputs
+
+
+def bottom_right(rows: int, keys: int, device: Any) -> Any:
+    """Which keys a row sees when the diagonal ends in the last key of the last row."""
+    import torch
+
+    return torch.ones(rows, keys, dtype=torch.bool, device=device).tril(keys - rows)
+
+
+def log_sum_exp(q: Any, k: Any, mask: str, scale: float | None) -> Any:
+    """The natural logarithm of the sum of exponentials of each row's scores, in float32.
+
+    It takes some rows at a time, so that the scores need little memory.
+    """
+    import torch
+
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    if q.dim() == 4 and k.shape[1] != q.shape[1]:
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    keys, rows = k.float().transpose(-1, -2), q.shape[-2]
+    per_row = max(q.numel() // max(q.shape[-1] * rows, 1) * k.shape[-2], 1)
+    step = max(LARGEST_SCORES // per_row, 1)
+    diagonal = k.shape[-2] - rows if mask == "causal_bottom_right" else 0
+    parts = []
+    for begin in range(0, rows, step):
+        scores = q[..., begin : begin + step, :].float() @ keys * factor
+        if mask != "none":
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
+            scores = scores.masked_fill(~seen.tril(diagonal + begin), -math.inf)
+        parts.append(torch.logsumexp(scores, -1))
+    return torch.cat(parts, -1)
+
+
+def rms_norm_fallback(
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+    why: str,
+) -> Mapping[str, Any]:
+    inputs, back = _in_torch({name: tensors[name] for name in ("x", "residual", "weight")}, why)
+    h, y = torch_add_rms_norm(
+        inputs["x"], inputs["residual"], inputs["weight"], float(constants.get("eps", 1e-6))
+    )
+    return {"h": back(h), "y": back(y)}
+
+
+def torch_add_rms_norm(x: Any, residual: Any, weight: Any, eps: float) -> tuple[Any, Any]:
+    from torch.nn.functional import rms_norm
+
+    h = x + residual
+    return h, rms_norm(h, (h.shape[-1],), weight, eps)
+
+
+FALLBACKS: dict[str, Fallback] = {
+    "attention": attention_fallback,
+    "rmsnorm": rms_norm_fallback,
+}

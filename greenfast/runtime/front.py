@@ -1,0 +1,272 @@
+"""The public functions without PyTorch, and `explain`. torch_front.py has those for its tensors."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
+from greenfast.runtime.explanation import Explanation, explanation
+from greenfast.runtime.frameworks import framework_of, returned_like, through_dlpack
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.program import TensorFacts, contiguous_strides
+from greenfast.runtime.signatures import (
+    attention_call,
+    mask_name,
+    rms_norm_call,
+    served,
+    set_of,
+)
+from greenfast.runtime.tuned import set_for
+from greenfast.search.errors import UsageError
+
+OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
+
+
+def public(name: str) -> Callable[..., Any]:
+    """`attention` or `rms_norm`: PyTorch's form as soon as PyTorch is imported."""
+    if "torch" in sys.modules:
+        importlib.import_module("greenfast.runtime.torch_ops")
+        function: Callable[..., Any] = getattr(
+            importlib.import_module("greenfast.runtime.torch_front"), name
+        )
+        return function
+    return attention if name == "attention" else rms_norm
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    mask: str | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Any:
+    """softmax(scale * q k^T + mask) v; see greenfast.runtime.torch_front.attention."""
+    if "torch" in sys.modules:
+        return public("attention")(
+            q,
+            k,
+            v,
+            attn_mask,
+            dropout_p,
+            is_causal,
+            mask=mask,
+            scale=scale,
+            enable_gqa=enable_gqa,
+            return_lse=return_lse,
+            out=out,
+        )
+    return attention_elsewhere(
+        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+    )
+
+
+def attention_elsewhere(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    mask: str | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """Arrays of CuPy, and of libraries that speak DLPack."""
+    name = mask_name(is_causal, mask)
+    framework = framework_of(q)
+    if framework is None or framework.name != "cupy":
+        result = public("attention")(
+            *(through_dlpack(tensor) for tensor in (q, k, v)),
+            attn_mask,
+            dropout_p,
+            mask=name,
+            scale=scale,
+            enable_gqa=enable_gqa,
+            return_lse=return_lse,
+        )
+        if return_lse:
+            return tuple(returned_like(q, item) for item in result)
+        return returned_like(q, result)
+    tensors = {"q": q, "k": k, "v": v}
+    if attn_mask is not None or dropout_p or out is not None:
+        state: Prepared | Refused = Refused("attn_mask, dropout_p and out are for PyTorch")
+    else:
+        facts = {key: framework.facts(tensor) for key, tensor in tensors.items()}
+        call = attention_call(facts, name, scale, grouped=enable_gqa, lse=return_lse)
+        state = served("attention", call, framework.device(q))
+    outputs = ("o", "lse") if return_lse else ("o",)
+    return _launched("attention", state, tensors, outputs)
+
+
+def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:
+    """RMSNorm with a fused residual add; see greenfast.runtime.torch_front.rms_norm."""
+    if "torch" in sys.modules:
+        return public("rms_norm")(x, weight, residual, eps)
+    return rms_norm_elsewhere(x, weight, residual, eps)
+
+
+def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
+    framework = framework_of(x)
+    if framework is None or framework.name != "cupy":
+        tensors = [
+            None if tensor is None else through_dlpack(tensor) for tensor in (x, weight, residual)
+        ]
+        result = public("rms_norm")(*tensors, eps)
+        if residual is None:
+            return returned_like(x, result)
+        return tuple(returned_like(x, item) for item in result)
+    given = {"x": x, "residual": residual, "weight": weight}
+    given = {name: tensor for name, tensor in given.items() if tensor is not None}
+    facts = {name: framework.facts(tensor) for name, tensor in given.items()}
+    state = served("rmsnorm", rms_norm_call(facts, eps), framework.device(x))
+    return _launched("rms_norm", state, given, ("y", "h"))
+
+
+def _launched(
+    operation: str,
+    state: Prepared | Refused,
+    tensors: dict[str, Any],
+    outputs: tuple[str, ...],
+) -> Any:
+    """Launch on CuPy's arrays; UsageError where no kernel is there."""
+    first = next(iter(tensors.values()))
+    framework = framework_of(first)
+    assert framework is not None  # CuPy's
+    if isinstance(state, Prepared):
+        addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
+        if why := misaligned(state.plan.program.operation, addresses):
+            state = Refused(why)
+    if isinstance(state, Refused):
+        raise UsageError(
+            f"no kernel computes this {operation}: {state.why}",
+            code="no_kernel",
+            mend="PyTorch's tensors fall back to PyTorch's own operation",
+        )
+    for name, facts in state.plan.geometry.outputs.items():
+        tensors[name] = framework.empty(facts, first)
+    with state.plan.driver.on(state.plan.device):
+        run(state.plan, framework, tensors, first, framework.stream(state.plan.device))
+    results = tuple(tensors[name] for name in outputs)
+    return results[0] if len(results) == 1 else results
+
+
+# ---- explain ----
+
+
+def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
+    """Which kernel a call would run and why, or why PyTorch's own operation would.
+
+    `operation` is `greenfast.attention`, `greenfast.rms_norm` or a name of these; then the call's
+    arguments. Without tensors, dims and options by name, and `gpu="NVIDIA H200"`:
+    `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
+    """
+    name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
+    if name not in OPERATIONS:
+        raise UsageError(
+            f"unknown operation {name!r}",
+            code="unknown_operation",
+            mend="known: " + ", ".join(OPERATIONS),
+        )
+    if not inputs:
+        return _explained_shape(OPERATIONS[name], settings)
+    device = _device_of(inputs[0])
+    kernels = set_of(OPERATIONS[name], device)
+    state = _state(name, inputs, settings)
+    if isinstance(kernels, Refused):
+        return Explanation(OPERATIONS[name], None, kernels.why, "")
+    return explanation(kernels, state)
+
+
+def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> Prepared | Refused:
+    if framework_of(inputs[0]) is None or "torch" in sys.modules:
+        torch_front = importlib.import_module("greenfast.runtime.torch_front")
+        tensors = [
+            tensor if framework_of(tensor) or tensor is None else through_dlpack(tensor)
+            for tensor in inputs
+        ]
+        state: Prepared | Refused = getattr(torch_front, f"explained_{name}")(*tensors, **settings)
+        return state
+    framework = framework_of(inputs[0])
+    assert framework is not None  # CuPy's
+    if name == "rms_norm":
+        names = ("x", "weight", "residual")
+        given = {**dict(zip(names, inputs, strict=False)), **settings}
+        facts = {key: framework.facts(given[key]) for key in names if given.get(key) is not None}
+        call = rms_norm_call(facts, float(given.get("eps", 1e-6)))
+    else:
+        facts = {key: framework.facts(item) for key, item in zip("qkv", inputs[:3], strict=True)}
+        call = attention_call(
+            facts,
+            mask_name(bool(settings.get("is_causal")), settings.get("mask")),
+            settings.get("scale"),
+            grouped=bool(settings.get("enable_gqa")),
+            lse=bool(settings.get("return_lse")),
+        )
+    return served(OPERATIONS[name], call, framework.device(inputs[0]))
+
+
+def _device_of(tensor: Any) -> int | None:
+    framework = framework_of(tensor)
+    if framework is None:
+        tensor = through_dlpack(tensor)
+        framework = framework_of(tensor)
+    return framework.device(tensor) if framework else None
+
+
+def _explained_shape(operation: str, settings: dict[str, Any]) -> Explanation:
+    """From dims and options by name, on a GPU that need not be there."""
+    gpu = str(settings.pop("gpu", "NVIDIA H200"))
+    kernels = set_for(operation, gpu)
+    if isinstance(kernels, str):
+        return Explanation(operation, None, kernels, "")
+    from greenfast.runtime.calls import Call
+
+    values = _complete(kernels, settings)
+    tensors = {}
+    for argument in kernels.operation.tensors:
+        if not argument.output:
+            shape = tuple(int(values[dim]) for dim in argument.shape)
+            dtype = str(values["dtype"]) if argument.dtype == "dtype" else argument.dtype
+            tensors[argument.name] = TensorFacts(dtype, shape, contiguous_strides(shape))
+    options = {name: values[name] for name, _ in kernels.operation.options if name != "dtype"}
+    choice = choose(kernels, Call(tensors, options, {}))
+    if choice.program is None:
+        return Explanation(operation, None, choice.why, kernels.origin, measured=choice.measured)
+    return Explanation(
+        operation,
+        choice.program.name,
+        choice.why,
+        kernels.origin,
+        choice.program.source_digest,
+        (),
+        choice.measured,
+    )
+
+
+def _complete(kernels: KernelSet, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Dims and options with their defaults; UsageError for unknown or missing ones."""
+    operation = kernels.operation
+    known = [*(dim.name for dim in operation.dims), *(name for name, _ in operation.options)]
+    if unknown := sorted(settings.keys() - set(known)):
+        raise UsageError(
+            f"{operation.name} has no {unknown[0]!r}", code="bad_call", mend=", ".join(known)
+        )
+    values = {**dict(operation.options), **settings}
+    for dim in operation.dims:
+        if dim.name not in values:
+            if dim.default is None:
+                raise UsageError(f"the dim {dim.name} is missing", code="bad_call")
+            values[dim.name] = dim.default(values)
+    return values

@@ -1,0 +1,299 @@
+"""`greenfast.load`: the kernels of a bundle, ready to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from greenfast.runtime.archive import read_archive
+from greenfast.runtime.calls import Call, Prepared, Refused, misaligned, prepare, run
+from greenfast.runtime.explanation import Explanation, explanation
+from greenfast.runtime.fallbacks import FALLBACKS, tell
+from greenfast.runtime.frameworks import (
+    Framework,
+    framework_of,
+    returned_like,
+    through_dlpack,
+)
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.operation import Operation
+from greenfast.runtime.program import bytes_of
+from greenfast.runtime.read_bundle import kernel_set
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import Value
+
+MOST_PLANS = 4096  # signatures that are kept; beyond them all are prepared again
+EMULATOR = "emulator"
+
+
+def load(path: str | Path, device: str | None = None) -> LoadedKernels:
+    """The kernels of the bundle at `path`, checked against its checksums.
+
+    `device="emulator"` runs NumPy arrays, and PyTorch's CPU tensors, through the emulator of the
+    GPU that the bundle is for. UsageError `bad_bundle` for a damaged, hostile or unknown file.
+    """
+    if device not in (None, "cuda", EMULATOR):
+        raise UsageError(
+            f"unknown device {device!r}", code="unknown_device", mend="known: cuda, emulator"
+        )
+    return LoadedKernels(kernel_set(read_archive(Path(path)), Path(path).name), device)
+
+
+class LoadedKernels:
+    """Callable with the operation's inputs, in order or by name.
+
+    Keywords are options (`mask`), constants (`scale`, `eps`) and outputs to write to. It returns
+    the output, or a tuple of the outputs; `optional=("lse",)` asks for optional ones.
+    """
+
+    def __init__(self, kernels: KernelSet, device: str | None) -> None:
+        self.kernels = kernels
+        self._emulated = device == EMULATOR
+        self._ready: dict[Any, Prepared | Refused] = {}
+
+    @property
+    def operation(self) -> Operation:
+        return self.kernels.operation
+
+    def __repr__(self) -> str:
+        names = ", ".join(program.name for program in self.kernels.programs.values())
+        return f"<greenfast kernels for {self.operation.name}: {names}>"
+
+    def __call__(self, *inputs: Any, optional: Sequence[str] = (), **given: Any) -> Any:
+        tensors, options, constants = self._sorted(inputs, given)
+        without = self._left_out(optional, tensors)
+        first = next(iter(tensors.values()))
+        framework = framework_of(first)
+        if framework is None:
+            return self._through_dlpack(tensors, {**options, **constants}, optional)
+        if self._emulated:
+            from greenfast.runtime.emulated import emulate
+
+            return self._returned(
+                emulate(self.kernels, framework, tensors, options, constants, without), without
+            )
+        why = self._unfit(framework, tensors)
+        if not why:
+            call = self._call(framework, tensors, options, constants, without)
+            state = self._prepared(call, framework.device(first) or 0)
+            if isinstance(state, Prepared):
+                return self._launched(state, framework, tensors, without)
+            why = state.why
+        return self._fallback(why, tensors, options, constants, without)
+
+    def explain(self, *inputs: Any, optional: Sequence[str] = (), **given: Any) -> Explanation:
+        """Which kernel a call would run, and why; nothing is launched."""
+        tensors, options, constants = self._sorted(inputs, given)
+        without = self._left_out(optional, tensors)
+        first = next(iter(tensors.values()))
+        framework = framework_of(first)
+        if framework is None:
+            tensors = {name: through_dlpack(tensor) for name, tensor in tensors.items()}
+            first = next(iter(tensors.values()))
+            framework = framework_of(first)
+            assert framework is not None  # it is PyTorch's or CuPy's now
+        call = self._call(framework, tensors, options, constants, without)
+        state: Prepared | Refused
+        if why := self._unfit(framework, tensors):
+            state = Refused(why)
+        else:
+            state = self._prepared(call, framework.device(first) or 0)
+        return explanation(self.kernels, state)
+
+    # ---- steps of a call ----
+
+    def _sorted(
+        self, inputs: Sequence[Any], given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Value], dict[str, Value]]:
+        """Tensors, options and constants by name; UsageError for a name of none of them."""
+        operation = self.operation
+        names = [argument.name for argument in operation.tensors if not argument.output]
+        if len(inputs) > len(names):
+            raise UsageError(
+                f"{operation.name} takes {len(names)} inputs ({', '.join(names)}); "
+                f"got {len(inputs)}",
+                code="bad_call",
+            )
+        tensors = dict(zip(names, inputs, strict=False))
+        options, constants = self._default_options(), {}
+        known_tensors = {argument.name for argument in operation.tensors}
+        known_constants = {name for name, _ in operation.constants}
+        for name, value in given.items():
+            if name in known_tensors:
+                if name in tensors:
+                    raise UsageError(f"{name} is given twice", code="bad_call")
+                tensors[name] = value
+            elif name in options and name != "dtype":
+                options[name] = value
+            elif name in known_constants:
+                constants[name] = value
+            else:
+                known = sorted({*known_tensors, *known_constants, *options} - {"dtype"})
+                raise UsageError(
+                    f"{operation.name} has no argument {name!r}",
+                    code="bad_call",
+                    mend="known: " + ", ".join(known),
+                )
+        if missing := [name for name in names if name not in tensors]:
+            raise UsageError(f"the input {missing[0]} is missing", code="missing_input")
+        options.pop("dtype", None)
+        return tensors, options, constants
+
+    def _default_options(self) -> dict[str, Value]:
+        """The value that all kernels share, else the operation's default."""
+        options: dict[str, Value] = {}
+        for name, default in self.operation.options:
+            values = {program.compiled.get(name) for program in self.kernels.programs.values()}
+            only = next(iter(values)) if len(values) == 1 else None
+            options[name] = default if only is None else only
+        return options
+
+    def _left_out(self, optional: Sequence[str], tensors: Mapping[str, Any]) -> frozenset[str]:
+        known = {argument.name for argument in self.operation.tensors if argument.optional}
+        if unknown := sorted(set(optional) - known):
+            raise UsageError(
+                f"{self.operation.name} has no optional output {unknown[0]!r}",
+                code="bad_call",
+                mend="known: " + (", ".join(sorted(known)) or "none"),
+            )
+        return frozenset(known - set(optional) - tensors.keys())
+
+    def _unfit(self, framework: Framework, tensors: Mapping[str, Any]) -> str:
+        """Why no kernel can read these tensors, whatever their shapes; empty when it can."""
+        first = next(iter(tensors.values()))
+        device = framework.device(first)
+        if device is None:
+            return "the tensors are not in a GPU's memory"
+        for name, tensor in tensors.items():
+            if framework_of(tensor) is not framework:
+                return f"{name} is {type(tensor).__name__}, and another input is not"
+            if framework.device(tensor) != device:
+                return f"{name} is on another device than the other inputs"
+        if framework.name == "torch":
+            from greenfast.runtime.torch_checks import unfit
+
+            if why := unfit(tensors.values()):
+                return why
+        addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
+        return misaligned(self.operation, addresses) or self._overlap(framework, tensors, addresses)
+
+    def _overlap(
+        self,
+        framework: Framework,
+        tensors: Mapping[str, Any],
+        addresses: Mapping[str, int],
+    ) -> str:
+        """Why an output given by the caller must not be written; empty without one."""
+        outputs = [item.name for item in self.operation.tensors if item.output]
+        spans = {
+            name: (address, address + bytes_of(framework.facts(tensors[name])))
+            for name, address in addresses.items()
+        }
+        for output in outputs:
+            if output not in spans:
+                continue
+            begin, end = spans[output]
+            for name, (other_begin, other_end) in spans.items():
+                if name != output and begin < other_end and other_begin < end:
+                    raise UsageError(
+                        f"the output {output} overlaps {name} in memory", code="overlap"
+                    )
+        return ""
+
+    def _call(
+        self,
+        framework: Framework,
+        tensors: Mapping[str, Any],
+        options: Mapping[str, Value],
+        constants: Mapping[str, Value],
+        without: frozenset[str],
+    ) -> Call:
+        return Call(
+            {name: framework.facts(tensor) for name, tensor in tensors.items()},
+            options,
+            {name: value for name, value in constants.items() if value is not None},
+            without,
+        )
+
+    def _prepared(self, call: Call, device: int) -> Prepared | Refused:
+        key = (
+            device,
+            tuple((name, *_key(facts)) for name, facts in call.tensors.items()),
+            tuple(call.options.items()),
+            tuple(call.constants.items()),
+            call.without,
+        )
+        state = self._ready.get(key)
+        if state is None:
+            if len(self._ready) >= MOST_PLANS:
+                self._ready.clear()
+            state = self._ready[key] = prepare(self.kernels, call, device)
+        return state
+
+    def _launched(
+        self,
+        state: Prepared,
+        framework: Framework,
+        tensors: dict[str, Any],
+        without: frozenset[str],
+    ) -> Any:
+        plan, first = state.plan, next(iter(tensors.values()))
+        for name, facts in plan.geometry.outputs.items():
+            if name not in tensors:
+                tensors[name] = framework.empty(facts, first)
+        with plan.driver.on(plan.device):
+            run(plan, framework, tensors, first, framework.stream(plan.device))
+        return self._returned(tensors, without)
+
+    def _returned(self, tensors: Mapping[str, Any], without: frozenset[str]) -> Any:
+        outputs = tuple(
+            tensors[argument.name]
+            for argument in self.operation.tensors
+            if argument.output and argument.name not in without
+        )
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _through_dlpack(
+        self, tensors: Mapping[str, Any], settings: Mapping[str, Any], optional: Sequence[str]
+    ) -> Any:
+        given = [item.name for item in self.operation.tensors if item.output]
+        if written := sorted(set(given) & tensors.keys()):
+            raise UsageError(
+                f"{written[0]} cannot be written: arrays taken through DLPack are only read",
+                code="bad_call",
+            )
+        first = next(iter(tensors.values()))
+        result = self(
+            **{name: through_dlpack(tensor) for name, tensor in tensors.items()},
+            optional=optional,
+            **settings,
+        )
+        if isinstance(result, tuple):
+            return tuple(returned_like(first, item) for item in result)
+        return returned_like(first, result)
+
+    def _fallback(
+        self,
+        why: str,
+        tensors: Mapping[str, Any],
+        options: Mapping[str, Value],
+        constants: Mapping[str, Value],
+        without: frozenset[str],
+    ) -> Any:
+        fallback: Callable[..., Mapping[str, Any]] | None = FALLBACKS.get(self.operation.name)
+        if fallback is None:
+            raise UsageError(
+                f"no kernel of {self.kernels.origin} takes this call: {why}", code="no_kernel"
+            )
+        tell(self.operation.name, why)
+        results = fallback(tensors, options, constants, without, why)
+        for argument in self.operation.tensors:
+            if argument.output and argument.name in tensors:
+                tensors[argument.name][...] = results[argument.name]
+                results = {**results, argument.name: tensors[argument.name]}
+        return self._returned(results, without)
+
+
+def _key(facts: Any) -> tuple[Any, ...]:
+    return facts.dtype, facts.shape, facts.strides

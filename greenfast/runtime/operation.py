@@ -1,0 +1,188 @@
+"""An operation as kernel.toml defines it, as far as calls need it: names, shapes and arguments."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from greenfast.runtime.archive import bad_bundle
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.expressions import Expression, Value, expression
+
+LARGEST_DIM = 2**31 - 1
+ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "float32": 4, "int32": 4, "int64": 8, "uint8": 1}
+SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
+_STRIDE = re.compile(r"\s*stride\(\s*(\w+)\s*,\s*(\d)\s*\)\s*\Z")
+_NAME = re.compile(r"[A-Za-z_]\w{0,99}\Z")
+
+
+@dataclass(frozen=True)
+class Dim:
+    name: str
+    default: Expression | None
+    compiled: bool  # a constant in a kernel's text
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    name: str
+    output: bool
+    dtype: str  # a key of ELEMENT_BYTES, or "dtype": the option of that name
+    shape: tuple[str, ...]
+    optional: bool
+    free_strides: frozenset[int]  # axes whose stride is an argument of the launch
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    name: str
+    dtype: str
+    value: Expression | None
+    stride_of: tuple[str, int] | None
+
+
+Argument = TensorArgument | ScalarArgument
+
+
+@dataclass(frozen=True, repr=False)
+class Operation:
+    """Dims, options and the argument list that every launch of the operation begins with."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    options: tuple[tuple[str, str], ...]  # with their defaults
+    constants: tuple[tuple[str, Expression], ...]
+    arguments: tuple[Argument, ...]
+    requirements: tuple[tuple[Expression, str], ...]
+    pointer_bytes: int
+    stride_elements: int
+    empty_dims: frozenset[str]
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+    @cached_property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        return tuple(item for item in self.arguments if isinstance(item, TensorArgument))
+
+    @cached_property
+    def compiled_names(self) -> tuple[str, ...]:
+        """Dims and options that a kernel's text holds as constants."""
+        dims = tuple(dim.name for dim in self.dims if dim.compiled)
+        return (*dims, *(name for name, _ in self.options))
+
+    def constants_of(
+        self, values: Mapping[str, Value], given: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """`values` with the operation's constants, as the caller gives them or by default."""
+        complete = dict(values)
+        for name, constant in self.constants:
+            complete[name] = given[name] if given.get(name) is not None else constant(complete)
+        return complete
+
+
+def read_operation(text: bytes) -> Operation:
+    """The operation of a kernel.toml; UsageError `bad_bundle` when it defines none."""
+    try:
+        table = tomllib.loads(text.decode("utf-8"))
+        return _operation(table)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
+        raise bad_bundle(f"kernel.toml of the bundle cannot be read: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise bad_bundle(
+            f"kernel.toml of the bundle defines no operation: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _operation(table: Mapping[str, Any]) -> Operation:
+    dims = tuple(
+        Dim(
+            _name(name),
+            expression(row["default"], f"dims.{name}") if "default" in row else None,
+            row["time"] == "compile",
+        )
+        for name, row in table["dims"].items()
+    )
+    free = _free_strides(table["arguments"])
+    alignment = table.get("alignment", {})
+    return Operation(
+        _name(table["name"]),
+        dims,
+        tuple((_name(name), str(row["default"])) for name, row in table.get("options", {}).items()),
+        tuple(
+            (_name(name), expression(text, f"constants.{name}"))
+            for name, text in table.get("constants", {}).items()
+        ),
+        tuple(_argument(row, free) for row in table["arguments"]),
+        tuple(
+            (expression(row["that"], "requires"), str(row["because"]))
+            for row in table.get("requires", ())
+        ),
+        int(alignment.get("pointer_bytes", 16)),
+        int(alignment.get("stride_elements", 1)),
+        frozenset(table.get("empty_dims", ())),
+    )
+
+
+def _free_strides(rows: list[Mapping[str, Any]]) -> dict[str, set[int]]:
+    free: dict[str, set[int]] = {}
+    for row in rows:
+        if row["kind"] == "scalar" and (match := _STRIDE.match(str(row["value"]))):
+            free.setdefault(match.group(1), set()).add(int(match.group(2)))
+    return free
+
+
+def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
+    name = _name(row["name"])
+    if row["kind"] == "scalar":
+        if row["dtype"] not in SCALAR_FORMATS:
+            raise ValueError(f"{name} has the type {row['dtype']!r}")
+        if match := _STRIDE.match(str(row["value"])):
+            return ScalarArgument(name, row["dtype"], None, (match.group(1), int(match.group(2))))
+        return ScalarArgument(name, row["dtype"], expression(row["value"], name), None)
+    if row["kind"] not in ("input", "output"):
+        raise ValueError(f"{name} is {row['kind']!r}")
+    if row["dtype"] != "dtype" and row["dtype"] not in ELEMENT_BYTES:
+        raise ValueError(f"{name} has the type {row['dtype']!r}")
+    return TensorArgument(
+        name,
+        row["kind"] == "output",
+        row["dtype"],
+        tuple(_name(dim) for dim in row["shape"]),
+        bool(row.get("optional", False)),
+        frozenset(free.get(name, ())),
+    )
+
+
+def _name(text: object) -> str:
+    if not isinstance(text, str) or not _NAME.match(text):
+        raise ValueError(f"{str(text)[:40]!r} is no name")
+    return text
+
+
+def sizes(operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Dims by name, from the shapes of tensors; UsageError where they contradict each other."""
+    values: dict[str, int] = {}
+    owners: dict[str, str] = {}
+    for argument in operation.tensors:
+        if argument.name not in shapes:
+            continue
+        shape = shapes[argument.name]
+        if len(shape) != len(argument.shape):
+            raise UsageError(
+                f"{argument.name} has {len(shape)} dims; {operation.name} needs "
+                f"[{', '.join(argument.shape)}]",
+                code="bad_shape",
+            )
+        for dim, size in zip(argument.shape, shape, strict=True):
+            if values.setdefault(dim, size) != size:
+                raise UsageError(
+                    f"{dim} is {values[dim]} in {owners[dim]} and {size} in {argument.name}",
+                    code="bad_shape",
+                )
+            owners.setdefault(dim, argument.name)
+    return values

@@ -1,0 +1,136 @@
+"""A call prepared once: everything but addresses is packed, and each later call fills those in."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from greenfast.runtime.driver import Driver, LaunchConfig
+from greenfast.runtime.program import Geometry, Launch, Program
+from greenfast.runtime.tensor_maps import MAP_BYTES, encode
+from greenfast.search.devices.tensor_map import TensorMap
+
+WORD = 8
+INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+CONFIG_WORDS = ctypes.sizeof(LaunchConfig) // WORD
+STREAM_WORD = LaunchConfig.stream.offset // WORD
+
+
+class Frame:
+    """The memory of one call in flight: argument slots, the list of their addresses, configs.
+
+    `words` is all of it as 64-bit words; the slots of tensors come first, in order.
+    """
+
+    __slots__ = ("calls", "mapped", "maps", "maps_at", "memory", "words")
+
+    def __init__(self, plan: CudaPlan) -> None:
+        slots, count = plan.packed, len(plan.packed)
+        configs_at = 2 * count
+        self.memory = (ctypes.c_uint64 * (configs_at + CONFIG_WORDS * len(plan.launches)))()
+        self.words = memoryview(self.memory).cast("B").cast("Q")
+        base = ctypes.addressof(self.memory)
+        for number, data in enumerate(slots):
+            self.words[number] = int.from_bytes(data.ljust(WORD, b"\0"), "little")
+            self.words[count + number] = base + WORD * number
+        self.maps = (ctypes.c_uint8 * (MAP_BYTES * (len(plan.maps) + 1)))()
+        self.maps_at = -(-ctypes.addressof(self.maps) // MAP_BYTES) * MAP_BYTES
+        self.mapped = [-1] * len(plan.maps)
+        for number, (_, argument, _) in enumerate(plan.maps):
+            self.words[count + argument] = self.maps_at + MAP_BYTES * number
+        params = ctypes.c_void_p(base + WORD * count)
+        calls: list[tuple[int, tuple[Any, ...]]] = []
+        for number, launch in enumerate(plan.launches):
+            at = configs_at + CONFIG_WORDS * number
+            config = LaunchConfig.from_buffer(self.memory, WORD * at)
+            config.grid[:] = launch.grid
+            config.block[:] = launch.block
+            config.smem_dynamic_bytes = launch.smem_dynamic_bytes
+            call = ctypes.c_void_p(base + WORD * at), plan.functions[number], params, None
+            calls.append((at + STREAM_WORD, call))
+        self.calls = tuple(calls)  # each with the place of its stream
+
+
+def _filler(places: Sequence[int]) -> Callable[..., None]:
+    """Writes addresses to their slots."""
+    if list(places) == list(range(len(places))):
+        return struct.Struct(f"={len(places)}Q").pack_into
+    return partial(_fill_each, tuple(places))
+
+
+def _fill_each(places: Sequence[int], memory: Any, _: int, *addresses: int) -> None:
+    """Where scalars lie between addresses: packing over them would clear them."""
+    for place, address in zip(places, addresses, strict=True):
+        memory[place] = address
+
+
+class CudaPlan:
+    """One signature of one program on one device.
+
+    `launch` takes the addresses in the order of `names`: tensors, then scratch memory.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        program: Program,
+        geometry: Geometry,
+        functions: Sequence[ctypes.c_void_p],
+        device: int,
+    ) -> None:
+        self.driver, self.program, self.geometry, self.device = driver, program, geometry, device
+        self.launches: tuple[Launch, ...] = geometry.launches
+        self.functions = tuple(functions)
+        self.packed = [item if isinstance(item, bytes) else b"" for item in geometry.arguments]
+        places = [
+            (item, number)
+            for number, item in enumerate(geometry.arguments)
+            if isinstance(item, str)
+        ]
+        self.names = tuple(name for name, _ in places)
+        self._fill = _filler([number for _, number in places])
+        # Each tensor map, its argument's number, and the place of its tensor among the addresses.
+        self.maps = tuple(
+            (item, number, self.names.index(item.buffer))
+            for number, item in enumerate(geometry.arguments)
+            if isinstance(item, TensorMap)
+        )
+        self.scratch = geometry.scratch_bytes
+        self._free: list[Frame] = []
+        self._launch: Callable[..., int] = driver.launch
+
+    def launch(self, addresses: Sequence[int], stream: int) -> None:
+        """Queue every launch on `stream`; nothing waits."""
+        try:
+            frame = self._free.pop()  # of this thread until it is given back
+        except IndexError:
+            frame = Frame(self)
+        self._fill(frame.memory, 0, *addresses)
+        if self.maps:
+            self._encode(frame, addresses)
+        words, launch, status = frame.words, self._launch, 0
+        for place, call in frame.calls:
+            words[place] = stream
+            status = status or launch(*call)
+        self._free.append(frame)
+        if status:
+            self._again(status, addresses, stream)
+
+    def _encode(self, frame: Frame, addresses: Sequence[int]) -> None:
+        """Encode the maps of tensors that lie elsewhere than in the frame's last call."""
+        for number, (tensor_map, _, place) in enumerate(self.maps):
+            if frame.mapped[number] != addresses[place]:
+                encode(
+                    self.driver, tensor_map, frame.maps_at + MAP_BYTES * number, addresses[place]
+                )
+                frame.mapped[number] = addresses[place]
+
+    def _again(self, status: int, addresses: Sequence[int], stream: int) -> None:
+        """A new thread has no context yet; any other failure is final."""
+        if status != INVALID_CONTEXT or self.driver.current_device() is not None:
+            raise self.driver.failed(status, f"launching {self.program.name}")
+        with self.driver.on(self.device):
+            self.launch(addresses, stream)

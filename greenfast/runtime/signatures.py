@@ -1,0 +1,109 @@
+"""The calls of attention and RMSNorm in the terms of their kernel.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from greenfast.runtime.calls import Call, Prepared, Refused, prepare
+from greenfast.runtime.driver import device_facts
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.program import TensorFacts
+from greenfast.runtime.tuned import set_for
+from greenfast.search.errors import GreenfastError, UsageError
+
+MASKS = ("none", "causal_top_left", "causal_bottom_right")
+
+
+def mask_name(is_causal: bool, mask: str | None) -> str:
+    """The mask of a call; UsageError for an unknown one, or for two that differ."""
+    name = mask if mask is not None else "causal_top_left" if is_causal else "none"
+    if name not in MASKS:
+        raise UsageError(
+            f"unknown mask {name!r}",
+            code="bad_mask",
+            mend=f"known: {', '.join(MASKS)}; a mask of your own goes into attn_mask",
+        )
+    if is_causal and name != "causal_top_left":
+        raise UsageError(f"is_causal=True and mask={name!r} contradict each other", code="bad_mask")
+    return name
+
+
+def attention_call(
+    tensors: Mapping[str, TensorFacts],
+    mask: str,
+    scale: float | None,
+    *,
+    grouped: bool,
+    lse: bool,
+) -> Call | Refused:
+    """The call, or the reason why no kernel of ours computes it."""
+    shapes = {name: facts.shape for name, facts in tensors.items()}
+    if any(len(shape) != 4 for shape in shapes.values()):
+        return Refused("q, k and v are not all of the form [B, H, S, D]", always=True)
+    (batch, heads, rows, width), key, value = shapes["q"], shapes["k"], shapes["v"]
+    if key != value or key[0] != batch or key[3] != width:
+        return Refused("the shapes of q, k and v need broadcasting, or k and v differ", always=True)
+    if 0 in (batch, heads, rows, width, key[1]):
+        return Refused("a tensor is empty", always=True)
+    if heads != key[1] and not grouped:
+        return Refused("k has other heads than q, and enable_gqa is off", always=True)
+    if heads % key[1]:
+        return Refused(f"{heads} query heads are no multiple of {key[1]} key heads", always=True)
+    if scale is not None and not 0 < scale < float("inf"):
+        return Refused(f"the scale is {scale}; the kernels take positive ones", always=True)
+    if mask == "causal_bottom_right" and rows in (1, key[2]):
+        mask = "none" if rows == 1 else "causal_top_left"  # which are measured, and the same here
+    constants = {} if scale is None else {"scale": float(scale)}
+    return Call(tensors, {"mask": mask}, constants, frozenset() if lse else frozenset({"lse"}))
+
+
+def rms_norm_call(tensors: Mapping[str, TensorFacts], eps: float) -> Call | Refused:
+    if "residual" not in tensors:
+        return Refused("the kernels add a residual, and the call has none", always=True)
+    if "weight" not in tensors:
+        return Refused("the kernels multiply by weights, and the call has none", always=True)
+    if not 0 <= eps < float("inf"):
+        return Refused(f"eps is {eps}", always=True)
+    if 0 in tensors["x"].shape:
+        return Refused("a tensor is empty", always=True)
+    return Call(tensors, {}, {"eps": float(eps)})
+
+
+def served(operation: str, call: Call | Refused, device: int | None) -> Prepared | Refused:
+    """The shipped kernel for a call on a device, or why the library's own operation runs."""
+    kernels = set_of(operation, device)
+    if isinstance(kernels, Refused):
+        return kernels
+    if isinstance(call, Refused) or device is None:
+        return call if isinstance(call, Refused) else Refused(NOT_ON_A_GPU, always=True)
+    return prepare(kernels, call, device)
+
+
+NOT_ON_A_GPU = "the tensors are not in a GPU's memory"
+
+
+def set_of(operation: str, device: int | None) -> KernelSet | Refused:
+    """The shipped set for a device."""
+    if device is None:
+        return Refused(NOT_ON_A_GPU, always=True)
+    try:
+        kernels = set_for(operation, device_facts(device).name)
+    except GreenfastError as error:
+        return Refused(error.message, always=True)
+    return Refused(kernels, always=True) if isinstance(kernels, str) else kernels
+
+
+def rows_of(facts: TensorFacts) -> TensorFacts | None:
+    """A tensor [..., N] as rows [M, N]; None where its rows are not evenly spaced."""
+    *outer, width = facts.shape
+    *steps, last = facts.strides
+    count, step = 1, None
+    for size, stride in zip(reversed(outer), reversed(steps), strict=True):
+        if size == 1:
+            continue
+        if step is None:
+            step = stride
+        elif stride != step * count:
+            return None
+        count *= size
+    return TensorFacts(facts.dtype, (count, width), (width if step is None else step, last))

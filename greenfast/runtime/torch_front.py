@@ -1,0 +1,478 @@
+"""`attention` and `rms_norm` on PyTorch's tensors: a look-up, an allocation, a launch.
+
+The first lines of both functions are the whole of a repeated call. They are written for speed:
+each attribute of a tensor costs some 50 ns, and so does each level of calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from greenfast.runtime import frameworks
+from greenfast.runtime.calls import Call, Prepared, Refused, run
+from greenfast.runtime.fallbacks import tell, torch_attention
+from greenfast.runtime.program import TensorFacts
+from greenfast.runtime.signatures import (
+    attention_call,
+    mask_name,
+    rms_norm_call,
+    rows_of,
+    served,
+)
+from greenfast.runtime.torch_checks import PLAIN, unfit
+from greenfast.search.errors import UsageError
+
+MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
+TENSORS = frameworks.TorchTensors(torch)
+
+_is_compiling = torch.compiler.is_compiling
+_grad_enabled = torch.is_grad_enabled
+_autocast = torch.is_autocast_enabled
+_empty = torch.empty_strided
+_empty_like = torch.empty_like
+_sdpa = torch.nn.functional.scaled_dot_product_attention
+_stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+DEVICES = ("cuda",)  # whose calls become an operator in a graph
+SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
+_one_device = torch.cuda.device_count() < 2
+
+
+class Ready:
+    """A prepared signature: how to allocate the outputs, and the plan to launch."""
+
+    __slots__ = ("device", "launch", "like", "ordinal", "outputs", "plan", "quick")
+
+    def __init__(self, prepared: Prepared, like: Any, names: tuple[str, ...]) -> None:
+        self.plan, self.device = prepared.plan, like.device
+        self.ordinal, self.launch = prepared.plan.device, prepared.plan.launch
+        outputs = prepared.plan.geometry.outputs
+        self.outputs = tuple(
+            (outputs[name].shape, outputs[name].strides, TENSORS.dtype(outputs[name].dtype))
+            for name in names
+        )
+        # empty_like is the quicker allocation, where it gives the same layout.
+        shape, strides, dtype = self.outputs[0]
+        self.like = (shape, strides, dtype) == (like.shape, _empty_like(like).stride(), like.dtype)
+        # Scratch memory, or a device that may not be this thread's, take the longer way.
+        self.quick = not prepared.plan.scratch and _one_device
+
+
+_attention: dict[Any, Ready | Refused] = {}
+_rms_norm: dict[Any, Ready | Refused] = {}
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    mask: str | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Any:
+    """softmax(scale * q k^T + mask) v, like torch.nn.functional.scaled_dot_product_attention.
+
+    q [B, H, S_q, D], k and v [B, H_kv, S_kv, D]. `mask` is "none", "causal_top_left" (PyTorch's
+    is_causal) or "causal_bottom_right" (FlashAttention's). `return_lse` also gives the natural
+    logarithm of each row's sum. `greenfast.explain` tells which kernel runs.
+    """
+    if _is_compiling():
+        return _traced(
+            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        )
+    if type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN:
+        key = (
+            q.shape,
+            k.shape,
+            v.shape,
+            q.stride(),
+            k.stride(),
+            v.stride(),
+            q.dtype,
+            k.dtype,
+            v.dtype,
+            q.get_device(),
+            k.get_device(),
+            v.get_device(),
+            is_causal,
+            mask,
+            scale,
+            enable_gqa,
+            return_lse,
+        )
+        ready = _attention.get(key)
+        if (
+            type(ready) is Ready
+            and attn_mask is None
+            and out is None
+            and not dropout_p
+            and not _autocast()
+            and not (_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+        ):
+            try:
+                q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+            except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
+                q_at = k_at = v_at = 1
+            if not (q_at | k_at | v_at) & 15:
+                o = _empty_like(q) if ready.like else _new(ready, 0)
+                if ready.quick and not return_lse:
+                    ready.launch((q_at, k_at, v_at, o.data_ptr()), _stream(ready.ordinal))
+                    return o
+                return _attention_outputs(ready, {"q": q, "k": k, "v": v, "o": o}, return_lse)
+        elif (
+            type(ready) is Refused
+            and out is None
+            and not return_lse
+            and mask != "causal_bottom_right"
+        ):
+            causal = is_causal or mask == "causal_top_left"
+            return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
+    return _first_attention(
+        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+    )
+
+
+def _first_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    mask: str | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """A call that is not in the table, or that never will be."""
+    if not isinstance(q, torch.Tensor):
+        from greenfast.runtime.front import attention_elsewhere
+
+        return attention_elsewhere(
+            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        )
+    name = mask_name(is_causal, mask)
+    tensors = {"q": q, "k": k, "v": v}
+    if type(q) in SHADOWS and attn_mask is None and not dropout_p and out is None:
+        return _operator(q, k, v, name, scale, enable_gqa, return_lse)
+    key = (
+        *(tensor.shape for tensor in tensors.values()),
+        *(tensor.stride() for tensor in tensors.values()),
+        *(tensor.dtype for tensor in tensors.values()),
+        *(tensor.get_device() for tensor in tensors.values()),
+        is_causal,
+        mask,
+        scale,
+        enable_gqa,
+        return_lse,
+    )
+    known = _attention.get(key)
+    if type(known) is Refused:
+        state: Prepared | Refused = known
+    else:
+        state = prepared_attention(
+            tensors, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
+        )
+        if isinstance(state, Refused):
+            tell("attention", state.why)
+    if isinstance(state, Refused):
+        if state.always:
+            _remember(_attention, key, state)
+        o, lse = library_attention(
+            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
+        )
+        if out is not None:
+            o = out.copy_(o)
+        return (o, lse) if return_lse else o
+    ready = Ready(state, q, ("o", "lse") if return_lse else ("o",))
+    _remember(_attention, key, ready)
+    o = _new(ready, 0) if out is None else _checked_out(out, tensors, state)
+    return _attention_outputs(ready, {**tensors, "o": o}, return_lse)
+
+
+def _remember(table: dict[Any, Ready | Refused], key: Any, state: Ready | Refused) -> None:
+    if len(table) >= MOST_SIGNATURES:
+        table.clear()
+    table[key] = state
+
+
+def prepared_attention(
+    tensors: dict[str, Any],
+    attn_mask: Any,
+    dropout_p: float,
+    mask: str,
+    scale: float | None,
+    *,
+    grouped: bool,
+    lse: bool,
+) -> Prepared | Refused:
+    """The shipped kernel for a call, or the reason for PyTorch's."""
+    if attn_mask is not None:
+        return Refused("the mask is a tensor; the kernels know none and the two causal ones")
+    if dropout_p:
+        return Refused("the kernels have no dropout")
+    if why := unfit(tensors.values()):
+        return Refused(why)
+    if len({tensor.get_device() for tensor in tensors.values()}) > 1:
+        return Refused("q, k and v are on different devices")
+    facts = {name: TENSORS.facts(tensor) for name, tensor in tensors.items()}
+    call = attention_call(facts, mask, scale, grouped=grouped, lse=lse)
+    state = served("attention", call, TENSORS.device(tensors["q"]))
+    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
+        return Refused("a tensor begins at no multiple of 16 bytes")
+    return state
+
+
+def library_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    mask: str,
+    scale: float | None,
+    *,
+    grouped: bool,
+    lse: bool,
+) -> tuple[Any, Any]:
+    """PyTorch's attention, with the log-sum-exp where it is asked for."""
+    if not lse and mask != "causal_bottom_right":
+        o = _sdpa(q, k, v, attn_mask, dropout_p, mask != "none", scale=scale, enable_gqa=grouped)
+        return o, None
+    if attn_mask is None and not dropout_p:
+        outputs = torch_attention(q, k, v, mask, scale, lse=lse, grouped=grouped)
+        return outputs["o"], outputs.get("lse")
+    raise UsageError(
+        "return_lse and mask='causal_bottom_right' go with neither attn_mask nor dropout_p",
+        code="bad_call",
+    )
+
+
+def _new(ready: Ready, number: int) -> Any:
+    shape, strides, dtype = ready.outputs[number]
+    return _empty(shape, strides, dtype=dtype, device=ready.device)
+
+
+def _attention_outputs(ready: Ready, tensors: dict[str, Any], return_lse: bool) -> Any:
+    if return_lse:
+        tensors["lse"] = _new(ready, 1)
+    _run(ready, tensors)
+    return (tensors["o"], tensors["lse"]) if return_lse else tensors["o"]
+
+
+def _run(ready: Ready, tensors: dict[str, Any]) -> None:
+    with ready.plan.driver.on(ready.ordinal):
+        run(ready.plan, TENSORS, tensors, next(iter(tensors.values())), _stream(ready.ordinal))
+
+
+def _checked_out(out: Any, tensors: dict[str, Any], state: Prepared) -> Any:
+    """`out`, if the kernel can write to it; UsageError otherwise."""
+    expected, facts = state.plan.geometry.outputs["o"], TENSORS.facts(out)
+    if facts != expected or out.device != tensors["q"].device or out.data_ptr() % 16:
+        raise UsageError(
+            f"out is {facts}; this call writes {expected}, aligned to 16 bytes", code="bad_out"
+        )
+    storages = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
+    if out.untyped_storage().data_ptr() in storages:
+        raise UsageError("out shares memory with an input", code="overlap")
+    return out
+
+
+# ---- RMSNorm ----
+
+
+def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dim.
+
+    With `residual` the sum h = x + residual is normalised, and the result is (y, h).
+    """
+    if _is_compiling():  # Inductor makes one kernel of the library's operations, too
+        return library_rms_norm(x, weight, residual, eps)
+    if type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
+        key = (
+            x.shape,
+            residual.shape,
+            weight.shape,
+            x.stride(),
+            residual.stride(),
+            weight.stride(),
+            x.dtype,
+            residual.dtype,
+            weight.dtype,
+            x.get_device(),
+            residual.get_device(),
+            weight.get_device(),
+            eps,
+        )
+        ready = _rms_norm.get(key)
+        if (
+            type(ready) is Ready
+            and not _autocast()
+            and not (
+                _grad_enabled()
+                and (x.requires_grad or residual.requires_grad or weight.requires_grad)
+            )
+        ):
+            try:
+                addresses = (x.data_ptr(), residual.data_ptr(), weight.data_ptr())
+            except RuntimeError:
+                addresses = (1, 1, 1)
+            if not (addresses[0] | addresses[1] | addresses[2]) & 15 and ready.quick:
+                h = _empty_like(x) if ready.like else _new(ready, 0)
+                y = _empty_like(x) if ready.like else _new(ready, 1)
+                ready.launch((*addresses, h.data_ptr(), y.data_ptr()), _stream(ready.ordinal))
+                return y, h
+    return _first_rms_norm(x, weight, residual, eps)
+
+
+def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
+    if not isinstance(x, torch.Tensor):
+        from greenfast.runtime.front import rms_norm_elsewhere
+
+        return rms_norm_elsewhere(x, weight, residual, eps)
+    state = prepared_rms_norm(x, weight, residual, eps)
+    if isinstance(state, Refused):
+        tell("rms_norm", state.why)
+        return library_rms_norm(x, weight, residual, eps)
+    ready = Ready(state, x, ("h", "y"))
+    # Outputs have the shape of x; the plan knows them as rows.
+    contiguous = tuple(torch.empty(x.shape, device="meta").stride())
+    ready.outputs = ((tuple(x.shape), contiguous, x.dtype),) * 2
+    ready.like = _empty_like(x).stride() == contiguous
+    key = (
+        *(tensor.shape for tensor in (x, residual, weight)),
+        x.stride(),
+        residual.stride(),
+        weight.stride(),
+        *(tensor.dtype for tensor in (x, residual, weight)),
+        *(tensor.get_device() for tensor in (x, residual, weight)),
+        eps,
+    )
+    _remember(_rms_norm, key, ready)
+    tensors = {
+        "x": x,
+        "residual": residual,
+        "weight": weight,
+        "h": _new(ready, 0),
+        "y": _new(ready, 1),
+    }
+    _run(ready, tensors)
+    return tensors["y"], tensors["h"]
+
+
+def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepared | Refused:
+    if residual is None or weight is None:
+        return Refused("the kernels add a residual and multiply by weights; the call lacks one")
+    tensors = {"x": x, "residual": residual, "weight": weight}
+    if why := unfit(tensors.values()):
+        return Refused(why)
+    if len({tensor.get_device() for tensor in tensors.values()}) > 1:
+        return Refused("the tensors are on different devices")
+    if x.shape != residual.shape or x.dim() < 1 or weight.dim() != 1:
+        return Refused("x and residual differ in shape, or the weights are no vector")
+    facts = {"weight": TENSORS.facts(weight)}
+    for name in ("x", "residual"):
+        rows = rows_of(TENSORS.facts(tensors[name]))
+        if rows is None:
+            return Refused(f"the rows of {name} are not evenly spaced in memory")
+        facts[name] = rows
+    call = rms_norm_call({name: facts[name] for name in tensors}, eps)
+    if isinstance(call, Call):
+        # Outputs are dense, whatever gaps x has.
+        dense = TensorFacts(facts["x"].dtype, facts["x"].shape, (facts["x"].shape[1], 1))
+        call = Call({**call.tensors, "h": dense, "y": dense}, call.options, call.constants)
+    state = served("rmsnorm", call, TENSORS.device(x))
+    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
+        return Refused("a tensor begins at no multiple of 16 bytes")
+    return state
+
+
+def library_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
+    h = x if residual is None else x + residual
+    y = torch.nn.functional.rms_norm(h, (h.shape[-1],), weight, eps)
+    return y if residual is None else (y, h)
+
+
+# ---- torch.compile ----
+
+
+def _operator(
+    q: Any, k: Any, v: Any, mask: str, scale: float | None, grouped: bool, lse: bool
+) -> Any:
+    if lse:
+        return torch.ops.greenfast.attention_lse(q, k, v, mask, scale, grouped)
+    return torch.ops.greenfast.attention(q, k, v, mask, scale, grouped)
+
+
+def _traced(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    mask: str | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """A call under torch.compile: one operator in the graph, or PyTorch's operation."""
+    name = mask if mask is not None else "causal_top_left" if is_causal else "none"
+    grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if grad or attn_mask is not None or dropout_p or q.device.type not in DEVICES or q.dim() != 4:
+        o, lse = library_attention(
+            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
+        )
+        result = (o, lse) if return_lse else o
+    else:
+        result = _operator(q, k, v, name, scale, enable_gqa, return_lse)
+    if out is not None:
+        first = result[0] if return_lse else result
+        out.copy_(first)
+    return result
+
+
+# ---- explain ----
+
+
+def explained_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    mask: str | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Prepared | Refused:
+    """What `attention` would do with these arguments."""
+    return prepared_attention(
+        {"q": q, "k": k, "v": v},
+        attn_mask,
+        dropout_p,
+        mask_name(is_causal, mask),
+        scale,
+        grouped=enable_gqa,
+        lse=return_lse,
+    )
+
+
+def explained_rms_norm(
+    x: Any, weight: Any, residual: Any = None, eps: float = 1e-6
+) -> Prepared | Refused:
+    return prepared_rms_norm(x, weight, residual, eps)

@@ -1,0 +1,172 @@
+"""The bundle of a tuning (docs/bundle.md): several kernels, and the table that picks among them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from greenfast.runtime.archive import MANIFEST, bad_bundle, json_object
+from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
+from greenfast.runtime.operation import Operation, read_operation
+from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm
+from greenfast.runtime.single_bundle import map_forms
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import expression, require_names
+
+FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
+OWN = ("workspace", "tensor_map")  # arguments of a template's own, after the operation's
+_ENTRY = re.compile(r"[A-Za-z_]\w{0,199}\Z")
+_ID = re.compile(r"k\d{1,4}\Z")
+
+
+def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> KernelSet:
+    """The kernels and the table; UsageError `bad_bundle` for a format or part that is not known."""
+    manifest, dispatch = json_object(files, MANIFEST), json_object(files, "dispatch.json")
+    for part, name, wanted_format in (
+        (manifest, MANIFEST, FORMAT),
+        (dispatch, "dispatch.json", DISPATCH_FORMAT),
+    ):
+        if part.get("format") != wanted_format or part.get("schema") != SCHEMA:
+            raise bad_bundle(
+                f"{name} has format {part.get('format')!r}, schema {part.get('schema')!r}; this "
+                f"version reads {wanted_format}, schema {SCHEMA}"
+            )
+    if dispatch.get("digest") != _digest(dispatch):
+        raise bad_bundle("dispatch.json of the bundle does not match its digest")
+    if "kernel.toml" not in files:
+        raise bad_bundle("the bundle has no kernel.toml")
+    operation = read_operation(files["kernel.toml"])
+    try:
+        programs = {str(row["id"]): _program(files, operation, row) for row in manifest["kernels"]}
+        groups = tuple(_group(row, operation, programs) for row in dispatch["groups"])
+        device = str(manifest["device"]["name"])
+        if manifest["time_kind"] != "measured":
+            origin = f"{origin}, by {manifest['time_kind']} times,"
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise bad_bundle(
+            f"the bundle is incomplete or contradicts itself: {type(error).__name__}: {error}"
+        ) from None
+    except SpecError as error:
+        raise bad_bundle(f"an expression of the bundle is invalid: {error}") from None
+    if not groups:
+        raise bad_bundle("dispatch.json of the bundle has no groups")
+    return KernelSet(origin, operation, programs, groups, device, has_library)
+
+
+def _digest(dispatch: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in dispatch.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str, Any]) -> Program:
+    if not _ID.match(row["id"]):
+        raise ValueError(f"the kernel's id {str(row['id'])[:40]!r}")
+    folder = f"kernels/{row['id']}/"
+    source, launch = files[folder + "kernel.cu"], json_object(files, folder + "launch.json")
+    digest = hashlib.sha256(source).hexdigest()
+    if not digest == row["source_digest"] == launch["source_digest"]:
+        raise ValueError(f"{folder}kernel.cu is not the source that the manifest names")
+    if launch["schema"] != SCHEMA:
+        raise ValueError(f"{folder}launch.json has schema {launch['schema']!r}")
+    _require_interface(operation, launch["interface"], folder)
+    if set(row["compiled"]) != set(operation.compiled_names):
+        raise ValueError(f"{folder} is not compiled for all of {operation.compiled_names}")
+    return Program(
+        operation,
+        str(row["template"]),
+        digest,
+        source.decode("utf-8"),
+        row["compiled"],
+        launch["parameters"],
+        {**launch["constants"], **row["compiled"]},
+        tuple(_launch(entry) for entry in launch["entries"]),
+        tuple(
+            ScratchForm(
+                item["name"], expression(item["bytes"], "bytes"), bool(item.get("zero_fill"))
+            )
+            for item in launch["interface"]
+            if item["kind"] == "workspace"
+        ),
+        map_forms(launch, row["compiled"]),
+        cubins={arch: files[name] for arch, name in row["cubins"].items()},
+        files={
+            **{
+                name: data
+                for name, data in files.items()
+                if name == "kernel.toml" or name.endswith("reference.py")
+            },
+            **{
+                name: files[folder + name]
+                for name in ("template.toml", "template.cu.j2")
+                if folder + name in files
+            },
+        },
+        arch=str(launch["arch"]),
+    )
+
+
+def _require_interface(
+    operation: Operation, interface: list[Mapping[str, Any]], folder: str
+) -> None:
+    """ValueError unless the kernel's parameters are the operation's, then workspaces."""
+    names = [item["name"] for item in interface if item["kind"] not in OWN]
+    kinds = [OWN.index(item["kind"]) if item["kind"] in OWN else -1 for item in interface]
+    if names != [item.name for item in operation.arguments] or kinds != sorted(kinds):
+        raise ValueError(f"{folder}launch.json has other parameters than kernel.toml")
+
+
+def _launch(row: Mapping[str, Any]) -> LaunchForm:
+    if not _ENTRY.match(row["entry"]):
+        raise ValueError(f"the entry {str(row['entry'])[:40]!r}")
+    return LaunchForm(
+        row["entry"],
+        _three(row["grid"]),
+        _three(row["block"]),
+        expression(row["smem_dynamic_bytes"], "smem_dynamic_bytes"),
+        _three(row["cluster"]),
+    )
+
+
+def _three(sizes: Any) -> tuple[Any, ...]:
+    if len(sizes) != 3:
+        raise ValueError("a launch has three sizes")
+    return tuple(expression(size, "launch") for size in sizes)
+
+
+def _group(row: Mapping[str, Any], operation: Operation, programs: Mapping[str, Program]) -> Group:
+    dims = {dim.name for dim in operation.dims}
+    region = {name: (int(low), int(high)) for name, (low, high) in row["region"].items()}
+    if not region.keys() <= dims:
+        raise ValueError(f"the region has other dims than {', '.join(sorted(dims))}")
+    rules = tuple(
+        Rule(tuple(_condition(item, dims) for item in rule["when"]), rule["use"])
+        for rule in row["rules"]
+    )
+    for use in (*(rule.use for rule in rules), row["outside"]):
+        if use != LIBRARY and dict(programs[use].compiled) != row["compiled"]:
+            raise ValueError(f"{use} is not compiled for the group that uses it")
+    return Group(
+        row["compiled"],
+        region,
+        rules,
+        row["outside"],
+        tuple(_measured(item) for item in row.get("workloads", ())),
+    )
+
+
+def _condition(row: Mapping[str, Any], dims: set[str]) -> Condition:
+    value = expression(row["value"], "dispatch.json")
+    require_names(value, dims)
+    limits = row["above"], row["at_most"]
+    if not all(limit is None or isinstance(limit, int | float) for limit in limits):
+        raise ValueError(f"a rule's limits are {limits}")
+    return Condition(value, *limits)
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    times = row.get("times_us", {})
+    return Measured(str(row["name"]), times.get(row.get("use")), None, row.get("ratio"))

@@ -1,0 +1,276 @@
+"""Reading bundles for calls: what is refused, and that nothing of the service is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from runtime_bundles import files_of, sealed, zipped
+
+import greenfast
+from greenfast.search.errors import UsageError
+
+SET = "rmsnorm-h200.zip"
+SERVICE = (
+    "alembic",
+    "cuda",
+    "cupy",
+    "fastapi",
+    "httpx",
+    "jinja2",
+    "ml_dtypes",
+    "numpy",
+    "optuna",
+    "plotly",
+    "pydantic",
+    "rich",
+    "sqlalchemy",
+    "torch",
+    "typer",
+)
+
+
+def loaded(tmp_path, files):
+    return greenfast.load(zipped(tmp_path / "changed.zip", files))
+
+
+def refused(tmp_path, files) -> str:
+    with pytest.raises(UsageError) as caught:
+        loaded(tmp_path, files)
+    assert caught.value.code == "bad_bundle"
+    assert caught.value.message.count("\n") == 0
+    return caught.value.message
+
+
+def test_loading_and_explaining_import_no_package_of_the_service():
+    script = (
+        "import sys, greenfast; from greenfast.runtime.tuned import FOLDER;"
+        "greenfast.load(FOLDER / 'attention-h200.zip');"
+        "print(greenfast.explain('attention', B=2, H=8, S_q=256, D=64, dtype='bf16'));"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    said, modules = process.stdout.strip().splitlines()
+    assert said.startswith("attention: mma 64d692f10e7b of attention-h200, because")
+    assert set(SERVICE) & set(modules.split()) == set()
+
+
+def test_the_import_takes_little_time():
+    script = (
+        "import time; begin = time.process_time(); import greenfast; greenfast.load; "
+        "greenfast.explain; print(time.process_time() - begin)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert float(process.stdout) < 1.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dispatch.json", "kernels/k0/kernel.cu", "kernels/k1/kernel.sm_90.cubin", "kernel.toml"],
+)
+def test_a_changed_file_is_refused_by_its_name(tmp_path, name):
+    files = files_of(SET)
+    files[name] = files[name] + b" "
+    assert name in refused(tmp_path, files)
+
+
+def test_missing_and_additional_files_are_refused(tmp_path):
+    files = files_of(SET)
+    assert "extra.txt" in refused(tmp_path, {**files, "extra.txt": b""})
+    del files["kernels/k0/kernel.cu"]
+    assert "kernels/k0/kernel.cu" in refused(tmp_path, files)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil.py",
+        "/etc/passwd",
+        "kernels/../../evil",
+        "a\\b",
+        "kernels//k0",
+        "a/b/c/d/e",
+        ".hidden",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
+    files = files_of(SET)
+    files[name] = b"x"
+    assert "holds a file named" in refused(tmp_path, sealed(files))
+
+
+def test_a_name_that_occurs_twice_is_refused(tmp_path):
+    path = zipped(tmp_path / "twice.zip", files_of(SET))
+    with zipfile.ZipFile(path, "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
+        packed.writestr("dispatch.json", b"{}")
+    with pytest.raises(UsageError, match="holds a file named"):
+        greenfast.load(path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):
+    files = files_of(SET)
+    files["kernel.toml"] = b" " * (33 * 2**20)
+    assert "too large" in refused(tmp_path, files)
+
+
+def test_a_truncated_file_and_other_files_are_refused(tmp_path):
+    path = zipped(tmp_path / "whole.zip", files_of(SET))
+    for length in (10, len(path.read_bytes()) // 2):
+        (tmp_path / "part.zip").write_bytes(path.read_bytes()[:length])
+        with pytest.raises(UsageError, match="cannot be read as a zip file"):
+            greenfast.load(tmp_path / "part.zip")
+    with pytest.raises(UsageError, match="does not exist"):
+        greenfast.load(tmp_path / "none.zip")
+    assert "neither manifest.json nor SHA256SUMS" in refused(tmp_path, {"a.txt": b""})
+    with pytest.raises(UsageError, match="unknown device 'tpu'"):
+        greenfast.load(path, device="tpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("manifest.json", {"schema": 2}, "this version reads greenfast-tuning, schema 1"),
+        ("manifest.json", {"format": "other"}, "has format 'other'"),
+        ("manifest.json", {"kernels": []}, "contradicts itself"),
+        ("manifest.json", {"kernels": [{"id": "../x"}]}, "contradicts itself"),
+        ("dispatch.json", {"schema": 2}, "greenfast-dispatch, schema 1"),
+    ],
+)
+def test_other_formats_are_refused(tmp_path, name, change, message):
+    files = files_of(SET)
+    if name == "manifest.json":
+        assert message in refused(tmp_path, sealed(files, **change))
+        return
+    files[name] = json.dumps(json.loads(files[name]) | change).encode()
+    assert message in refused(tmp_path, sealed(files))
+
+
+def with_dispatch(change) -> dict[str, bytes]:
+    files = files_of(SET)
+    table = json.loads(files["dispatch.json"])
+    change(table)
+    rest = {name: value for name, value in table.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    table["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    files["dispatch.json"] = json.dumps(table).encode()
+    return sealed(files)
+
+
+def test_a_tampered_table_is_refused(tmp_path):
+    files = files_of(SET)
+    table = json.loads(files["dispatch.json"])
+    table["groups"][0]["rules"][0]["use"] = "k1"
+    files["dispatch.json"] = json.dumps(table).encode()
+    assert "does not match its digest" in refused(tmp_path, sealed(files))
+
+
+def rule(value, **changes):
+    def change(table):
+        table["groups"][0]["rules"][0] = {
+            "when": [{"value": value, "above": None, "at_most": 1, **changes}],
+            "use": "k0",
+        }
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        rule("__import__('os')"),
+        rule("M.real"),
+        rule("Z"),
+        rule("M ** M"),
+        rule("M", at_most="1"),
+        lambda table: table["groups"][0].update(outside="k9"),
+        lambda table: table["groups"][0].update(compiled={"dtype": "bf16"}),
+        lambda table: table["groups"][0].update(region={"Q": [1, 2]}),
+        lambda table: table.update(groups=[]),
+        lambda table: table.update(groups=7),
+    ],
+)
+def test_a_table_that_is_no_table_is_refused(tmp_path, change):
+    refused(tmp_path, with_dispatch(change))
+
+
+def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
+    for key, value in (
+        ("interface", []),
+        ("entries", [{"entry": "x; y"}]),
+        ("source_digest", "0" * 64),
+        ("schema", 9),
+    ):
+        files = files_of(SET)
+        launch = json.loads(files["kernels/k0/launch.json"]) | {key: value}
+        files["kernels/k0/launch.json"] = json.dumps(launch).encode()
+        assert "contradicts itself" in refused(tmp_path, sealed(files))
+
+
+def test_explain_tells_the_rule_the_measurement_and_the_way_back():
+    said = greenfast.explain("attention", B=2, H=8, S_q=256, D=64, dtype="bf16")
+    assert said.kernel == "mma 64d692f10e7b"
+    assert "max(S_q, S_kv) <= 362" in said.why
+    assert {item.workload for item in said.measured} >= {"mission_bf16"}
+    outside = greenfast.explain("attention", B=2, H=8, S_q=4096, D=64, dtype="bf16")
+    assert outside.kernel is None
+    assert "outside of 128 to 512" in str(outside)
+    for settings in ({"D": 128}, {"D": 64, "dtype": "fp16"}):
+        other = greenfast.explain("attention", B=2, H=8, S_q=256, **settings)
+        assert other.kernel is None
+    elsewhere = greenfast.explain("attention", gpu="NVIDIA L4", B=2, H=8, S_q=256, D=64)
+    assert "there is one for NVIDIA H200" in elsewhere.why
+    with pytest.raises(UsageError, match="the dim S_q is missing"):
+        greenfast.explain("attention", B=1, H=1, D=64)
+    with pytest.raises(UsageError, match="unknown operation 'softmax'"):
+        greenfast.explain("softmax")
+
+
+def test_the_shipped_sets_are_those_of_the_recorded_winners():
+    from bench.gpu.tuned_set import attention_rows
+
+    groups = greenfast.load(files_path("attention-h200.zip")).kernels
+    digests = {program.source_digest for program in groups.programs.values()}
+    assert digests == {row["winner"]["source_digest"] for row in attention_rows()}
+    assert all(row["ratio_to_best_peer"] < 1 for row in attention_rows())
+    assert all(set(program.cubins) == {"sm_90"} for program in groups.programs.values())
+
+
+def files_path(name):
+    from runtime_bundles import SETS
+
+    return SETS / name
+
+
+def test_every_kernel_is_read_as_the_catalogue_reads_it(album):
+    from greenfast.runtime.operation import ScalarArgument, read_operation
+
+    for name in album.names():
+        kernel = album.kernel(name)
+        operation = read_operation((kernel.folder / "kernel.toml").read_bytes())
+        assert [item.name for item in operation.arguments] == [
+            item.name for item in kernel.arguments
+        ]
+        for ours, theirs in zip(operation.arguments, kernel.arguments, strict=True):
+            assert ours.dtype == theirs.dtype
+            if isinstance(ours, ScalarArgument):
+                assert ours.stride_of == theirs.stride_of
+                texts = [item.value and item.value.text for item in (ours, theirs)]
+                assert texts[0] == texts[1]
+            else:
+                assert (ours.shape, ours.optional) == (theirs.shape, theirs.optional)
+        assert operation.compiled_names == tuple(
+            [dim.name for dim in kernel.dims if dim.time == "compile"]
+            + [option.name for option in kernel.options]
+        )
+        assert dict(operation.options) == {item.name: item.default for item in kernel.options}
+        figures = operation.pointer_bytes, operation.stride_elements
+        assert figures == (kernel.pointer_bytes, kernel.stride_elements)
+        assert operation.empty_dims == set(kernel.empty_dims)

@@ -1,0 +1,128 @@
+"""The C++ header of a bundle, and its module of TVM-FFI, on a driver that runs nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runtime_bundles import SETS, STUB
+
+import greenfast
+from greenfast.runtime.cpp_expression import cpp
+from greenfast.runtime.cpp_header import header, main, written
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import expression
+from greenfast.search.toolchain.toolkit import find_toolkit
+
+CALL = STUB.parent / "call.cpp"
+
+
+def gpp(*arguments) -> None:
+    command = ["g++", "-std=c++17", *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[:3000]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The header of the shipped attention set, and the stub as libcuda."""
+    place = tmp_path_factory.mktemp("cpp")
+    written(SETS / "attention-h200.zip", place)
+    gpp("-shared", "-fPIC", "-o", place / "libcuda.so", STUB)
+    return place
+
+
+def linked(folder: Path) -> tuple[object, ...]:
+    include = [f"-I{path}" for path in find_toolkit().include_dirs[:1]]
+    return (f"-I{folder}", *include, f"-L{folder}", "-lcuda", f"-Wl,-rpath,{folder}")
+
+
+def test_the_header_launches_what_python_launches(folder):
+    gpp("-Wall", "-Wextra", "-Werror", "-o", folder / "call", CALL, *linked(folder))
+    output = subprocess.run([folder / "call"], capture_output=True, text=True, check=True).stdout
+    served, refused, misfit, count, entry, *words = output.split()
+    assert (served, refused, misfit, count, entry) == ("0", "801", "1", "1", "attention_mma")
+    numbers = [int(word) for word in words]
+    assert numbers[:8] == [8, 8, 2, 128, 1, 1, 69632, 7]
+    assert numbers[8:13] == [0x1000] * 4 + [0]
+    assert [number & 0xFFFFFFFF for number in numbers[13:17]] == [8, 8, 256, 256]
+    assert numbers[18:30] == [8 * 256 * 64, 256 * 64, 64] * 4
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tvm_ffi") is None or importlib.util.find_spec("torch") is None,
+    reason="apache-tvm-ffi or PyTorch is not installed",
+)
+def test_the_module_of_tvm_ffi_takes_tensors(folder):
+    config = [sys.executable, "-m", "tvm_ffi.config"]
+
+    def flags(name: str) -> list[str]:
+        return subprocess.run(
+            [*config, name], capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    gpp(
+        "-shared",
+        "-fPIC",
+        "-o",
+        folder / "module.so",
+        folder / "greenfast_attention_tvm_ffi.cc",
+        *flags("--cxxflags"),
+        *linked(folder),
+        *flags("--ldflags"),
+        *flags("--libs"),
+    )
+    script = (
+        "import ctypes, sys, torch, tvm_ffi;"
+        "stub = ctypes.CDLL(sys.argv[1] + '/libcuda.so');"
+        "stub.stub_reset(22, 0); stub.stub_enter();"
+        "run = tvm_ffi.load_module(sys.argv[1] + '/module.so').attention;"
+        "q, k, v, o = (torch.empty(2, 8, 256, 64, dtype=torch.bfloat16) for _ in range(4));"
+        "lse = torch.empty(2, 8, 256); run(q, k, v, o, lse, 'none', float('nan'));"
+        "words = (ctypes.c_uint64 * 64)(); stub.stub_launch(0, words);"
+        "assert list(words)[8:13] == [item.data_ptr() for item in (q, k, v, o, lse)];\n"
+        "for wrong in (lse[:, :, :9], q):\n"
+        "    try: run(q, k, v, o, wrong, 'none', 1.0)\n"
+        "    except (ValueError, IndexError, RuntimeError) as error: print(error)\n"
+        "print(stub.stub_launches())\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert "S_q is 256 in a tensor and 9 in another" in process.stdout
+    assert process.stdout.split()[-1] == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("ceil_div(S, tile) * parts", {"tile": 64, "parts": 1}, "(ceil_div(S, 64LL) * 1LL)"),
+        ("4 if kind == 'a' else S", {"kind": "a"}, "4LL"),
+        ("4 if kind == 'a' else S", {"kind": "b"}, "S"),
+        ("max(S, T, 3)", {}, "larger(S, larger(T, 3LL))"),
+        ("S % 2 == 0 and not T > 1", {}, "((modulo(S, 2LL) == 0LL) && (!(T > 1LL)))"),
+        ("1 < S <= 4", {}, "(1LL < S && S <= 4LL)"),
+        ("S in (1, 2)", {}, "((S == 1LL || S == 2LL))"),
+        ("S ** 0.5 / 2", {}, "(double(std::pow(double(S), double(0.5))) / double(2LL))"),
+        ("-S // 3", {}, "floor_div((-S), 3LL)"),
+    ],
+)
+def test_expressions_become_cpp(text, known, expected):
+    assert cpp(expression(text, "a test"), known) == expected
+
+
+def test_text_has_no_form_in_cpp():
+    with pytest.raises(SpecError, match="is no number"):
+        cpp(expression("S == kind", "a test"), {"kind": "a"})
+
+
+def test_a_bundle_without_a_table_has_a_header_too(tmp_path, capsys, monkeypatch):
+    kernels = greenfast.load(SETS / "rmsnorm-h200.zip").kernels
+    text = header(type(kernels)(kernels.origin, kernels.operation, kernels.programs))
+    assert 'if (std::strcmp(call.dtype, "fp16") == 0)' in text
+    monkeypatch.setattr(sys, "argv", ["cpp_header", str(tmp_path / "none.zip"), str(tmp_path)])
+    assert main() == 2
+    assert "does not exist" in capsys.readouterr().err

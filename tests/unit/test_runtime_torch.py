@@ -1,0 +1,259 @@
+"""PyTorch's tensors, on its CPU build and a driver that runs nothing: where calls go."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from runtime_bundles import SETS, built_stub, use  # noqa: E402
+
+import greenfast  # noqa: E402
+from greenfast.runtime import fallbacks, frameworks, torch_front  # noqa: E402
+from greenfast.search.errors import UsageError  # noqa: E402
+
+ATTENTION_WORDS = 22
+
+
+@pytest.fixture(scope="session")
+def stub_library(tmp_path_factory):
+    return built_stub(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture
+def stub(stub_library, monkeypatch):
+    """CPU tensors count as those of an H200."""
+    use(stub_library, monkeypatch)
+    monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)
+    monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(torch_front, "_attention", {})
+    monkeypatch.setattr(torch_front, "_rms_norm", {})
+    monkeypatch.setattr(fallbacks, "_TOLD", set())
+    stub_library.reset(ATTENTION_WORDS)
+    return stub_library
+
+
+def inputs(*shape, dtype=torch.bfloat16):
+    shape = shape or (2, 8, 256, 64)
+    return tuple(torch.randn(shape).to(dtype) for _ in range(3))
+
+
+def test_repeated_calls_launch_with_the_addresses_of_their_tensors(stub):
+    for _ in range(3):
+        q, k, v = inputs()
+        o = greenfast.attention(q, k, v)
+        words = stub.launches()[-1]["arguments"]
+        assert words[:4] == [tensor.data_ptr() for tensor in (q, k, v, o)]
+        assert (o.shape, o.dtype) == (q.shape, q.dtype)
+    assert len(stub.launches()) == 3 and len(torch_front._attention) == 1
+
+
+def test_out_and_lse_are_written(stub):
+    q, k, v = inputs()
+    out = torch.empty_like(q)
+    assert greenfast.attention(q, k, v, out=out) is out
+    o, lse = greenfast.attention(q, k, v, return_lse=True)
+    words = stub.launches()[-1]["arguments"]
+    assert words[3:5] == [o.data_ptr(), lse.data_ptr()]
+    assert lse.shape == (2, 8, 256) and lse.dtype == torch.float32
+    for wrong in (q, out[..., :32], out.float()):
+        with pytest.raises(UsageError, match="out "):
+            greenfast.attention(q, k, v, out=wrong)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout_p": 0.5},
+        {"attn_mask": torch.zeros(256, 256, dtype=torch.bfloat16)},
+        {"scale": -1.0},
+        {"gradient": True},
+        {"subclass": True},
+        {"misaligned": True},
+        {"shape": (2, 8, 700, 64)},
+        {"shape": (8, 256, 64)},
+        {"dtype": torch.float16},
+        {"dtype": torch.float32},
+    ],
+    ids=str,
+)
+def test_what_no_kernel_serves_is_pytorchs(stub, settings):
+    special = {key: settings.get(key) for key in ("gradient", "subclass", "misaligned")}
+    q, k, v = inputs(*settings.get("shape", ()), dtype=settings.get("dtype", torch.bfloat16))
+    given = {key: settings[key] for key in ("dropout_p", "attn_mask", "scale") if key in settings}
+    if special["gradient"]:
+        q.requires_grad_()
+    if special["subclass"]:
+        q = q.as_subclass(type("Own", (torch.Tensor,), {}))
+    if special["misaligned"]:
+        q = torch.randn(2 * 8 * 256 * 64 + 1).bfloat16()[1:].view(2, 8, 256, 64)
+    for _ in range(2):  # the second call finds what the first left
+        torch.manual_seed(0)
+        ours = greenfast.attention(q, k, v, **given)
+        torch.manual_seed(0)
+        theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, **given)
+        assert torch.equal(ours, theirs)
+        assert ours.requires_grad == theirs.requires_grad
+    assert stub.launches() == []
+
+
+def test_under_autocast_pytorch_chooses_the_types(stub, monkeypatch):
+    q, k, v = inputs()
+    greenfast.attention(q, k, v)
+    monkeypatch.setattr(torch_front, "_autocast", lambda: True)  # the CPU build has none for CUDA
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device="cuda": device == "cuda")
+    greenfast.attention(q, k, v)
+    assert len(stub.launches()) == 1
+
+
+def test_a_kernel_stays_in_use_beside_fallbacks_of_the_same_shape(stub):
+    q, k, v = inputs()
+    greenfast.attention(q, k, v)
+    greenfast.attention(q.clone().requires_grad_(), k, v)
+    greenfast.attention(q, k, v)
+    with torch.no_grad():
+        greenfast.attention(q.clone().requires_grad_(), k, v)
+    assert len(stub.launches()) == 3
+
+
+def test_a_reason_is_logged_once(stub, caplog):
+    with caplog.at_level(logging.WARNING, "greenfast.runtime"):
+        for rows in (600, 601, 602, 602):
+            greenfast.attention(*inputs(1, 4, rows, 64))
+        greenfast.attention(*inputs(1, 4, 602, 64, dtype=torch.float16))
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("rows", [5, 64])
+def test_the_fallbacks_masks_and_lse_are_those_of_the_kernels(rows):
+    q, k, v = (torch.randn(2, 4, count, 16).double() for count in (rows, 9, 9))
+    k, v = k[:, :2], v[:, :2]
+    seen = torch.ones(rows, 9, dtype=torch.bool)
+    for mask, diagonal in (("none", 9), ("causal_top_left", 0), ("causal_bottom_right", 9 - rows)):
+        keys, values = (tensor.repeat_interleave(2, 1) for tensor in (k, v))
+        scores = (q @ keys.transpose(-1, -2) * 0.3).masked_fill(~seen.tril(diagonal), -torch.inf)
+        lse = torch.logsumexp(scores, -1)
+        exact = torch.exp(scores - lse.nan_to_num(neginf=0.0)[..., None]) @ values
+        found = fallbacks.torch_attention(q, k, v, mask, 0.3, lse=True, grouped=True)
+        assert torch.allclose(found["o"], exact, atol=1e-6)
+        assert torch.allclose(found["lse"].double(), lse, atol=1e-5)
+    empty = fallbacks.torch_attention(
+        q, k[:, :, :0], v[:, :, :0], "none", None, lse=True, grouped=True
+    )
+    assert not empty["o"].any() and bool(torch.isneginf(empty["lse"]).all())
+
+
+def test_contradictions_are_refused(stub):
+    q, k, v = inputs()
+    for settings, message in (
+        ({"mask": "diagonal"}, "unknown mask 'diagonal'"),
+        ({"mask": "none", "is_causal": True}, "contradict each other"),
+        ({"attn_mask": torch.zeros(256, 256), "return_lse": True}, "go with neither"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            greenfast.attention(q, k, v, **settings)
+
+
+def test_vmap_is_pytorchs(stub):
+    q, k, v = inputs(3, 2, 8, 256, 64)
+    greenfast.attention(q[0], k[0], v[0])
+    ours = torch.func.vmap(greenfast.attention)(q, k, v)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    assert torch.allclose(ours, theirs, atol=0.05)
+    assert len(stub.launches()) == 1
+
+
+def test_rms_norm_of_many_dims_is_one_of_rows(stub):
+    stub.reset(12)
+    x, residual = (torch.randn(4, 8, 4096).half() for _ in range(2))
+    weight = torch.randn(4096).half()
+    for _ in range(2):
+        y, h = greenfast.rms_norm(x, weight, residual, 1e-5)
+    assert (y.shape, h.shape) == (x.shape, x.shape)
+    words = stub.launches()[-1]["arguments"]
+    assert words[:5] == [item.data_ptr() for item in (x, residual, weight, h, y)]
+    assert words[5:7] == [32, 4096] and len(stub.launches()) == 2
+    gaps = torch.randn(4, 9, 4096).half()[:, :8]  # rows that are not evenly spaced
+    for other in (gaps, x.clone().requires_grad_()):
+        ours, total = greenfast.rms_norm(other, weight, residual)
+        assert torch.equal(total, other + residual) and ours.shape == x.shape
+    assert len(stub.launches()) == 2
+    alone = greenfast.rms_norm(x, weight, eps=1e-5)
+    assert torch.equal(alone, torch.nn.functional.rms_norm(x, (4096,), weight, 1e-5))
+
+
+def test_under_compile_a_call_is_an_operator_of_the_graph(stub):
+    graphs = []
+
+    def keep(graph, example):
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op != "placeholder"])
+        return graph.forward
+
+    q, k, v = inputs()
+    block = torch.compile(
+        lambda q, k, v: greenfast.attention(q * 2, k, v, is_causal=True) + 1,
+        fullgraph=True,
+        backend=keep,
+    )
+    with torch.no_grad():
+        assert block(q, k, v).shape == q.shape
+    assert any("greenfast.attention" in name for name in graphs[0])
+    assert len(stub.launches()) == 1
+    block(q.clone().requires_grad_(), k, v)
+    assert any("scaled_dot_product_attention" in name for name in graphs[1])
+
+
+def test_the_operators_are_whole(stub):
+    q, k, v = inputs(1, 4, 128, 64)
+    checks = ("test_schema", "test_faketensor")
+    arguments = (q, k, v, "none", None, False)
+    torch.library.opcheck(torch.ops.greenfast.attention.default, arguments, test_utils=checks)
+    torch.library.opcheck(torch.ops.greenfast.attention_lse.default, arguments, test_utils=checks)
+    turned = torch.randn(1, 700, 4, 64).bfloat16().transpose(1, 2)  # served by PyTorch
+    o = torch.ops.greenfast.attention(turned, turned, turned, "none", None, False)
+    assert o.stride() == turned.stride()
+    q.requires_grad_()
+    torch.ops.greenfast.attention(q, k, v, "none", None, False).float().sum().backward()
+    ours, q.grad = q.grad, None
+    torch.nn.functional.scaled_dot_product_attention(q, k, v).float().sum().backward()
+    assert torch.equal(ours, q.grad)
+
+
+def test_a_loaded_bundle_serves_tensors_and_falls_back(stub):
+    kernels = greenfast.load(SETS / "attention-h200.zip")
+    q, k, v = inputs()
+    o = kernels(q, k, v, mask="none")
+    assert stub.launches()[-1]["arguments"][3] == o.data_ptr()
+    assert kernels.explain(q, k, v, mask="none").kernel == "mma 64d692f10e7b"
+    q, k, v = inputs(1, 4, 700, 64)
+    ours = kernels(q, k, v, mask="causal_top_left", scale=0.5)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5)
+    assert torch.equal(ours, theirs) and len(stub.launches()) == 1
+    q, k, v = inputs()
+    with pytest.raises(UsageError, match="overlaps q in memory"):
+        kernels(q, k, v, o=q, mask="none")
+
+
+class Foreign:
+    """An array of another library, met through DLPack alone."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack__(self, **settings):
+        return self._tensor.__dlpack__(**settings)
+
+    def __dlpack_device__(self):
+        return self._tensor.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries_come_through_dlpack(stub):
+    q, k, v = inputs()
+    o = greenfast.attention(*(Foreign(tensor) for tensor in (q, k, v)))
+    words = stub.launches()[-1]["arguments"]
+    assert words[:4] == [tensor.data_ptr() for tensor in (q, k, v, o)]
+    kernels = greenfast.load(SETS / "attention-h200.zip")
+    kernels(*(Foreign(tensor) for tensor in (q, k, v)), mask="none")
+    assert len(stub.launches()) == 2
